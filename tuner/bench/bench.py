@@ -1,0 +1,120 @@
+"""The bench: deploys a candidate, puts load on it, and judges what came back.
+
+The only place where `triton`, `load` and `score` meet. The search and the confirmation both
+measure here, so that they measure the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.errors import ServerGoneError
+from tuner.load.generator import LoadGenerator, Window
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.run.timebook import Phase, TimeBook
+from tuner.score.point import Point, judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+from tuner.triton.deploy import Deployment
+from tuner.triton.server import Endpoints
+
+#: Long enough to know a latency, not to judge it.
+QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
+
+
+class Deploys(Protocol):
+    """What the bench needs of `tuner.triton.deploy.Deployer`."""
+
+    def deploy(self, candidate: Candidate) -> Deployment: ...
+
+    def fresh(self, candidate: Candidate) -> Deployment: ...
+
+
+@dataclass(frozen=True)
+class BenchRules:
+    """How every measurement of a run is made.
+
+    Attributes:
+        window: Load point to the length of its measurement.
+        checkpoint: Called before each step; raises when the run is to stop.
+    """
+
+    slos: Sequence[Slo]
+    arrivals: Arrivals
+    window: Callable[[LoadPoint], Window]
+    checkpoint: Callable[[], None]
+    measured: Callable[[Point], None]
+
+
+class Bench:
+    """Measures one deployed candidate at a time.
+
+    Args:
+        deployer: Owns the server.
+        generator: Makes the load generator for a server's endpoints.
+        rules: What to measure and how to judge it.
+        book: Gets the seconds.
+    """
+
+    def __init__(
+        self,
+        deployer: Deploys,
+        generator: Callable[[Endpoints], LoadGenerator],
+        rules: BenchRules,
+        book: TimeBook,
+    ) -> None:
+        self._deployer = deployer
+        self._make_generator = generator
+        self._rules = rules
+        self._book = book
+        self._generator: LoadGenerator | None = None
+        self._endpoints: Endpoints | None = None
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return self._rules.arrivals
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
+        """Puts the candidate in place.
+
+        A candidate with server arguments always gets a fresh server: Triton's response cache
+        survives a reload, and what an earlier trial left in it would be measured again.
+        """
+        self._rules.checkpoint()
+        with self._book.phase(Phase.DEPLOYING):
+            anew = fresh or bool(candidate.server_args)
+            put = self._deployer.fresh if anew else self._deployer.deploy
+            deployment = put(candidate)
+            if deployment.endpoints != self._endpoints:
+                self._generator = self._make_generator(deployment.endpoints)
+                self._endpoints = deployment.endpoints
+        return deployment
+
+    def measure(self, level: float, seed: int) -> Point:
+        """One level of the run's arrivals on the deployed candidate.
+
+        Raises:
+            LoadFailedError: No usable result.
+            ServerGoneError: The server died, or none is deployed.
+        """
+        self._rules.checkpoint()
+        if self._generator is None:
+            raise ServerGoneError("no candidate is deployed")
+        load = LoadPoint(self._rules.arrivals, level)
+        with self._book.phase(Phase.MEASURING):
+            measurement = self._generator.measure(load, self._rules.window(load), seed)
+        point = judge_point(self._rules.slos, measurement)
+        self._rules.measured(point)
+        return point
+
+    def one_at_a_time(self, seed: int) -> float:
+        """Mean latency in seconds of one request after another: where to begin with rates."""
+        self._rules.checkpoint()
+        if self._generator is None:
+            raise ServerGoneError("no candidate is deployed")
+        load = LoadPoint(Arrivals.CLOSED, 1)
+        with self._book.phase(Phase.MEASURING):
+            measurement = self._generator.measure(load, QUICK_LOOK, seed)
+        return measurement.avg_latency_us / 1e6

@@ -1,0 +1,78 @@
+"""The command line: wiring only. Nothing below it prints, exits or reads the environment."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tuner import __version__
+from tuner.cli.boundary import exit_codes_table, guarded
+
+#: Command to the module that holds it; imported when it is used, so that `--help` is quick.
+COMMANDS = {
+    "init": "draft a spec for a model, with bounds from the model and this machine",
+    "doctor": "check programs, ports, GPU and permissions, and say how to mend each",
+    "plan": "show what a run would do, and start nothing",
+    "run": "search, prove and write the best config: the main job",
+    "report": "render a run again, or list the runs there are",
+    "apply": "write a run's winner into the model repository",
+    "rollback": "put back the config that was there before the last write",
+    "lint": "list what is wrong or risky in a model repository",
+    "schema": "print the JSON Schema of specs, for editors",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        import importlib
+
+        module = importlib.import_module(f"tuner.cli.{cmd_name}_command")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        import difflib
+
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if near:
+                error.message += f" Did you mean {near[0]!r}?"
+            raise
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=exit_codes_table(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", prog_name="tune")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Finds, proves and writes the Triton config that meets your latency SLOs.
+
+    Start with `tune init MODEL`, look with `tune plan SPEC`, then `tune run SPEC`.
+    """
+    ctx.obj = {"debug": debug}
+
+
+def main() -> None:
+    """Entry point: the exit code says how it ended."""
+    sys.exit(guarded(cli, sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""The one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+
+import click
+
+from tuner.errors import TrialError, TunerError
+
+
+def guarded(command: click.Command, arguments: Sequence[str]) -> int:
+    """Runs the command line and returns its exit code; prints errors to stderr."""
+    debug = "--debug" in arguments or bool(os.environ.get("TUNE_DEBUG"))
+    try:
+        result = command.main(args=list(arguments), prog_name="tune", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        click.echo("\nstopped", err=True)
+        return 130
+    except TunerError as error:
+        show_error(error)
+        if debug:
+            traceback.print_exc()
+        return error.exit_code
+    except Exception as error:  # a defect of ours; say so
+        traceback.print_exc()
+        click.echo(
+            f"\ntune: this is a defect of tune ({type(error).__name__}); the lines above and the "
+            "run's logs/ help to mend it",
+            err=True,
+        )
+        return TunerError.exit_code
+
+
+def show_error(error: TunerError) -> None:
+    """What happened, then what to do next; as annotations too where CI reads them."""
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    if error.hint:
+        click.echo(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in annotations(error):
+            click.echo(line, err=True)
+
+
+def annotations(error: TunerError) -> Iterator[str]:
+    """GitHub workflow commands: one a mistake with its place, or one for the whole."""
+    mistakes = getattr(error, "mistakes", ())
+    for mistake in mistakes:
+        where = f"file={mistake.file},line={mistake.line},col={mistake.column}"
+        yield f"::error {where}::{_escaped(mistake.message)}"
+    if not mistakes:
+        yield f"::error title=tune::{_escaped(error.message)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def exit_codes_table() -> str:
+    """For `tune --help`; made from the error classes, so it cannot be out of date."""
+    rows = [(0, "done: improved, or nothing better than the current config")]
+    rows += sorted((e.exit_code, e.meaning) for e in _errors())
+    return "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in rows)
+
+
+def _errors() -> list[type[TunerError]]:
+    subclasses = [e for e in TunerError.__subclasses__() if e is not TrialError]
+    return [TunerError, *subclasses]

@@ -1,0 +1,45 @@
+"""Ratios of paired rounds with their confidence interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times better, with its interval. ``low == high == estimate`` for one round."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, float]:
+        return {"estimate": self.estimate, "low": self.low, "high": self.high}
+
+
+def paired_ratio(better: Sequence[float], worse: Sequence[float]) -> Ratio:
+    """Geometric mean of ``better[i] / worse[i]`` with Student's t interval of the logarithms.
+
+    Rounds are pairs: both members saw the machine in the same minute. Source: any text on
+    paired comparisons; the logarithm makes ratios symmetric.
+
+    Raises:
+        ValueError: The sequences are empty or of unequal length.
+    """
+    if not better or len(better) != len(worse):
+        raise ValueError("paired_ratio needs as many of the one as of the other, at least one")
+    logs = [math.log(b / w) for b, w in zip(better, worse, strict=True)]
+    mean = math.fsum(logs) / len(logs)
+    if len(logs) == 1:
+        estimate = math.exp(mean)
+        return Ratio(estimate, estimate, estimate)
+    from scipy import stats
+
+    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
+    quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(logs) - 1))
+    half = quantile * math.sqrt(variance / len(logs))
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))

@@ -1,0 +1,107 @@
+"""Every way a run can end, and the exit code each one carries.
+
+One small tree: a `TunerError` says what happened, where, and what to do next. Subclasses
+differ in their exit code and in nothing else, so that a pipeline can tell a broken spec from
+a missed SLO. A `TrialError` is an expected outcome of one trial: the search records it and
+goes on; it never ends a run by itself.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TunerError(Exception):
+    """Base of all errors a user may see.
+
+    Args:
+        message: What happened, and where.
+        hint: What to do next, one sentence; may be empty.
+    """
+
+    exit_code: ClassVar[int] = 1
+    meaning: ClassVar[str] = "a defect of the tuner"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class SpecError(TunerError):
+    """The spec or the command line is wrong; `message` lists every mistake as file:line:column."""
+
+    exit_code = 2
+    meaning = "spec or usage error"
+
+
+class NothingToSearchError(TunerError):
+    """The space holds one candidate or none."""
+
+    exit_code = 3
+    meaning = "nothing to search"
+
+
+class EnvironmentNotReadyError(TunerError):
+    """A binary, port, permission, server or model is missing or unusable."""
+
+    exit_code = 4
+    meaning = "environment not ready"
+
+
+class TooManyFailedTrialsError(TunerError):
+    """More trials failed than the budget allows; the search says nothing about the model."""
+
+    exit_code = 5
+    meaning = "too many trials failed"
+
+
+class NoFeasibleConfigError(TunerError):
+    """No measured config meets every SLO."""
+
+    exit_code = 10
+    meaning = "no config meets the SLOs"
+
+
+class NotConfirmedError(TunerError):
+    """The winner of the search did not prove itself when measured again."""
+
+    exit_code = 11
+    meaning = "winner not confirmed"
+
+
+class RegressionError(TunerError):
+    """The config in the repository is worse than the last accepted result."""
+
+    exit_code = 12
+    meaning = "regression"
+
+
+class StalePlanError(TunerError):
+    """The file to be replaced is not the one the run read."""
+
+    exit_code = 13
+    meaning = "plan is stale"
+
+
+class InterruptedRunError(TunerError):
+    """Stopped by the user; `hint` holds the command that resumes."""
+
+    exit_code = 130
+    meaning = "interrupted, can be resumed"
+
+
+class TrialError(TunerError):
+    """One trial failed, for a reason worth recording; the search goes on."""
+
+
+class DeployRefusedError(TrialError):
+    """Triton refused the config; `message` is the server's own reason."""
+
+
+class ServerGoneError(TrialError):
+    """The server crashed, hangs or cannot be reached; it must be started afresh."""
+
+
+class LoadFailedError(TrialError):
+    """The load generator gave no usable result; `message` says why."""

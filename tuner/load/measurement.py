@@ -1,0 +1,157 @@
+"""What one run of load against one deployed config gave, with units in every name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Arrivals(Enum):
+    """How requests come: by clients that wait for answers, or on a clock that does not."""
+
+    CLOSED = "closed"  # level = requests outstanding at all times (concurrency)
+    POISSON = "poisson"  # level = mean requests per second, exponential gaps
+    TRACE = "trace"  # level = mean requests per second, gaps from a file, rescaled
+
+    @property
+    def open_loop(self) -> bool:
+        return self is not Arrivals.CLOSED
+
+
+@dataclass(frozen=True)
+class LoadPoint:
+    """One level of load: ``level`` is concurrency (closed) or requests per second (open)."""
+
+    arrivals: Arrivals
+    level: float
+
+    def __str__(self) -> str:
+        unit = "/s" if self.arrivals.open_loop else " concurrent"
+        return f"{self.level:.4g}{unit}"
+
+
+class LatencySource(Enum):
+    """Where percentiles come from: each request's own latency, or perf_analyzer's windows."""
+
+    REQUESTS = "requests"
+    WINDOWS = "windows"
+
+
+@dataclass(frozen=True)
+class ServerStatistics:
+    """Difference of Triton's statistics over the measurement (averages are per request).
+
+    ``batch_stats``: (batch size, executions, total compute-infer nanoseconds) per batch size.
+    Source: Triton's statistics extension; cache hits count in ``queue`` but not in ``compute``.
+    """
+
+    success_count: int
+    fail_count: int
+    inference_count: int
+    execution_count: int
+    queue_us: float
+    compute_input_us: float
+    compute_infer_us: float
+    compute_output_us: float
+    cache_hit_count: int = 0
+    cache_miss_count: int = 0
+    batch_stats: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def mean_batch_size(self) -> float | None:
+        return self.inference_count / self.execution_count if self.execution_count else None
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """Hits per successful request: misses answered while in flight count as neither."""
+        return self.cache_hit_count / self.success_count if self.success_count else None
+
+
+@dataclass(frozen=True)
+class HostUse:
+    """What the machines did meanwhile; ``None`` where it could not be read."""
+
+    cpu_percent: float | None = None  # of all cores, 0..100
+    pending_requests_max: float | None = None  # nv_inference_pending_request_count, sampled
+    gpu_memory_used_bytes: int | None = None  # peak over the window, all GPUs
+    gpu_utilization: float | None = None  # mean, 0..1
+    gpu_power_w: float | None = None  # mean
+    cache_utilization: float | None = None  # nv_cache_util, 0..1, at the end
+    cache_entries: int | None = None
+    cache_evictions: int | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One load point measured once.
+
+    Attributes:
+        duration_s: Length of the window the figures are over (not the whole run).
+        completed_count: Requests answered without error inside the window.
+        failed_count: Requests answered with an error, or refused.
+        late_sends: Share of requests sent more than 1 ms after they were due, 0..1
+            (open loop only). Latency counts from the due time when ``source`` is REQUESTS.
+        latencies_us: Each request's latency, sorted ascending; ``None`` when source is
+            WINDOWS. Not stored on disk.
+        warnings: Things a reader must know, one sentence each.
+        command: The exact command line that measured.
+    """
+
+    load: LoadPoint
+    seed: int
+    duration_s: float
+    completed_count: int
+    failed_count: int
+    throughput_infer_per_s: float
+    avg_latency_us: float
+    p50_latency_us: float
+    p90_latency_us: float
+    p95_latency_us: float
+    p99_latency_us: float
+    source: LatencySource
+    sent_per_s: float | None = None
+    late_sends: float | None = None
+    client_send_us: float | None = None
+    client_recv_us: float | None = None
+    network_us: float | None = None
+    server: ServerStatistics | None = None
+    host: HostUse = field(default_factory=HostUse)
+    wall_s: float = 0.0
+    warnings: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    latencies_us: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def error_rate(self) -> float | None:
+        """Failed requests per request, 0..1; ``None`` when nothing was answered at all."""
+        total = self.completed_count + self.failed_count
+        return self.failed_count / total if total else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without the latencies of single requests."""
+        bare = dataclasses.replace(self, latencies_us=None)
+        data = dataclasses.asdict(bare)
+        del data["latencies_us"]
+        data["load"] = {"arrivals": self.load.arrivals.value, "level": self.load.level}
+        data["source"] = self.source.value
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Measurement:
+        values = dict(data)
+        values["load"] = LoadPoint(Arrivals(data["load"]["arrivals"]), data["load"]["level"])
+        values["source"] = LatencySource(data["source"])
+        values["host"] = HostUse(**data["host"])
+        if data["server"] is not None:
+            server = dict(data["server"])
+            server["batch_stats"] = tuple(tuple(row) for row in server["batch_stats"])
+            values["server"] = ServerStatistics(**server)
+        values["warnings"] = tuple(data["warnings"])
+        values["command"] = tuple(data["command"])
+        return cls(**values)

@@ -1,0 +1,77 @@
+"""What a run was made with: enough to repeat it, and to refuse to resume it as something else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tuner.errors import SpecError
+
+SCHEMA_VERSION = 1
+
+#: What must be equal for a run to be resumed: another value would mix two experiments.
+_IDENTITY = ("spec_sha256", "config_sha256", "seed", "fingerprint", "versions")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Facts of a run, fixed when it starts.
+
+    Attributes:
+        spec: The effective spec with all defaults, as plain values.
+        config_sha256: Of config.pbtxt as the run read it; None when there was no file.
+        versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
+        host: CPU, cores, memory, governor, as `tuner.triton.host` reads them.
+        fingerprint: Of the machine and its GPUs.
+        command: How the run was started.
+    """
+
+    run_id: str
+    created_at: str
+    spec_path: str
+    spec_text: str
+    spec_sha256: str
+    spec: Mapping[str, Any]
+    model: str
+    seed: int
+    config_path: str
+    config_text: str
+    config_sha256: str | None
+    versions: Mapping[str, str]
+    host: Mapping[str, Any]
+    gpus: Sequence[Mapping[str, Any]]
+    fingerprint: str
+    command: Sequence[str] = ()
+    space_size: int | None = None
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Manifest:
+        if data.get("schema_version") != SCHEMA_VERSION:
+            raise SpecError(
+                f"run {data.get('run_id')} has manifest version {data.get('schema_version')}, "
+                f"this tune reads version {SCHEMA_VERSION}",
+                "use the tune it was made with",
+            )
+        return cls(**data)
+
+    def refuse_if_different(self, now: Manifest) -> None:
+        """SpecError naming each fact that changed since this run was started."""
+        before, after = self.to_json(), now.to_json()
+        changed = [key for key in _IDENTITY if before[key] != after[key]]
+        if changed:
+            lines = [f"  {key}: {before[key]} then, {after[key]} now" for key in changed]
+            raise SpecError(
+                f"run {self.run_id} cannot be resumed, it is another experiment by now:\n"
+                + "\n".join(lines),
+                "start a new run, or put back what changed",
+            )
+
+
+def sha256_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,61 @@
+"""Where the wall time of a run goes: every second is in exactly one phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+
+class Phase(Enum):
+    STARTING = "starting_s"  # reading, checking, finding programs
+    SEARCHING = "searching_s"  # choosing candidates
+    DEPLOYING = "deploying_s"  # starting servers, loading models
+    MEASURING = "measuring_s"  # perf_analyzer runs, from start to end
+    WRITING = "writing_s"  # storing, reporting, writing back
+
+
+class TimeBook:
+    """Books elapsed time on phases. Phases nest: the inner one gets the time.
+
+    Args:
+        clock: Seconds, monotonic; replaced in tests.
+        carried: Seconds by phase from earlier sessions of a resumed run.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        carried: dict[str, float] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._stack = [Phase.STARTING]
+        self._since = clock()
+        self._booked = {p: (carried or {}).get(p.value, 0.0) for p in Phase}
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        self._book()
+        self._stack.append(phase)
+        try:
+            yield
+        finally:
+            self._book()
+            self._stack.pop()
+
+    def seconds(self, phase: Phase) -> float:
+        """Booked so far, the running stretch included."""
+        self._book()
+        return self._booked[phase]
+
+    def to_json(self) -> dict[str, float]:
+        """Seconds by phase and their sum, ``wall_s``."""
+        self._book()
+        parts = {p.value: round(s, 3) for p, s in self._booked.items()}
+        return {"wall_s": round(sum(self._booked.values()), 3), **parts}
+
+    def _book(self) -> None:
+        now = self._clock()
+        self._booked[self._stack[-1]] += now - self._since
+        self._since = now

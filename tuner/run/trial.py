@@ -1,0 +1,71 @@
+"""One trial: a candidate, what it measured, how it scored, and where its time went."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from tuner.score.point import Point, Score
+from tuner.space.candidate import Candidate
+
+__all__ = ["Point", "Score", "Trial", "TrialState", "TrialTime"]
+
+
+class TrialState(Enum):
+    MEASURED = "measured"  # scored in full
+    PRUNED = "pruned"  # lost to the incumbent at its load; `score` holds a bound
+    FAILED = "failed"  # refused, crashed, hung or unmeasurable; `reason` says why
+
+
+@dataclass(frozen=True)
+class TrialTime:
+    """Seconds of one trial by phase; they add up to its wall time."""
+
+    searching_s: float = 0.0
+    deploying_s: float = 0.0
+    measuring_s: float = 0.0
+    other_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    number: int
+    candidate: Candidate
+    state: TrialState
+    points: tuple[Point, ...] = ()
+    score: Score | None = None
+    reason: str | None = None
+    deployment: str | None = None  # unchanged | in place | reload | restart
+    attempts: int = 1
+    time: TrialTime = TrialTime()
+    started_at: str = ""  # ISO 8601, UTC
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "candidate": self.candidate.to_json(),
+            "state": self.state.value,
+            "points": [p.to_json() for p in self.points],
+            "score": None if self.score is None else asdict(self.score),
+            "reason": self.reason,
+            "deployment": self.deployment,
+            "attempts": self.attempts,
+            "time": asdict(self.time),
+            "started_at": self.started_at,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Trial:
+        return cls(
+            number=data["number"],
+            candidate=Candidate.from_json(data["candidate"]),
+            state=TrialState(data["state"]),
+            points=tuple(Point.from_json(p) for p in data["points"]),
+            score=None if data["score"] is None else Score(**data["score"]),
+            reason=data["reason"],
+            deployment=data["deployment"],
+            attempts=data["attempts"],
+            time=TrialTime(**data["time"]),
+            started_at=data["started_at"],
+        )

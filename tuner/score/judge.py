@@ -1,0 +1,118 @@
+"""Holds measurements against SLOs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tuner.load.measurement import LatencySource, Measurement
+from tuner.score.verdict import SloResult, Verdict
+from tuner.spec.slo import Comparison, Metric, Slo
+
+#: Quantile behind each percentile metric.
+QUANTILES = {
+    Metric.P50_LATENCY: 0.50,
+    Metric.P90_LATENCY: 0.90,
+    Metric.P95_LATENCY: 0.95,
+    Metric.P99_LATENCY: 0.99,
+}
+
+#: A percentile from fewer requests than this share of confidence allows is not a verdict.
+CONFIDENCE = 0.95
+
+
+def requests_for(quantile: float, confidence: float = CONFIDENCE) -> int:
+    """Fewest requests, none of them late, that show ``quantile`` of all requests are in time.
+
+    The smallest n with ``quantile ** n <= 1 - confidence``: 299 for p99 at 95 %.
+    Source: MLPerf inference rules, early stopping, with no over-latency request.
+    """
+    return math.ceil(math.log(1.0 - confidence) / math.log(quantile))
+
+
+def value_of(metric: Metric, measurement: Measurement) -> float | None:
+    """The metric in its base unit, or None when this measurement does not have it."""
+    readings: dict[Metric, float | None] = {
+        Metric.P50_LATENCY: measurement.p50_latency_us,
+        Metric.P90_LATENCY: measurement.p90_latency_us,
+        Metric.P95_LATENCY: measurement.p95_latency_us,
+        Metric.P99_LATENCY: measurement.p99_latency_us,
+        Metric.AVG_LATENCY: measurement.avg_latency_us,
+        Metric.ERROR_RATE: measurement.error_rate,
+        Metric.THROUGHPUT: measurement.throughput_infer_per_s,
+        Metric.GPU_MEMORY: measurement.host.gpu_memory_used_bytes,
+    }
+    value = readings[metric]
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def judge(slo: Slo, measurement: Measurement) -> SloResult:
+    """One SLO against one measurement. A missing or too small sample is never a pass."""
+    value = value_of(slo.metric, measurement)
+    return SloResult(
+        expression=str(slo),
+        metric=slo.metric.value,
+        bound=slo.bound,
+        value=value,
+        verdict=_verdict(slo, value, measurement.completed_count),
+        margin=_margin(slo, value),
+    )
+
+
+def judge_all(slos: Iterable[Slo], measurement: Measurement) -> tuple[SloResult, ...]:
+    return tuple(judge(slo, measurement) for slo in slos)
+
+
+def passes(results: Sequence[SloResult]) -> bool:
+    """True when there is a verdict on every SLO and each is a pass."""
+    return bool(results) and all(r.verdict is Verdict.PASS for r in results)
+
+
+def violation(results: Sequence[SloResult]) -> float:
+    """How far the SLOs are missed: the sum of overshoots as shares of their bounds.
+
+    0 when all pass. An SLO without enough data counts as missed by its whole bound: the search
+    must not learn to like configs that cannot be judged.
+    """
+    total = 0.0
+    for result in results:
+        if result.verdict is Verdict.NOT_ENOUGH_DATA:
+            total += 1.0
+        elif result.verdict is Verdict.FAIL:
+            total += max(-(result.margin or 0.0), 1e-6)
+    return total
+
+
+def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
+    """Answers per second that were within the latency bound of the highest percentile SLO.
+
+    None without a tail-latency SLO (p90 and up) or without each request's latency.
+    """
+    tails = [s for s in slos if QUANTILES.get(s.metric, 0.0) >= 0.9]
+    latencies = measurement.latencies_us
+    if not tails or latencies is None or measurement.source is not LatencySource.REQUESTS:
+        return None
+    tail = max(tails, key=lambda s: (QUANTILES[s.metric], -s.bound))
+    in_time = int(latencies.searchsorted(tail.bound, side="right"))
+    return in_time / measurement.duration_s
+
+
+def _verdict(slo: Slo, value: float | None, completed_count: int) -> Verdict:
+    if value is None:
+        return Verdict.NOT_ENOUGH_DATA
+    met = value <= slo.bound if slo.comparison is Comparison.AT_MOST else value >= slo.bound
+    if not met:
+        return Verdict.FAIL
+    quantile = QUANTILES.get(slo.metric)
+    if quantile is not None and completed_count < requests_for(quantile):
+        return Verdict.NOT_ENOUGH_DATA
+    return Verdict.PASS
+
+
+def _margin(slo: Slo, value: float | None) -> float | None:
+    if value is None:
+        return None
+    distance = slo.bound - value if slo.comparison is Comparison.AT_MOST else value - slo.bound
+    if slo.bound == 0:
+        return 0.0 if distance == 0 else math.copysign(abs(distance), distance)
+    return distance / slo.bound

@@ -1,0 +1,109 @@
+"""A load point with its verdicts, and the one number the search learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.errors import LoadFailedError
+from tuner.load.measurement import Measurement
+from tuner.score.judge import in_time_rate, judge_all, passes, value_of, violation
+from tuner.score.verdict import SloResult
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Slo
+
+
+@dataclass(frozen=True)
+class Point:
+    """One load point of a trial: the measurement and each SLO held against it."""
+
+    measurement: Measurement
+    slo: tuple[SloResult, ...]
+    in_time_infer_per_s: float | None  # rate of answers that met the latency SLOs
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "measurement": self.measurement.to_json(),
+            "slo": [s.to_json() for s in self.slo],
+            "in_time_infer_per_s": self.in_time_infer_per_s,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Point:
+        return cls(
+            Measurement.from_json(data["measurement"]),
+            tuple(SloResult.from_json(s) for s in data["slo"]),
+            data["in_time_infer_per_s"],
+        )
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the search learns.
+
+    Attributes:
+        value: Objective in its own unit and direction (goodput: infer/s, higher is better;
+            minimised metrics: base unit, lower is better); for a pruned trial the best it may be.
+        feasible: Some load point met every SLO.
+        violation: Sum of relative overshoots at the judged load point, 0 when feasible
+            (Optuna's constraint: above 0 is infeasible).
+        best_point: Index into the trial's points of the point the score stands for.
+    """
+
+    value: float
+    feasible: bool
+    violation: float
+    best_point: int | None
+
+
+def judge_point(slos: Sequence[Slo], measurement: Measurement) -> Point:
+    return Point(measurement, judge_all(slos, measurement), in_time_rate(slos, measurement))
+
+
+def score_points(objective: Objective, points: Sequence[Point]) -> Score:
+    """The score of a trial from all its load points; ``points`` must not be empty.
+
+    Goodput is the throughput at the highest load tried that meets every SLO. When none does, the
+    value is what the trial can be at best below the lowest load that failed: the rate of answers
+    in time there, so that the search still learns which failures were near misses.
+    """
+    good = [i for i, p in enumerate(points) if passes(p.slo)]
+    if objective.goal is Goal.MINIMIZE:
+        return _minimised(objective, points, good)
+    if good:
+        best = max(good, key=lambda i: points[i].measurement.load.level)
+        rate = points[best].measurement.throughput_infer_per_s
+        return Score(value=rate, feasible=True, violation=0.0, best_point=best)
+    lowest = min(points, key=lambda p: p.measurement.load.level)
+    return Score(
+        value=_goodput_bound(lowest),
+        feasible=False,
+        violation=violation(lowest.slo),
+        best_point=None,
+    )
+
+
+def _goodput_bound(point: Point) -> float:
+    measurement = point.measurement
+    bound = measurement.throughput_infer_per_s
+    if point.in_time_infer_per_s is not None:
+        bound = min(bound, point.in_time_infer_per_s)
+    return bound
+
+
+def _minimised(objective: Objective, points: Sequence[Point], good: Sequence[int]) -> Score:
+    assert objective.metric is not None
+    index = good[0] if good else 0
+    value = value_of(objective.metric, points[index].measurement)
+    if value is None:
+        raise LoadFailedError(
+            f"{objective.metric.value} was not measured, so it cannot be minimised",
+            "is there a GPU, and does the server's metrics endpoint show it?",
+        )
+    return Score(
+        value=value,
+        feasible=bool(good),
+        violation=violation(points[index].slo),
+        best_point=index if good else None,
+    )

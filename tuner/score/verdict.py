@@ -1,0 +1,44 @@
+"""Does a measurement meet the SLOs? Pass, fail, or not enough data; never a silent pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Verdict(Enum):
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_ENOUGH_DATA = "not enough data"
+
+
+@dataclass(frozen=True)
+class SloResult:
+    """One SLO held against one measurement.
+
+    ``value`` and ``bound`` are in the metric's base unit (microseconds, 0..1, per second, bytes);
+    ``value`` is None when it was not measured. ``margin`` is the distance to the bound as a share
+    of it, negative when missed (0.25 = a quarter of the bound is left).
+    """
+
+    expression: str
+    metric: str
+    bound: float
+    value: float | None
+    verdict: Verdict
+    margin: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "expression": self.expression,
+            "metric": self.metric,
+            "bound": self.bound,
+            "value": self.value,
+            "verdict": self.verdict.value,
+            "margin": self.margin,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SloResult:
+        return cls(**{**data, "verdict": Verdict(data["verdict"])})

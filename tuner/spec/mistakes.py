@@ -1,0 +1,52 @@
+"""What is wrong with a spec, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.errors import SpecError
+
+#: Where a value stands in the spec: keys and indexes from the top.
+Location = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A mistake by its place in the spec; ``key`` points at the key rather than its value."""
+
+    location: Location
+    message: str
+    key: bool = False
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake by its place in the file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{self.file}:{self.line}:{self.column}: {text}"
+
+
+class SpecMistakes(SpecError):
+    """Every mistake of one spec file; the message has a line for each."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(sorted(mistakes, key=lambda m: (m.line, m.column)))
+        lines = "\n".join(map(str, self.mistakes))
+        super().__init__(lines, hint="docs/spec.md describes every field of a spec.")
+
+
+def dotted(location: Location) -> str:
+    """``workload.arrivals.rate[0]``."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")

@@ -1,0 +1,119 @@
+"""What to optimise: goodput, or a metric at a fixed load."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pydantic_core import CoreSchema, core_schema
+
+from tuner.spec.slo import Metric, parse_metric
+from tuner.spec.suggest import did_you_mean
+
+
+class Goal(Enum):
+    MAXIMIZE_GOODPUT = "maximize goodput"
+    MINIMIZE = "minimize"
+
+
+_EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_memory at 300/s")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """``metric`` and ``at_level`` are set for MINIMIZE only.
+
+    ``at_level``: requests per second for open arrivals, concurrency for closed ones
+    (``minimize p99_latency at 300/s``, ``minimize p99_latency at 16``); ``at_rate`` tells which
+    of the two was written.
+    """
+
+    goal: Goal
+    metric: Metric | None = None
+    at_level: float | None = None
+    expression: str = field(default="", compare=False)
+    at_rate: bool = False
+
+    @classmethod
+    def goodput(cls) -> Objective:
+        return cls(Goal.MAXIMIZE_GOODPUT, expression=Goal.MAXIMIZE_GOODPUT.value)
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """Reads ``maximize goodput`` or ``minimize METRIC at LEVEL``.
+
+        Raises:
+            ValueError: Neither; the message says what is accepted.
+        """
+        words = text.split()
+        expression = " ".join(words)
+        if expression == Goal.MAXIMIZE_GOODPUT.value:
+            return cls.goodput()
+        if words[:1] != [Goal.MINIMIZE.value]:
+            raise ValueError(_not_an_objective(expression))
+        match = re.fullmatch(r"minimize (\S+)(?: at (\d+(?:\.\d+)?) ?(/s)?)?", expression)
+        if match is None:
+            raise ValueError(_not_an_objective(expression))
+        metric = _minimised(match[1])
+        level = _level(metric, match[2], rate=match[3] is not None)
+        return cls(Goal.MINIMIZE, metric, level, expression, match[3] is not None)
+
+    def __str__(self) -> str:
+        if self.metric is None or self.at_level is None:
+            return self.goal.value
+        unit = "/s" if self.at_rate else ""
+        return f"{self.goal.value} {self.metric.value} at {self.at_level:.12g}{unit}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._of, serialization=core_schema.to_string_ser_schema(when_used="json")
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        metrics = r"((p50|p90|p95|p99|avg)_latency|gpu_memory)"
+        return {
+            "type": "string",
+            "pattern": rf"^\s*(maximize\s+goodput|minimize\s+{metrics}\s+at\s+\d+(\.\d+)? ?(/s)?)\s*$",
+            "examples": list(_EXAMPLES),
+        }
+
+    @classmethod
+    def _of(cls, value: object) -> Objective:
+        if isinstance(value, Objective):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(f"an objective is one line of text: {_accepted()}")  # noqa: TRY004
+        return cls.parse(value)
+
+
+def _minimised(name: str) -> Metric:
+    metric = parse_metric(name)
+    if metric is Metric.THROUGHPUT:
+        raise ValueError("throughput is not minimised: write maximize goodput")
+    if metric is Metric.ERROR_RATE:
+        raise ValueError("error_rate is bounded by an SLO, not minimised: error_rate <= 0%")
+    return metric
+
+
+def _level(metric: Metric, text: str | None, *, rate: bool) -> float:
+    if text is None:
+        raise ValueError(f"minimize {metric.value} at which load? add at 300/s, or at 16 (clients)")
+    level = float(text)
+    if level == 0:
+        raise ValueError("the load to minimise at must be above 0")
+    if not rate and level != int(level):
+        raise ValueError(f"'at {text}' is a concurrency, a whole number; a rate is {text}/s")
+    return level
+
+
+def _not_an_objective(expression: str) -> str:
+    guess = did_you_mean(expression, [Goal.MAXIMIZE_GOODPUT.value, "minimize p99_latency at 300/s"])
+    return f"'{expression}' is no objective{guess}; {_accepted()}"
+
+
+def _accepted() -> str:
+    return f"write {', '.join(_EXAMPLES[:-1])} or {_EXAMPLES[-1]}"

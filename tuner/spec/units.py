@@ -1,0 +1,173 @@
+"""Quantities with units: 500ms, 20m, 64MiB, 2%.
+
+Each is a number like any other (seconds, bytes, a share of one), made from a bare number or
+from text, and written back as text with its unit. ``str()`` and f-strings give the text, so
+write ``f"{size:d}"`` or ``f"{time:g}"`` where a program wants the number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Self
+
+from pydantic_core import CoreSchema, core_schema
+
+_NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+
+_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
+_BYTES = {
+    "B": Decimal(1),
+    "kB": Decimal(10**3),
+    "KB": Decimal(10**3),
+    "MB": Decimal(10**6),
+    "GB": Decimal(10**9),
+    "KiB": Decimal(1 << 10),
+    "MiB": Decimal(1 << 20),
+    "GiB": Decimal(1 << 30),
+}
+_PERCENT = {"%": Decimal("0.01")}
+
+#: Units of the latencies in SLOs, in microseconds.
+LATENCY_UNITS: Mapping[str, Decimal] = {"us": Decimal(1), "ms": Decimal(1000), "s": Decimal(10**6)}
+#: Units of sizes, in bytes.
+BYTE_UNITS: Mapping[str, Decimal] = _BYTES
+
+
+def quantity_pattern(units: Mapping[str, Decimal]) -> str:
+    """A regular expression (ECMA and Python) for a number with one of ``units``."""
+    return rf"{_NUMBER} ?({'|'.join(units)})"
+
+
+def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
+    """``text`` in the base unit, or None when it is no number followed by one of ``units``."""
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*({'|'.join(units)})\s*", text)
+    return Decimal(match[1]) * units[match[2]] if match else None
+
+
+def parse_bytes(value: str | int) -> int:
+    """A size such as ``64MiB``, ``64MB`` or ``67108864`` as a plain int of bytes.
+
+    Raises:
+        ValueError: Not a size; the message says what is accepted.
+    """
+    return int(Bytes.of(value))
+
+
+class Seconds(float):
+    """A duration in seconds, written 500ms, 3s, 20m, 1h."""
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """From a number of seconds or text with its unit; raises ValueError."""
+        accepted = "a duration such as 500ms, 3s, 20m or 1h"
+        return cls(_read(value, _SECONDS, accepted))
+
+    def __str__(self) -> str:
+        if not math.isfinite(self):
+            return float.__repr__(self)
+        exact = Decimal(float.__repr__(self))
+        for unit in ("h", "m", "s", "ms"):
+            count = exact / _SECONDS[unit]
+            if count >= 1 and count == int(count):
+                return f"{int(count)}{unit}"
+        return f"{exact.normalize():f}s"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return _core_schema(cls.of)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return _json_schema({"type": "number", "minimum": 0}, _SECONDS, ["500ms", "3s", "20m"])
+
+
+class Bytes(int):
+    """A size in bytes, written 64MiB, 1GiB, 64MB."""
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """From a whole number of bytes or text with its unit; raises ValueError."""
+        accepted = "a size such as 64MiB, 1GiB or 64MB"
+        size = _read(value, _BYTES, accepted)
+        if size != int(size):
+            raise ValueError(f"{_shown(value)} is not a whole number of bytes")
+        return cls(int(size))
+
+    def __str__(self) -> str:
+        counts = {unit: Decimal(int(self)) / factor for unit, factor in _BYTES.items()}
+        whole = {unit: count for unit, count in counts.items() if count == int(count)}
+        unit = min(whole, key=lambda name: abs(whole[name]))
+        return f"{int(whole[unit])}{unit}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return _core_schema(cls.of)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return _json_schema({"type": "integer", "minimum": 0}, _BYTES, ["64MiB", "1GiB", "64MB"])
+
+
+class Percent(float):
+    """A share 0..1, written 2%."""
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """From a share below 1 or text such as 2%; raises ValueError.
+
+        A bare 1 or more is refused: it may mean 1 % as well as 100 %.
+        """
+        if isinstance(value, (int, float)) and not isinstance(value, (bool, Percent)) and value >= 1:
+            raise ValueError(f"{_shown(value)} is not clear: write {value:g}% or a share below 1")
+        share = _read(value, _PERCENT, "a share such as 2% or 0.02")
+        if share > 1:
+            raise ValueError(f"{_shown(value)} is more than 100%")
+        return cls(share)
+
+    def __str__(self) -> str:
+        if not math.isfinite(self):
+            return float.__repr__(self)
+        return f"{(Decimal(float.__repr__(self)) * 100).normalize():f}%"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return _core_schema(cls.of)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        share = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+        return _json_schema(share, _PERCENT, ["2%", 0.02])
+
+
+def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal:
+    if isinstance(value, str):
+        number = read_quantity(value, units)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = Decimal(repr(value + 0))  # + 0: the bare number, whatever its class
+    else:
+        number = None
+    if number is None or not number.is_finite() or number < 0:
+        raise ValueError(f"{_shown(value)} is not {accepted}")
+    return number
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _core_schema(of: Callable[[object], Any]) -> CoreSchema:
+    return core_schema.no_info_plain_validator_function(
+        of, serialization=core_schema.to_string_ser_schema(when_used="json")
+    )
+
+
+def _json_schema(
+    bare: dict[str, Any], units: Mapping[str, Decimal], examples: list[Any]
+) -> dict[str, Any]:
+    text = {"type": "string", "pattern": f"^{quantity_pattern(units)}$"}
+    return {"anyOf": [text, bare], "examples": examples}

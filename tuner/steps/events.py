@@ -1,0 +1,48 @@
+"""What a run tells whoever watches it. The terminal, CI logs and tests are watchers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from tuner.run.trial import Trial
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+
+
+class Events(Protocol):
+    """All methods return at once and cost next to nothing: the machine is measuring."""
+
+    def started(self, run: Path, trials: int, space_size: int | None) -> None: ...
+
+    def phase(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None: ...
+
+    def measured(self, point: Point) -> None: ...
+
+    def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
+
+
+class Silent:
+    """Watches nothing."""
+
+    def started(self, run: Path, trials: int, space_size: int | None) -> None:
+        pass
+
+    def phase(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
+        pass
+
+    def measured(self, point: Point) -> None:
+        pass
+
+    def trial_finished(self, trial: Trial, best: Trial | None) -> None:
+        pass

@@ -1,0 +1,53 @@
+"""Stopping a run from outside: once politely, twice at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from tuner.errors import InterruptedRunError
+
+
+class Stop:
+    """Asked for by a signal, heeded at checkpoints.
+
+    SIGINT once: the measurement under way is finished, then the run ends with its report.
+    SIGINT twice, or SIGTERM: the run ends at once, its processes killed, its report written.
+    """
+
+    def __init__(self, announce: Callable[[str], None] = lambda _: None) -> None:
+        self._announce = announce
+        self.requested = False
+        self._unwinding = False
+
+    def checkpoint(self) -> None:
+        """Raises InterruptedRunError when a stop was asked for."""
+        if self.requested and not self._unwinding:
+            self._unwinding = True
+            raise InterruptedRunError("stopped by a signal")
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Signals reach this object meanwhile; the handlers before are put back after."""
+        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            signal.signal(number, self._heard)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._unwinding:
+            return  # children are being killed and files written: let that end
+        if number == signal.SIGINT and not self.requested:
+            self.requested = True
+            self._announce("stopping after this measurement; again to stop at once")
+            return
+        self.requested = True
+        self._unwinding = True
+        raise InterruptedRunError("stopped by a signal")

@@ -1,0 +1,51 @@
+"""A running tritonserver, whoever runs it: one interface for local, docker and remote modes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """host:port of each; ``metrics`` is None when it is not served."""
+
+    http: str
+    grpc: str
+    metrics: str | None
+
+
+class Server(Protocol):
+    """A server that answers, for as long as its context is open."""
+
+    endpoints: Endpoints
+
+    def alive(self) -> bool:
+        """False once the process or container has ended, or a remote one stops answering."""
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the server's log; empty when it cannot be read (remote)."""
+
+
+class ServerLauncher(Protocol):
+    """Starts servers. One for each mode; made from the spec, holds no process itself."""
+
+    #: True when other server arguments can be had by starting again (False for remote).
+    restartable: bool
+
+    def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[Server]:
+        """A server over the repository, in explicit model control, no model loaded, ready.
+
+        On leaving the context every process, port and temporary file of it is gone.
+
+        Args:
+            server_args: Candidate's arguments, after those of the spec.
+            log: File the server's output goes to (appended).
+
+        Raises:
+            EnvironmentNotReadyError: It cannot start at all, or is in the wrong control mode.
+            ServerGoneError: It started and died before it was ready.
+        """
