@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import scipy.special  # noqa: F401  its first import asks lscpu: let it, before processes are refused
 
 
 @pytest.fixture(autouse=True)

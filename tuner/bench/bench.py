@@ -29,7 +29,7 @@ class Deploys(Protocol):
 
     def deploy(self, candidate: Candidate) -> Deployment: ...
 
-    def fresh(self, candidate: Candidate) -> Deployment: ...
+    def fresh(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Bench:
         """
         self._rules.checkpoint()
         with self._book.phase(Phase.DEPLOYING):
-            anew = fresh or bool(candidate.server_args)
-            put = self._deployer.fresh if anew else self._deployer.deploy
-            deployment = put(candidate)
+            if fresh or candidate.server_args:
+                self._deployer.fresh()
+            deployment = self._deployer.deploy(candidate)
             if deployment.endpoints != self._endpoints:
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints

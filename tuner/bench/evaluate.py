@@ -17,6 +17,8 @@ from tuner.spec.objective import Goal, Objective
 TOLERANCE = 0.04
 #: Probes for the first candidate, which has no incumbent to start from.
 FIRST_PROBES = 12
+#: A candidate that stood the load to beat is tried at this many times it.
+AFTER_RACE = 1.5
 #: Probes for each later one, the race included.
 LATER_PROBES = 6
 
@@ -118,7 +120,7 @@ def _capacity(
         if not race.passed:
             score = score_points(objective, points)
             return Evaluation(TrialState.PRUNED, tuple(points), score, known)
-        start = race.level * 1.25
+        start = race.level * AFTER_RACE
     probes = FIRST_PROBES if known is None else LATER_PROBES
     bracket = find_capacity(probe, start, plan.levels, TOLERANCE, probes, known)
     return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), bracket)

@@ -52,9 +52,10 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if near:
-                error.message += f" Did you mean {near[0]!r}?"
-            raise
+            if not near:
+                raise
+            message = f"{error.format_message()} Did you mean {near[0]!r}?"
+            raise click.UsageError(message, ctx) from error
 
 
 @click.group(

@@ -52,11 +52,11 @@ def show_error(error: TunerError) -> None:
     if error.hint:
         click.echo(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in annotations(error):
+        for line in ci_annotations(error):
             click.echo(line, err=True)
 
 
-def annotations(error: TunerError) -> Iterator[str]:
+def ci_annotations(error: TunerError) -> Iterator[str]:
     """GitHub workflow commands: one a mistake with its place, or one for the whole."""
     mistakes = getattr(error, "mistakes", ())
     for mistake in mistakes:

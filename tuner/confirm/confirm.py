@@ -244,8 +244,8 @@ class _Duel:
         low, high = ratio.low, ratio.high
         if self._ceiling is not None:
             low *= self._stood / self._ceiling
-        else:
-            low = min(low, 1.0)  # the current config stood every challenge
+        elif self._stood != self._current.level:
+            low = min(low, 1.0)  # it stood every load it was dared to stand
         if self._finalist.failed_level is not None:
             high *= self._finalist.failed_level / self._finalist.level
         return Ratio(ratio.estimate, low, max(high, ratio.estimate))

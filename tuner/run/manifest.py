@@ -43,7 +43,7 @@ class Manifest:
     host: Mapping[str, Any]
     gpus: Sequence[Mapping[str, Any]]
     fingerprint: str
-    command: Sequence[str] = ()
+    command: Sequence[str] = field(default_factory=list)
     space_size: int | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 
@@ -21,18 +21,18 @@ class TimeBook:
 
     Args:
         clock: Seconds, monotonic; replaced in tests.
-        carried: Seconds by phase from earlier sessions of a resumed run.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        carried: dict[str, float] | None = None,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._stack = [Phase.STARTING]
         self._since = clock()
-        self._booked = {p: (carried or {}).get(p.value, 0.0) for p in Phase}
+        self._booked = dict.fromkeys(Phase, 0.0)
+
+    def carry(self, seconds: Mapping[str, float]) -> None:
+        """Adds seconds by phase that an earlier part of a resumed run spent."""
+        for phase in Phase:
+            self._booked[phase] += seconds.get(phase.value, 0.0)
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:

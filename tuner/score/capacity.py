@@ -58,7 +58,7 @@ class LevelRange:
 
 
 #: Factor between levels while no ceiling (or no floor) is known.
-GROWTH = 1.6
+GROWTH = 2.0
 #: A server that answers less than this share of what is sent is saturated.
 SATURATED = 0.97
 

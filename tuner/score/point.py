@@ -8,6 +8,7 @@ from typing import Any
 
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Measurement
+from tuner.score.capacity import SATURATED
 from tuner.score.judge import in_time_rate, judge_all, passes, value_of, violation
 from tuner.score.verdict import SloResult
 from tuner.spec.objective import Goal, Objective
@@ -85,11 +86,16 @@ def score_points(objective: Objective, points: Sequence[Point]) -> Score:
 
 
 def _goodput_bound(point: Point) -> float:
+    """The most a config that failed here may sustain.
+
+    A saturated server cannot do more than it answers; one that keeps up but answers late, no
+    more than it answers in time.
+    """
     measurement = point.measurement
-    bound = measurement.throughput_infer_per_s
-    if point.in_time_infer_per_s is not None:
-        bound = min(bound, point.in_time_infer_per_s)
-    return bound
+    served = measurement.throughput_infer_per_s
+    if served < SATURATED * measurement.load.level or point.in_time_infer_per_s is None:
+        return served
+    return min(served, point.in_time_infer_per_s)
 
 
 def _minimised(objective: Objective, points: Sequence[Point], good: Sequence[int]) -> Score:

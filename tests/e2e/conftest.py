@@ -1,0 +1,107 @@
+"""A small job on a real server: short windows, one load level, so that a run takes seconds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from waits import wait_until
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+MODEL = "emulated-accelerator"
+
+SPEC = """\
+model: emulated-accelerator
+repository: repository
+workload:
+  arrivals: {kind: closed, concurrency: [8]}
+  window: 1s
+  warmup: 200ms
+slo:
+  - p90_latency <= %(p90)s
+objective: maximize goodput
+space:
+  dynamic_batching: {choice: [off, on]}
+  instance_group.count: {int: [1, 2]}
+budget: {trials: %(trials)d}
+confirm: {rounds: 3, finalists: 1}
+"""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A directory with a repository of its own, and `tune` to run in it."""
+
+    directory: Path
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "repository" / MODEL / "config.pbtxt"
+
+    def spec(self, *, p90: str = "100ms", trials: int = 4) -> Path:
+        path = self.directory / "spec.yaml"
+        path.write_text(SPEC % {"p90": p90, "trials": trials})
+        return path
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", "from tuner.cli import main; main()", *arguments],
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def tune(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=240)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    @property
+    def run(self) -> Path:
+        """The only run there is."""
+        (manifest,) = (self.directory / "results").glob("*/manifest.json")
+        return manifest.parent
+
+    def result(self) -> dict[str, Any]:
+        data = json.loads((self.run / "result.json").read_text())
+        assert isinstance(data, dict)
+        return data
+
+    def trials(self) -> list[dict[str, Any]]:
+        lines = (self.run / "trials.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def wait_for_trials(self, count: int, timeout_s: float = 90) -> None:
+        def there() -> bool:
+            files = list((self.directory / "results").glob("*/trials.jsonl"))
+            return bool(files) and len(files[0].read_text().splitlines()) >= count
+
+        wait_until(there, timeout_s)
+
+    def children(self) -> list[psutil.Process]:
+        """Processes that run for this workplace: servers, stubs, load generators."""
+        found = []
+        for process in psutil.process_iter(["cmdline", "name"]):
+            words = " ".join(process.info["cmdline"] or [])
+            ours = str(self.directory) in words or MODEL in words
+            if ours and process.info["name"] in (
+                "tritonserver",
+                "perf_analyzer",
+                "triton_python_b",
+            ):
+                found.append(process)
+        return found
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Workplace:
+    shutil.copytree(REPOSITORY / MODEL, tmp_path / "repository" / MODEL)
+    return Workplace(tmp_path)

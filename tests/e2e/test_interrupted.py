@@ -1,0 +1,84 @@
+"""Whatever kills a run: no process stays, the repository is whole, and the run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+from waits import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [([signal.SIGINT], 130), ([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGTERM], 130)],
+    ids=["ctrl-c", "ctrl-c twice", "sigterm"],
+)
+def test_a_stopped_run_leaves_a_report_and_says_how_to_go_on(workplace, signals, code) -> None:  # type: ignore[no-untyped-def]
+    before = workplace.config.read_bytes()
+    process = workplace.start("run", str(workplace.spec()))
+    workplace.wait_for_trials(1)
+    for number in signals:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "--resume" in err
+    assert workplace.children() == []
+    assert workplace.config.read_bytes() == before
+    result = workplace.result()
+    assert result["status"] == "interrupted"
+    assert result["trials"]["measured"] >= 1
+    assert (workplace.run / "report.html").is_file()
+
+
+def test_a_killed_run_leaves_no_process_and_is_resumed_without_loss(workplace) -> None:  # type: ignore[no-untyped-def]
+    before = workplace.config.read_bytes()
+    spec = str(workplace.spec())
+    process = workplace.start("run", spec)
+    workplace.wait_for_trials(2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    wait_until(lambda: not workplace.children(), 5)
+    assert workplace.config.read_bytes() == before
+    finished = workplace.trials()
+
+    done = workplace.tune("run", spec, "--resume", str(workplace.run))
+    assert done.returncode == 0, done.stderr
+    trials = workplace.trials()
+    assert trials[: len(finished)] == finished
+    assert [t["number"] for t in trials] == list(range(len(trials)))
+    candidates = [str(t["candidate"]) for t in trials]
+    assert len(set(candidates)) == len(candidates)
+    assert workplace.result()["status"] == "improved"
+
+
+def test_a_killed_server_costs_one_attempt_and_no_more(workplace) -> None:  # type: ignore[no-untyped-def]
+    process = workplace.start("run", str(workplace.spec(trials=3)), "--no-write")
+    workplace.wait_for_trials(1)
+
+    def measuring() -> bool:
+        return any(p.name() == "perf_analyzer" for p in workplace.children())
+
+    wait_until(measuring)
+    for child in workplace.children():
+        if child.name() == "tritonserver":
+            os.kill(child.pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode in (0, 11), err
+    trials = workplace.trials()
+    assert [t["state"] for t in trials].count("failed") == 0
+    assert [t["attempts"] for t in trials].count(2) == 1
+
+
+def test_another_spec_does_not_resume_a_run(workplace) -> None:  # type: ignore[no-untyped-def]
+    process = workplace.start("run", str(workplace.spec()))
+    workplace.wait_for_trials(1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    refused = workplace.tune("run", str(workplace.spec(trials=7)), "--resume", str(workplace.run))
+    assert refused.returncode == 2
+    assert "spec_sha256" in refused.stderr
+    assert all(p.pid != process.pid for p in psutil.process_iter())

@@ -1,0 +1,55 @@
+"""Synthetic measurements for unit tests: numbers made by formulas, never measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuner.load.measurement import Arrivals, HostUse, LatencySource, LoadPoint, Measurement
+from tuner.spec.slo import Comparison, Metric, Slo
+
+P99_40MS = Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 40_000.0, "p99_latency <= 40ms")
+NO_ERRORS = Slo(Metric.ERROR_RATE, Comparison.AT_MOST, 0.0, "error_rate <= 0%")
+
+
+def synthetic_measurement(
+    level: float = 100.0,
+    p99_us: float = 20_000.0,
+    *,
+    served: float | None = None,
+    count: int = 1000,
+    failed: int = 0,
+    arrivals: Arrivals = Arrivals.POISSON,
+    duration_s: float = 3.0,
+    gpu_memory: int | None = None,
+) -> Measurement:
+    """A measurement whose latencies rise evenly from half the p99 to the p99."""
+    latencies = np.linspace(p99_us / 2, p99_us, count)
+    return Measurement(
+        load=LoadPoint(arrivals, level),
+        seed=1,
+        duration_s=duration_s,
+        completed_count=count,
+        failed_count=failed,
+        throughput_infer_per_s=level if served is None else served,
+        avg_latency_us=float(latencies.mean()),
+        p50_latency_us=float(np.quantile(latencies, 0.5)),
+        p90_latency_us=float(np.quantile(latencies, 0.9)),
+        p95_latency_us=float(np.quantile(latencies, 0.95)),
+        p99_latency_us=p99_us,
+        source=LatencySource.REQUESTS,
+        host=HostUse(gpu_memory_used_bytes=gpu_memory),
+        latencies_us=latencies,
+    )
+
+
+def synthetic_server(level: float, capacity: float, duration_s: float = 5.0) -> Measurement:
+    """An emulated server: in time up to its capacity, saturated and late above it."""
+    p99_us = 15_000.0 + 25_000.0 * (level / capacity) ** 8
+    served = min(level, 1.05 * capacity)
+    return synthetic_measurement(
+        level,
+        min(p99_us, 4e6),
+        served=served,
+        count=max(1, round(served * duration_s)),
+        duration_s=duration_s,
+    )

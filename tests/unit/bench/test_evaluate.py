@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+
+from tuner.bench.evaluate import LoadPlan, evaluate, load_plan
+from tuner.errors import LoadFailedError
+from tuner.load.measurement import Arrivals
+from tuner.run.trial import TrialState
+from tuner.score.capacity import LevelRange
+from tuner.score.point import Point, judge_point
+from tuner.spec.model import ClosedArrivals, PoissonArrivals, Workload
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Metric
+
+OPEN = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
+GOODPUT = Objective.goodput()
+
+
+def emulated(capacity: float, asked: list[float]) -> Callable[[float], Point]:
+    def measure(level: float) -> Point:
+        asked.append(level)
+        return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, capacity))
+
+    return measure
+
+
+def test_without_an_incumbent_the_capacity_is_searched() -> None:
+    result = evaluate(emulated(800, []), GOODPUT, OPEN, start=100, to_beat=None)
+    assert result.state is TrialState.MEASURED
+    assert result.score.feasible
+    assert 740 <= result.score.value <= 800
+
+
+def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> None:
+    asked: list[float] = []
+    result = evaluate(emulated(800, asked), GOODPUT, OPEN, start=100, to_beat=1000)
+    assert asked == [1000]
+    assert result.state is TrialState.PRUNED
+    assert not result.score.feasible
+    assert 0 < result.score.value < 1000
+    assert result.score.violation > 0
+
+
+def test_a_near_miss_scores_better_than_a_far_one() -> None:
+    near = evaluate(emulated(950, []), GOODPUT, OPEN, start=100, to_beat=1000)
+    far = evaluate(emulated(300, []), GOODPUT, OPEN, start=100, to_beat=1000)
+    assert near.score.value > far.score.value
+    assert near.score.violation < far.score.violation
+
+
+def test_a_candidate_that_wins_the_race_is_measured_to_its_capacity() -> None:
+    result = evaluate(emulated(2500, []), GOODPUT, OPEN, start=100, to_beat=1000)
+    assert result.score.feasible
+    assert 2300 <= result.score.value <= 2500
+
+
+def test_listed_levels_stop_at_the_first_that_fails() -> None:
+    plan = load_plan(
+        Workload(arrivals=PoissonArrivals(kind="poisson", rate=(100, 400, 200, 900))), GOODPUT
+    )
+    asked: list[float] = []
+    result = evaluate(emulated(300, asked), GOODPUT, plan, start=1, to_beat=5000)
+    assert asked == [100, 200, 400]
+    assert result.score.value == 200
+
+
+def test_a_minimised_metric_is_measured_once_at_its_level() -> None:
+    objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+    plan = load_plan(Workload(), objective)
+    asked: list[float] = []
+    result = evaluate(emulated(400, asked), objective, plan, start=1, to_beat=None)
+    assert asked == [300]
+    assert result.score.feasible
+    assert result.score.value == pytest.approx(15_000 + 25_000 * 0.75**8)
+
+
+def test_minimising_what_was_not_measured_fails_the_trial() -> None:
+    objective = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+
+    def measure(level: float) -> Point:
+        return judge_point([P99_40MS], synthetic_measurement(level))
+
+    with pytest.raises(LoadFailedError, match="gpu_memory was not measured"):
+        evaluate(measure, objective, load_plan(Workload(), objective), 1, None)
+
+
+def test_closed_arrivals_search_whole_numbers() -> None:
+    plan = load_plan(Workload(arrivals=ClosedArrivals(kind="closed", max_concurrency=64)), GOODPUT)
+    assert plan.levels.whole
+    assert plan.levels.highest == 64

@@ -1,0 +1,73 @@
+"""Commands that start nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_schema_is_the_one_checked_in(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["schema"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((ROOT / "search_spaces" / "tune.schema.json").read_text())
+
+
+def test_lint_finds_nothing_wrong_with_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["lint", str(ROOT / "model_repository"), "--format", "json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert [f for f in findings if f["severity"] == "error"] == []
+
+
+def test_lint_fails_on_a_broken_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text(
+        'name: "m"\nbackend: "onnxruntime"\nmax_batch_size: 4\n'
+        "dynamic_batching { preferred_batch_size: [8] }\n"
+    )
+    assert guarded(cli, ["lint", str(tmp_path)]) == 2
+    assert "config.pbtxt:4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer"])
+def test_init_drafts_a_spec_that_loads(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tuner.spec.load import load_spec
+
+    target = tmp_path / "spec.yaml"
+    arguments = ["init", model, "--repository", str(ROOT / "model_repository")]
+    assert guarded(cli, [*arguments, "--output", str(target)]) == 0
+    assert load_spec(target).spec.model == model
+    assert guarded(cli, [*arguments, "--output", str(target)]) == 2
+    assert "--force" in capsys.readouterr().err
+
+
+def test_init_of_an_unknown_model_names_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["init", "tiny-brt", "--repository", str(ROOT / "model_repository")]
+    assert guarded(cli, arguments) != 0
+    assert "tiny-bert" in capsys.readouterr().err
+
+
+def test_report_lists_no_runs_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no runs" in err
+
+
+def test_apply_of_a_directory_that_is_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(cli, ["apply", str(tmp_path)]) == 2
+    assert "is not a run" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+
+from tuner.errors import SpecError
+from tuner.run.manifest import Manifest
+from tuner.run.store import RunStore, new_run_id
+from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.score.point import judge_point, score_points
+from tuner.space.candidate import Candidate
+from tuner.spec.objective import Objective
+
+
+def a_trial(number: int) -> Trial:
+    point = judge_point([P99_40MS, NO_ERRORS], synthetic_measurement())
+    return Trial(
+        number=number,
+        candidate=Candidate({"instance_group.count": number, "x": (1, 2), "y": None}, ("--a=1",)),
+        state=TrialState.MEASURED,
+        points=(point,),
+        score=score_points(Objective.goodput(), [point]),
+        deployment="in place",
+        time=TrialTime(0.1, 0.2, 0.3, 0.4),
+        started_at="2026-01-01T00:00:00+00:00",
+    )
+
+
+def a_manifest(**changes: object) -> Manifest:
+    facts: dict[str, object] = {
+        "run_id": "r",
+        "created_at": "now",
+        "spec_path": "s.yaml",
+        "spec_text": "model: m",
+        "spec_sha256": "1",
+        "spec": {"model": "m"},
+        "model": "m",
+        "seed": 0,
+        "config_path": "m/config.pbtxt",
+        "config_text": "",
+        "config_sha256": None,
+        "versions": {"tune": "0"},
+        "host": {"cpu": "x"},
+        "gpus": [],
+        "fingerprint": "f",
+    }
+    return Manifest(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    store = RunStore.create(tmp_path, "run-1")
+    store.write_manifest(a_manifest().to_json())
+    return store
+
+
+def test_trials_come_back_as_they_were(store: RunStore) -> None:
+    trials = [a_trial(0), a_trial(1)]
+    for trial in trials:
+        store.append_trial(trial)
+    assert store.trials() == trials
+
+
+def test_a_torn_last_line_is_dropped_and_overwritten(store: RunStore) -> None:
+    store.append_trial(a_trial(0))
+    path = store.directory / "trials.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"number": 1, "candi')
+    assert [t.number for t in store.trials()] == [0]
+    store.append_trial(a_trial(1))
+    assert [t.number for t in store.trials()] == [0, 1]
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_second_writer_is_refused(store: RunStore) -> None:
+    with store.locked(), pytest.raises(SpecError, match="written by another tune"):
+        with RunStore(store.directory).locked():
+            pass
+
+
+def test_a_directory_without_a_manifest_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not a run"):
+        RunStore.open(tmp_path)
+
+
+def test_json_never_holds_a_nan(store: RunStore) -> None:
+    with pytest.raises(ValueError):
+        store.write_result({"value": math.nan})
+    assert store.result() is None
+
+
+def test_run_ids_sort_by_time_and_differ() -> None:
+    early = new_run_id("m", datetime(2026, 1, 1, tzinfo=UTC))
+    late = new_run_id("m", datetime(2026, 1, 2, tzinfo=UTC))
+    assert early < late
+    assert len({new_run_id("m", datetime(2026, 1, 1, tzinfo=UTC)) for _ in range(20)}) > 15
+
+
+def test_a_manifest_comes_back_as_it_was(store: RunStore) -> None:
+    assert Manifest.from_json(store.manifest()) == a_manifest()
+
+
+def test_resuming_another_experiment_is_refused_by_name() -> None:
+    with pytest.raises(SpecError, match="spec_sha256: 1 then, 2 now"):
+        a_manifest().refuse_if_different(a_manifest(spec_sha256="2"))
+    a_manifest().refuse_if_different(a_manifest(created_at="later", run_id="q"))
+
+
+def test_a_manifest_of_another_version_is_refused() -> None:
+    with pytest.raises(SpecError, match="manifest version 9"):
+        Manifest.from_json({**a_manifest().to_json(), "schema_version": 9})

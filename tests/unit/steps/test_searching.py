@@ -1,0 +1,186 @@
+"""The search loop over an emulated bench: what becomes of failures, and of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+
+from tuner.bench.evaluate import LoadPlan
+from tuner.errors import (
+    DeployRefusedError,
+    InterruptedRunError,
+    ServerGoneError,
+    TooManyFailedTrialsError,
+)
+from tuner.load.measurement import Arrivals
+from tuner.run.timebook import TimeBook
+from tuner.run.trial import Trial, TrialState
+from tuner.score.capacity import LevelRange
+from tuner.score.point import Point, judge_point
+from tuner.search.budget import StopReason
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps.events import Silent
+from tuner.steps.searching import Search, failed_level, searched, sustained_level
+from tuner.triton.deploy import DeploymentKind
+
+CANDIDATES = [Candidate({"instance_group.count": n}) for n in range(1, 7)]
+
+
+class EmulatedBench:
+    """Instances multiply the capacity; what `troubles` holds goes wrong once each."""
+
+    def __init__(self, troubles: dict[Candidate, list[Exception]] | None = None) -> None:
+        self.troubles = troubles or {}
+        self.candidate: Candidate | None = None
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        self.candidate = candidate
+        if self.troubles.get(candidate):
+            raise self.troubles[candidate].pop(0)
+        return SimpleNamespace(kind=DeploymentKind.IN_PLACE)
+
+    def measure(self, level: float, seed: int) -> Point:
+        assert self.candidate is not None
+        count = self.candidate.fields["instance_group.count"]
+        assert isinstance(count, int)
+        return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, 100.0 * count))
+
+    def one_at_a_time(self, seed: int) -> float:
+        return 0.01
+
+
+@dataclass
+class ListedSearcher:
+    """Proposes what it was given."""
+
+    candidates: list[Candidate]
+    history: list[Trial] = field(default_factory=list)
+
+    def next(self) -> Candidate | None:
+        return next(iter(self.candidates[len(self.history) :]), None)
+
+    def start(self, candidate: Candidate) -> None:
+        pass
+
+    def tell(self, trial: Trial) -> None:
+        self.history.append(trial)
+
+
+@dataclass
+class Kept:
+    trials: list[Trial] = field(default_factory=list)
+
+    def append_trial(self, trial: Trial) -> None:
+        self.trials.append(trial)
+
+
+def a_search(
+    bench: EmulatedBench, candidates: list[Candidate], checkpoint: Any = lambda: None
+) -> tuple[Search, Kept]:
+    spec = Spec.model_validate(
+        {
+            "model": "m",
+            "repository": "r",
+            "slo": ["p99_latency <= 40ms"],
+            "space": {"instance_group.count": {"int": [1, 6]}},
+        }
+    )
+    kept = Kept()
+    search = Search(
+        spec=spec,
+        plan=LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5)),
+        bench=bench,  # type: ignore[arg-type]
+        searcher=ListedSearcher(candidates),  # type: ignore[arg-type]
+        store=kept,
+        book=TimeBook(),
+        events=Silent(),
+        checkpoint=checkpoint,
+        current=CANDIDATES[0],
+    )
+    return search, kept
+
+
+def test_every_trial_is_kept_and_better_ones_are_measured_in_full() -> None:
+    search, kept = a_search(EmulatedBench(), CANDIDATES[:4])
+    trials, reason = searched(search)
+    assert reason is StopReason.EXHAUSTED
+    assert kept.trials == trials
+    assert [t.state for t in trials] == [TrialState.MEASURED] * 4
+    values = [t.score.value for t in trials if t.score]
+    assert values == sorted(values)
+
+
+def test_a_worse_candidate_is_pruned_after_one_measurement() -> None:
+    search, _ = a_search(EmulatedBench(), [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]])
+    trials, _ = searched(search)
+    assert trials[2].state is TrialState.PRUNED
+    assert len(trials[2].points) == 1
+
+
+def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
+    search, _ = a_search(EmulatedBench(), [CANDIDATES[2], CANDIDATES[1]])
+    trials, _ = searched(search)
+    best = sustained_level(trials[0])
+    assert best is not None
+    asked = trials[1].points[0].measurement.load.level
+    assert asked == pytest.approx(best * 1.02, rel=1e-3)
+    above = failed_level(trials[0])
+    assert above is not None
+    assert above > best
+
+
+def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on() -> None:
+    troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [DeployRefusedError("no GPU")]}
+    search, _ = a_search(EmulatedBench(troubles), CANDIDATES[:3])
+    trials, _ = searched(search)
+    assert trials[1].state is TrialState.FAILED
+    assert trials[1].reason == "no GPU"
+    assert trials[1].attempts == 1
+    assert trials[2].state is TrialState.MEASURED
+
+
+def test_a_trial_whose_server_died_is_repeated_once() -> None:
+    troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
+    search, _ = a_search(EmulatedBench(troubles), CANDIDATES[:2])
+    trials, _ = searched(search)
+    assert trials[1].state is TrialState.MEASURED
+    assert trials[1].attempts == 2
+    assert trials[1].reason is None
+
+
+def test_a_server_that_dies_twice_fails_the_trial() -> None:
+    deaths: list[Exception] = [ServerGoneError("killed"), ServerGoneError("killed again")]
+    search, _ = a_search(EmulatedBench({CANDIDATES[1]: deaths}), CANDIDATES[:2])
+    trials, _ = searched(search)
+    assert trials[1].state is TrialState.FAILED
+    assert trials[1].reason == "killed again"
+
+
+def test_too_many_failures_end_the_run_with_the_last_reason() -> None:
+    troubles: dict[Candidate, list[Exception]] = {
+        c: [DeployRefusedError("no GPU")] for c in CANDIDATES[1:]
+    }
+    search, kept = a_search(EmulatedBench(troubles), CANDIDATES)
+    with pytest.raises(TooManyFailedTrialsError, match="no GPU"):
+        searched(search)
+    assert len(kept.trials) >= 5
+
+
+def test_a_stop_keeps_what_was_finished() -> None:
+    calls = 0
+
+    def checkpoint() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise InterruptedRunError("stopped")
+
+    search, kept = a_search(EmulatedBench(), CANDIDATES, checkpoint)
+    with pytest.raises(InterruptedRunError):
+        searched(search)
+    assert len(kept.trials) == 2

@@ -1,0 +1,104 @@
+"""How a run looks on a terminal, in a CI log, or nowhere. All of it goes to stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tuner.run.trial import Trial, TrialState
+from tuner.score.judge import passes
+from tuner.score.point import Point
+from tuner.score.verdict import SloResult, Verdict
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text
+
+
+def point_text(point: Point) -> str:
+    """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the SLO that is nearest."""
+    verdict = "ok" if passes(point.slo) else "missed"
+    return f"{point.measurement.load} {verdict}, {slo_text(tightest_slo(point.slo))}"
+
+
+def tightest_slo(results: Sequence[SloResult]) -> SloResult:
+    """Of the worst verdicts the one with the least margin; a bound of zero has none to show."""
+    rank = {Verdict.FAIL: 0, Verdict.NOT_ENOUGH_DATA: 1, Verdict.PASS: 2}
+    return min(results, key=lambda r: (rank[r.verdict], r.bound == 0, r.margin or 0.0))
+
+
+def slo_text(result: SloResult) -> str:
+    if result.value is None:
+        return f"{result.metric} unknown ({result.expression})"
+    return f"{result.metric} {value_text(result.metric, result.value)} ({result.expression})"
+
+
+def value_text(metric: str, value: float) -> str:
+    if metric.endswith("_latency"):
+        return f"{value / 1000:.3g} ms"
+    if metric == "error_rate":
+        return f"{value:.3g}"
+    if metric == "gpu_memory":
+        return f"{value / (1 << 30):.3g} GiB"
+    return f"{value:.4g}/s"
+
+
+class PlainEvents:
+    """One stable line for each thing worth knowing: CI logs, pipes, dumb terminals."""
+
+    def __init__(self, verbosity: int = 0) -> None:
+        self._verbosity = verbosity
+        self._trials = 0
+        self._started = time.monotonic()
+        self._doing = ""
+
+    def started(self, run: Path, trials: int, space_size: int | None) -> None:
+        self._trials = trials
+        size = "" if space_size is None else f" of {space_size} configs"
+        self._say(f"run {run}: up to {trials} trials{size}")
+
+    def phase(self, text: str) -> None:
+        self._say(f"{text} ...")
+
+    def note(self, text: str) -> None:
+        if self._verbosity >= 0:
+            self._say(text)
+
+    def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
+        self._doing = changes_text(candidate, current)
+        if self._verbosity > 0:
+            self._say(f"trial {number + 1}/{self._trials}: {self._doing}")
+
+    def measured(self, point: Point) -> None:
+        if self._verbosity > 0:
+            self._say(f"    {point_text(point)}")
+        for warning in point.measurement.warnings if self._verbosity > 0 else ():
+            self._say(f"      note: {warning}")
+
+    def trial_finished(self, trial: Trial, best: Trial | None) -> None:
+        mark = " *best*" if best is not None and best.number == trial.number else ""
+        number = f"trial {trial.number + 1}/{self._trials}"
+        self._say(f"{number}  {self._doing}  ->  {outcome_text(trial)}{mark}")
+
+    def _say(self, text: str) -> None:
+        if self._verbosity < -1:
+            return
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        click.echo(f"[{minutes:02d}:{seconds:02d}] {text}", err=True)
+
+
+def outcome_text(trial: Trial) -> str:
+    """One trial's end in a few words."""
+    if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
+        return f"failed: {first_line(trial.reason or 'no reason given')}"
+    if trial.state is TrialState.PRUNED:
+        return f"out of the race at {point_text(trial.points[-1])}"
+    if trial.score.best_point is None:
+        return f"meets the SLOs at no load; at {point_text(trial.points[-1])}"
+    best = trial.points[trial.score.best_point]
+    return f"{best.measurement.throughput_infer_per_s:.4g}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
+
+
+def first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else text

@@ -1,0 +1,43 @@
+"""`tune lint`: what is wrong or risky in a model repository."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tuner.cli.options import output_format
+
+_COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command("lint")
+@click.argument("repository", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--model", help="Look at this model only.")
+@output_format
+def command(repository: Path, model: str | None, output_format: str) -> int:
+    """List what is wrong or risky in the config.pbtxt and model.py files of REPOSITORY.
+
+    Exit code 2 when there is an error, 0 otherwise.
+    """
+    from tuner.modelconfig.lint import Severity, lint_repository
+
+    findings = lint_repository(repository, model)
+    if output_format == "json":
+        rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        for finding in findings:
+            severity = click.style(finding.severity.value, fg=_COLORS[finding.severity.value])
+            column = "" if finding.column is None else f":{finding.column}"
+            click.echo(
+                f"{finding.file}:{finding.line}{column}: {severity}: {finding.message} "
+                f"[{finding.rule}]"
+            )
+            if finding.hint:
+                click.echo(f"    {finding.hint}")
+        if not findings:
+            click.echo("nothing to complain about", err=True)
+    return 2 if any(f.severity is Severity.ERROR for f in findings) else 0

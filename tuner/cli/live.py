@@ -1,0 +1,131 @@
+"""The live view of a run on a terminal. It redraws once a second: the load shares the machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tuner.cli.console import first_line, outcome_text, point_text, slo_text, tightest_slo
+from tuner.run.trial import Trial, TrialState
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text
+
+_REDRAWS_PER_S = 1.0
+_RECENT = 6
+
+
+class LiveEvents:
+    """Trial n of N, what is going on, the incumbent with its margins, the last outcomes."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=_REDRAWS_PER_S,
+            get_renderable=self._view,
+            transient=False,
+        )
+        self._began = time.monotonic()
+        self._run: Path | None = None
+        self._trials = 0
+        self._done = 0
+        self._doing = "starting"
+        self._point = ""
+        self._best: Trial | None = None
+        self._current = Candidate()
+        self._recent: list[tuple[str, Trial]] = []
+        self._failures: list[str] = []
+        self._candidate_text = ""
+
+    def __enter__(self) -> LiveEvents:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._doing, self._point = "done", ""
+        self._live.stop()
+
+    def started(self, run: Path, trials: int, space_size: int | None) -> None:
+        self._run, self._trials = run, trials
+        size = "" if space_size is None else f" of {space_size} configs"
+        self._console.print(f"[bold]tune[/]  {escape(str(run))}  up to {trials} trials{size}")
+
+    def phase(self, text: str) -> None:
+        self._doing, self._point = text, ""
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(text, style="dim"))
+
+    def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
+        self._current = current
+        self._candidate_text = changes_text(candidate, current)
+        self._doing, self._point = f"trial {number + 1}: {self._candidate_text}", "deploying"
+
+    def measured(self, point: Point) -> None:
+        self._point = point_text(point)
+
+    def trial_finished(self, trial: Trial, best: Trial | None) -> None:
+        self._done, self._best = trial.number + 1, best
+        self._recent = [*self._recent, (self._candidate_text, trial)][-_RECENT:]
+        if trial.state is TrialState.FAILED:
+            reason = first_line(trial.reason or "no reason given")
+            self._failures = [*self._failures, f"{self._candidate_text}: {reason}"][-2:]
+
+    def _view(self) -> Group:
+        lines: list[Text | Table] = [self._recent_table()] if self._recent else []
+        lines += [Text(f"failed  {f}", style="red", overflow="ellipsis") for f in self._failures]
+        if self._best is not None:
+            lines.append(self._best_line(self._best))
+        lines.append(Text(self._progress_line(), style="bold"))
+        return Group(*lines)
+
+    def _best_line(self, best: Trial) -> Text:
+        assert best.score is not None
+        assert best.score.best_point is not None
+        point = best.points[best.score.best_point]
+        throughput = point.measurement.throughput_infer_per_s
+        return Text(
+            f"best    {throughput:.4g}/s  {changes_text(best.candidate, self._current)}  "
+            f"{slo_text(tightest_slo(point.slo))}",
+            style="green",
+        )
+
+    def _progress_line(self) -> str:
+        elapsed = time.monotonic() - self._began
+        left = ""
+        if 0 < self._done < self._trials:
+            left = f"  about {_clock(elapsed / self._done * (self._trials - self._done))} left"
+        return (
+            f"{_clock(elapsed)}  {self._done}/{self._trials} trials{left}  {self._doing}  "
+            f"{self._point}"
+        )
+
+    def _recent_table(self) -> Table:
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for name, trial in self._recent:
+            style = "red" if trial.state is TrialState.FAILED else ""
+            is_best = self._best is not None and trial.number == self._best.number
+            table.add_row(
+                Text(f"{trial.number + 1:>4}"),
+                Text(name, overflow="ellipsis"),
+                Text(outcome_text(trial), style="green" if is_best else style),
+            )
+        return table
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"

@@ -1,0 +1,99 @@
+"""`tune run`: the main job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import click
+
+from tuner.cli.console import PlainEvents
+from tuner.cli.options import duration, output_format, spec_argument
+from tuner.cli.verdict import print_result
+from tuner.steps.events import Events, Silent
+
+
+@click.command("run")
+@spec_argument
+@click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at the most.")
+@click.option(
+    "--time-budget", metavar="TIME", callback=duration, help="Time for the search, e.g. 30m."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the search.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Directory runs are stored in.",
+)
+@click.option(
+    "--resume",
+    metavar="RUN",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Go on with an interrupted run.",
+)
+@click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
+@click.option("--storage", metavar="URL", help="Optuna storage to use instead of the run's own.")
+@click.option(
+    "--progress",
+    type=click.Choice(["auto", "live", "plain", "none"]),
+    default="auto",
+    show_default=True,
+    help="How to show what is going on.",
+)
+@click.option("-v", "--verbose", count=True, help="Show every measurement.")
+@click.option("-q", "--quiet", count=True, help="Show less.")
+@output_format
+def command(
+    spec: Path,
+    trials: int | None,
+    time_budget: float | None,
+    seed: int | None,
+    output: Path,
+    resume: Path | None,
+    no_write: bool,
+    storage: str | None,
+    progress: str,
+    verbose: int,
+    quiet: int,
+    output_format: str,
+) -> int:
+    """Search, prove and write the best config for SPEC.
+
+    Measures the current config first, then the ones the search proposes, each on a real
+    tritonserver under perf_analyzer's load. The best ones are measured again beside the current
+    config; one that holds is written into the repository, the old file kept as a backup.
+    """
+    from tuner.pipeline import run
+    from tuner.steps.job import Request
+
+    request = Request(
+        spec=spec,
+        output=output,
+        resume=resume,
+        trials=trials,
+        time_budget_s=time_budget,
+        seed=seed,
+        write=not no_write,
+        storage=storage,
+        environment=dict(os.environ),
+        command=("tune", *sys.argv[1:]),
+    )
+    with _events(progress, verbose - quiet) as events:
+        finished = run(request, events)
+    print_result(finished.directory, finished.result, output_format)
+    return finished.exit_code
+
+
+def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:
+    if progress == "auto":
+        plain = not sys.stderr.isatty() or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
+        progress = "plain" if plain or verbosity > 0 else "live"
+    if progress == "live":
+        from tuner.cli.live import LiveEvents
+
+        return LiveEvents()
+    return nullcontext(Silent() if progress == "none" else PlainEvents(verbosity))

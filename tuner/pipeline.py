@@ -1,0 +1,171 @@
+"""The program as a list of steps: read this first.
+
+    prepare ─> installed ─> open_run ─> rigged ─> searched ─> proved ─> draw_up ─> write_back
+
+Each is a plain function that takes what the ones before it returned. Whatever goes wrong once
+the run is open, its result and its report are written before the error goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import InterruptedRunError, TunerError
+from tuner.report.render import render_all
+from tuner.report.result_schema import Status
+from tuner.run.timebook import Phase, TimeBook
+from tuner.steps.events import Events
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.opening import OpenRun, open_run
+from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
+from tuner.steps.proving import Proof, proved
+from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.searching import Search, searched
+from tuner.steps.stop import Stop
+from tuner.steps.writing import draw_up, write_back
+from tuner.writeback.apply import Written
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end; ``result`` is `result.json`."""
+
+    directory: Path
+    result: dict[str, Any]
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What the steps of one run share."""
+
+    request: Request
+    job: Job
+    programs: Programs
+    open: OpenRun
+    book: TimeBook
+    stop: Stop
+    events: Events
+
+
+def run(request: Request, events: Events) -> Finished:
+    """From a spec to the written config.
+
+    Raises:
+        TunerError: With the exit code of its class. Once the run has a directory, that holds a
+            result and a report all the same.
+    """
+    book = TimeBook()
+    stop = Stop(events.note)
+    with stop.listening():
+        job = prepare(request)
+        with (
+            installed(job.spec, request.environment) as programs,
+            open_run(job, programs, request, book) as opened,
+        ):
+            session = _Session(request, job, programs, opened, book, stop, events)
+            try:
+                verdict = _tuned(session)
+                return _ended(session, verdict)
+            except Exception as error:
+                _ended_early(session, error)
+                raise
+
+
+def _tuned(session: _Session) -> Verdict:
+    """The search and the proof, on one rig."""
+    spec, opened, events = session.job.spec, session.open, session.events
+    events.started(opened.store.directory, spec.budget.trials, opened.manifest.space_size)
+    watch = Watch(session.book, events, session.stop.checkpoint)
+    environment = session.request.environment
+    rig = rigged(session.job, session.programs, environment, opened.store.logs, watch)
+    with rig as bench:
+        events.phase("searching")
+        trials, reason = searched(
+            Search(
+                spec=spec,
+                plan=session.job.plan,
+                bench=bench,
+                searcher=opened.searcher,
+                store=opened.store,
+                book=session.book,
+                events=events,
+                checkpoint=session.stop.checkpoint,
+                current=session.job.space.current,
+            )
+        )
+        events.note(reason.value)
+        proof = Proof(
+            spec=spec,
+            bench=bench,
+            record=lambda row: opened.store.append_confirmation(row.to_json()),
+            events=events,
+            current=session.job.space.current,
+        )
+        return proved(proof, trials)
+
+
+def _ended(session: _Session, verdict: Verdict) -> Finished:
+    """Draws up, writes back, and stores how it ended."""
+    change: Change | None = None
+    written: Written | None = None
+    store = session.open.store
+    with session.book.phase(Phase.WRITING):
+        if verdict.winner is not None:
+            winner = verdict.winner.candidate
+            change = draw_up(session.job, winner)
+            store.write_best(change.after, winner.server_args)
+            if session.request.write:
+                try:
+                    written = write_back(session.open.manifest, session.job, winner, change)
+                except TunerError:
+                    _store(session, verdict, change, None)
+                    raise
+        result = _store(session, verdict, change, written)
+    return Finished(store.directory, result, EXIT_CODES[verdict.status])
+
+
+def _ended_early(session: _Session, error: Exception) -> None:
+    """What there is so far, with the reason why there is no more."""
+    store = session.open.store
+    stored = store.result()
+    if stored is not None and stored["winner"] is not None:
+        return  # the run was through; only writing back was refused
+    interrupted = isinstance(error, InterruptedRunError)
+    if isinstance(error, InterruptedRunError):
+        error.hint = f"go on with: tune run {session.request.spec} --resume {store.directory}"
+    message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
+    trials = session.open.searcher.history
+    current = session.job.space.current
+    baseline = side_of_trial(next((t for t in trials if t.candidate == current), None))
+    status = Status.INTERRUPTED if interrupted else Status.FAILED
+    with session.book.phase(Phase.WRITING):
+        _store(session, Verdict(status, (message,), baseline), None, None)
+
+
+def _store(
+    session: _Session, verdict: Verdict, change: Change | None, written: Written | None
+) -> dict[str, Any]:
+    """`result.json` and the reports; then the result again, the time of reporting in it."""
+    store = session.open.store
+
+    def write() -> dict[str, Any]:
+        result = result_json(
+            run_id=store.run_id,
+            model=session.job.spec.model,
+            spec_sha256=session.job.loaded.sha256,
+            verdict=verdict,
+            trials=session.open.searcher.history,
+            duplicates=session.open.searcher.duplicates,
+            time=session.book.to_json(),
+            change=change,
+            written=written,
+        )
+        store.write_result(result)
+        return result
+
+    write()
+    render_all(store.directory)
+    return write()

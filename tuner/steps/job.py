@@ -1,0 +1,91 @@
+"""From a spec file to a job: everything that can be known before a process is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tuner.bench.evaluate import LoadPlan, load_plan
+from tuner.modelconfig.files import ModelFiles, read_model
+from tuner.modelconfig.message import parse
+from tuner.space.build import build_space
+from tuner.space.space import Space
+from tuner.spec.load import LoadedSpec, load_spec
+from tuner.spec.model import Spec
+from tuner.spec.units import Seconds
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for on the command line; None leaves the spec's word.
+
+    Attributes:
+        resume: Directory of an earlier run to go on with.
+        write: Write the winner into the repository.
+        storage: SQLAlchemy URL of the Optuna study; a file of the run by default.
+        environment: Variables for child processes and for finding programs.
+        command: How tune was called, for the manifest.
+    """
+
+    spec: Path
+    output: Path = Path("results")
+    resume: Path | None = None
+    trials: int | None = None
+    time_budget_s: float | None = None
+    seed: int | None = None
+    write: bool = True
+    storage: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked spec with the model it is about.
+
+    Attributes:
+        spec: With the command line's words in it.
+        config: Triton's ModelConfig message of the file as it is.
+    """
+
+    loaded: LoadedSpec
+    spec: Spec
+    model: ModelFiles
+    config: Any
+    space: Space
+    plan: LoadPlan
+
+
+def prepare(request: Request) -> Job:
+    """Reads and checks the spec, the model's config, and the space of both.
+
+    Raises:
+        SpecError: The spec is wrong, by itself or for this model.
+        NothingToSearchError: The space holds nothing beside the current config.
+        EnvironmentNotReadyError: There is no such repository or model.
+    """
+    loaded = load_spec(request.spec)
+    spec = _with_words_of(request, loaded.spec)
+    model = read_model(spec.repository, spec.model)
+    config = parse(model.text, str(model.path))
+    if not config.name:
+        config.name = spec.model
+    space = build_space(spec, config)
+    return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
+
+
+def _with_words_of(request: Request, spec: Spec) -> Spec:
+    budget: dict[str, Any] = {}
+    if request.trials is not None:
+        budget["trials"] = request.trials
+    if request.time_budget_s is not None:
+        budget["time"] = Seconds(request.time_budget_s)
+    search = {} if request.seed is None else {"seed": request.seed}
+    return spec.model_copy(
+        update={
+            "budget": spec.budget.model_copy(update=budget),
+            "search": spec.search.model_copy(update=search),
+        }
+    )

@@ -1,0 +1,90 @@
+"""A run's directory and study, new or resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+
+from tuner.run.manifest import Manifest
+from tuner.run.store import STUDY, RunStore, new_run_id
+from tuner.run.timebook import TimeBook
+from tuner.run.trial import Trial, TrialTime
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import STRATEGIES
+from tuner.search.study import StudyRecord
+from tuner.steps.job import Job, Request
+from tuner.steps.rig import Programs
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that is being written; locked as long as its context is open."""
+
+    store: RunStore
+    manifest: Manifest
+    searcher: Searcher
+
+
+@contextmanager
+def open_run(job: Job, programs: Programs, request: Request, book: TimeBook) -> Iterator[OpenRun]:
+    """Creates the run's directory, or goes on with an earlier one.
+
+    Raises:
+        SpecError: The run to resume is none, or was made with something else.
+    """
+    store, manifest, history = _directory(job, programs, request)
+    book.carry(_carried(history))
+    storage = request.storage or f"sqlite:///{store.directory / STUDY}"
+    with store.locked():
+        record = StudyRecord(storage, job.spec.model, store.run_id, job.space, job.spec.objective)
+        with record:
+            strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+            searcher = Searcher(job.space, strategy, history, record)
+            yield OpenRun(store, manifest, searcher)
+
+
+def _directory(
+    job: Job, programs: Programs, request: Request
+) -> tuple[RunStore, Manifest, list[Trial]]:
+    if request.resume is None:
+        store = RunStore.create(request.output, new_run_id(job.spec.model))
+        manifest = _manifest(job, programs, request, store.run_id)
+        store.write_manifest(manifest.to_json())
+        return store, manifest, []
+    store = RunStore.open(request.resume)
+    manifest = Manifest.from_json(store.manifest())
+    manifest.refuse_if_different(_manifest(job, programs, request, store.run_id))
+    store.clear_confirmation()
+    return store, manifest, store.trials()
+
+
+def _manifest(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
+    host = programs.host.to_json()
+    gpus = host.pop("gpus")
+    return Manifest(
+        run_id=run_id,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        spec_path=str(job.loaded.path),
+        spec_text=job.loaded.text,
+        spec_sha256=job.loaded.sha256,
+        spec=job.spec.model_dump(mode="json", by_alias=True),
+        model=job.spec.model,
+        seed=job.spec.search.seed,
+        config_path=str(job.model.path),
+        config_text=job.model.text,
+        config_sha256=job.model.sha256,
+        versions=programs.versions(),
+        host=host,
+        gpus=gpus,
+        fingerprint=programs.fingerprint(),
+        command=list(request.command),
+        space_size=job.space.size().count,
+    )
+
+
+def _carried(history: list[Trial]) -> dict[str, float]:
+    """Seconds of the trials that an earlier part of the run measured."""
+    names = [f.name for f in fields(TrialTime) if f.name != "other_s"]
+    return {name: sum(getattr(t.time, name) for t in history) for name in names}

@@ -1,0 +1,141 @@
+"""How a run ended, as `result.json` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.confirm.confirm import Confirmation
+from tuner.confirm.statistics import CONFIDENCE
+from tuner.report.result_schema import SCHEMA_VERSION, Status
+from tuner.run.trial import Trial, TrialState
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+from tuner.writeback.apply import Written
+
+#: Exit code of each way a run can end without an error (see `tuner.errors`).
+EXIT_CODES = {
+    Status.IMPROVED: 0,
+    Status.KEPT: 0,
+    Status.INFEASIBLE: 10,
+    Status.UNCONFIRMED: 11,
+    Status.INTERRUPTED: 130,
+    Status.FAILED: 1,
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """A config and the measurements its numbers come from."""
+
+    candidate: Candidate
+    points: tuple[Point, ...]
+    feasible: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the run decided, before anything is written.
+
+    Attributes:
+        winner: The config to write; None unless one proved better.
+        reasons: Why, one sentence each.
+    """
+
+    status: Status
+    reasons: tuple[str, ...]
+    baseline: Side | None = None
+    winner: Side | None = None
+    confirmation: Confirmation | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """The winner as text: before, after, and the unified diff between them."""
+
+    before: str
+    after: str
+    diff: str
+
+
+def side_of_trial(trial: Trial | None) -> Side | None:
+    """What the search measured of a config; None when the trial gave nothing."""
+    if trial is None or not trial.points or trial.score is None:
+        return None
+    best = trial.score.best_point
+    judged = min(trial.points, key=lambda p: p.measurement.load.level)
+    point = judged if best is None else trial.points[best]
+    return Side(trial.candidate, (point,), trial.score.feasible)
+
+
+def result_json(
+    *,
+    run_id: str,
+    model: str,
+    spec_sha256: str,
+    verdict: Verdict,
+    trials: Sequence[Trial],
+    duplicates: int,
+    time: Mapping[str, float],
+    change: Change | None,
+    written: Written | None,
+) -> dict[str, Any]:
+    """`result.json`, schema version 1 (docs/result.schema.json)."""
+    states = [t.state for t in trials]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "model": model,
+        "status": verdict.status.value,
+        "reasons": list(verdict.reasons),
+        "spec_sha256": spec_sha256,
+        "baseline": _config_facts(verdict.baseline),
+        "winner": _config_facts(verdict.winner),
+        "improvement": _improvement(verdict),
+        "trials": {
+            "asked": len(trials) + duplicates,
+            "measured": states.count(TrialState.MEASURED),
+            "pruned": states.count(TrialState.PRUNED),
+            "failed": states.count(TrialState.FAILED),
+            "duplicates": duplicates,
+        },
+        "time": dict(time),
+        "written": None if written is None else written.to_json(),
+        "server_args": list(verdict.winner.candidate.server_args) if verdict.winner else [],
+        "simplification": None,
+        "diff": None if change is None else change.diff,
+        "config_before": None if change is None else change.before,
+        "config_after": None if change is None else change.after,
+    }
+
+
+def _config_facts(side: Side | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    measurements = [p.measurement for p in side.points]
+    throughput = sum(m.throughput_infer_per_s for m in measurements) / len(measurements)
+    percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
+    return {
+        **side.candidate.to_json(),
+        "measurements": [m.to_json() for m in measurements],
+        "goodput_infer_per_s": throughput if side.feasible else None,
+        # The worst of the repeats: an SLO is met when it is met every time.
+        **{name: max(getattr(m, name) for m in measurements) for name in percentiles},
+        "slo": [_worst(results) for results in zip(*(p.slo for p in side.points), strict=True)],
+    }
+
+
+def _worst(results: Sequence[Any]) -> dict[str, Any]:
+    """Of one SLO's results over the repeats, the one with the least margin."""
+    worst = min(results, key=lambda r: (r.margin is not None, r.margin or 0.0))
+    data = worst.to_json()
+    assert isinstance(data, dict)
+    return data
+
+
+def _improvement(verdict: Verdict) -> dict[str, Any] | None:
+    confirmation = verdict.confirmation
+    if verdict.winner is None or confirmation is None or confirmation.ratio is None:
+        return None
+    return {"goodput_ratio": confirmation.ratio.to_json(), "confidence": CONFIDENCE}

@@ -1,0 +1,129 @@
+"""What a run would do, without starting anything but the programs' own version checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.load.command import RunFiles, Target, command_line
+from tuner.load.measurement import LoadPoint
+from tuner.search.strategy import STRATEGIES
+from tuner.space.words import changes_text
+from tuner.spec.effective import effective_yaml
+from tuner.spec.model import ServerMode
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.rig import Programs, installed, launcher_for, window_of
+from tuner.steps.writing import draw_up
+from tuner.triton.local import LocalLauncher
+from tuner.triton.server import Endpoints
+
+#: Seen on small Python models: a deploy, and perf_analyzer's own start and end.
+DEPLOY_S, OVERHEAD_S = 1.8, 0.6
+#: Load points a trial takes on average: most lose after one, winners take several.
+POINTS_PER_TRIAL = 1.8
+#: And a round of confirmation: candidate, current config, and the challenge.
+POINTS_PER_ROUND = 3
+
+_ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A candidate the search may begin with."""
+
+    text: str
+    diff: str
+    server_args: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DrawnPlan:
+    """Everything `tune plan` shows."""
+
+    effective_spec: str
+    space_size: int
+    space_exact: bool
+    estimate_s: float
+    commands: Mapping[str, Sequence[str]]
+    candidates: Sequence[Preview]
+
+    @property
+    def space_text(self) -> str:
+        return f"{self.space_size} configs" + ("" if self.space_exact else " at the most")
+
+    @property
+    def time_text(self) -> str:
+        return f"about {self.estimate_s / 60:.1f} minutes, confirmation included"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) -> DrawnPlan:
+    """Draws the plan of a run with this spec.
+
+    Raises:
+        SpecError: The spec is wrong.
+        EnvironmentNotReadyError: A program is missing.
+    """
+    job = prepare(Request(spec=spec_path))
+    size = job.space.size()
+    with installed(job.spec, environment) as programs:
+        commands = _commands(job, programs, environment)
+    return DrawnPlan(
+        effective_spec=effective_yaml(job.spec),
+        space_size=size.count,
+        space_exact=size.exact,
+        estimate_s=_estimate_s(job),
+        commands=commands,
+        candidates=tuple(_previews(job, candidates)),
+    )
+
+
+def _previews(job: Job, count: int) -> list[Preview]:
+    """The first proposals; they do not depend on scores while the sampler warms up."""
+    strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+    taken = {job.space.current.key}
+    previews: list[Preview] = []
+    for number in range(1, count + 1):
+        proposal = strategy.propose(number, [], taken)
+        if proposal is None:
+            break
+        candidate = proposal.candidate
+        taken.add(candidate.key)
+        change = draw_up(job, candidate)
+        text = changes_text(candidate, job.space.current)
+        previews.append(Preview(text, change.diff, candidate.server_args))
+    return previews
+
+
+def _commands(job: Job, programs: Programs, environment: Mapping[str, str]) -> dict[str, list[str]]:
+    spec = job.spec
+    commands = {}
+    if spec.server.mode is ServerMode.LOCAL:
+        launcher = launcher_for(spec, programs, environment)
+        assert isinstance(launcher, LocalLauncher)
+        commands["tritonserver"] = launcher.command(
+            (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX"
+        )
+    load = LoadPoint(job.plan.arrivals, (job.plan.listed or (job.plan.levels.lowest,))[0])
+    files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
+    target = Target(spec.model, _ENDPOINTS, spec.workload.protocol, spec.workload.batch_size)
+    commands["perf_analyzer"] = command_line(
+        programs.perf_analyzer.binary, target, load, window_of(spec, load), files
+    )
+    return commands
+
+
+def _estimate_s(job: Job) -> float:
+    """From the budget and the window; the search may stop earlier by its time or patience."""
+    spec = job.spec
+    point_s = float(spec.workload.window) + float(spec.workload.warmup) + OVERHEAD_S
+    trials = min(spec.budget.trials, job.space.size().count)
+    search_s = trials * (DEPLOY_S + POINTS_PER_TRIAL * point_s)
+    if spec.budget.time is not None:
+        search_s = min(search_s, float(spec.budget.time))
+    rounds = spec.confirm.rounds * (2 * DEPLOY_S + POINTS_PER_ROUND * point_s)
+    return search_s + rounds

@@ -1,0 +1,137 @@
+"""From the trials to a verdict: whether there is a config worth writing, and whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tuner.bench.bench import Bench
+from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
+from tuner.errors import TrialError
+from tuner.report.result_schema import Status
+from tuner.run.trial import Trial
+from tuner.search.incumbent import ranked
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text
+from tuner.spec.model import Spec
+from tuner.spec.objective import Goal
+from tuner.steps.events import Events
+from tuner.steps.outcome import Side, Verdict, side_of_trial
+from tuner.steps.searching import failed_level, sustained_level
+
+#: Seeds of confirmation rounds begin this far from those of the search.
+SEED_OFFSET = 500_000
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Collaborators of the confirmation."""
+
+    spec: Spec
+    bench: Bench
+    record: Callable[[Row], None]
+    events: Events
+    current: Candidate
+
+
+def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
+    """Confirms the finalists, best first, until one holds.
+
+    Raises:
+        InterruptedRunError: The user stopped it.
+    """
+    baseline_trial = next((t for t in trials if t.candidate == proof.current), None)
+    baseline = side_of_trial(baseline_trial)
+    feasible = _feasible(proof, trials)
+    if not feasible:
+        return Verdict(Status.INFEASIBLE, (_nearest_miss(trials),), baseline)
+    finalists = _finalists(proof, feasible, baseline_trial)
+    if not finalists:
+        reason = "No config tried is better than the current one by what a change must be worth."
+        return Verdict(Status.KEPT, (reason,), baseline)
+    return _best_that_holds(proof, finalists, baseline_trial, baseline)
+
+
+def _best_that_holds(
+    proof: Proof, finalists: Sequence[Trial], baseline_trial: Trial | None, baseline: Side | None
+) -> Verdict:
+    outcomes: list[Outcome | None] = []
+    reasons: list[str] = []
+    for trial in finalists:
+        name = changes_text(trial.candidate, proof.current)
+        proof.events.phase(f"confirming: {name}")
+        try:
+            result = _confirmed(proof, trial, baseline_trial)
+        except TrialError as error:
+            outcomes.append(None)
+            reasons.append(f"{name}: {error.message}")
+            continue
+        outcomes.append(result.outcome)
+        reasons.append(f"{name}: {result.reason}")
+        if result.outcome is Outcome.CONFIRMED:
+            return _improved(proof, result, baseline, reasons[-1])
+    no_gain = all(outcome is Outcome.NOT_BETTER for outcome in outcomes)
+    return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
+
+
+def _improved(proof: Proof, result: Confirmation, baseline: Side | None, reason: str) -> Verdict:
+    feasible = baseline is not None and baseline.feasible
+    again = Side(proof.current, result.current_points, feasible)
+    return Verdict(
+        Status.IMPROVED,
+        (reason,),
+        again if result.current_points else baseline,
+        Side(result.finalist.candidate, result.points, feasible=True),
+        result,
+    )
+
+
+def _feasible(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
+    order = ranked(trials, proof.spec.objective.goal, proof.current)
+    return [t for t in order if t.score is not None and t.score.feasible]
+
+
+def _finalists(proof: Proof, feasible: Sequence[Trial], baseline: Trial | None) -> list[Trial]:
+    """The best few that look better than the current config by what is worth a change."""
+    bar = baseline.score if baseline is not None else None
+    gain = 1.0 + float(proof.spec.confirm.min_gain)
+    minimise = proof.spec.objective.goal is Goal.MINIMIZE
+
+    def better(trial: Trial) -> bool:
+        assert trial.score is not None
+        if bar is None or not bar.feasible:
+            return True
+        if minimise:
+            return trial.score.value * gain < bar.value
+        return trial.score.value > bar.value * gain
+
+    others = [t for t in feasible if t.candidate != proof.current and better(t)]
+    return others[: proof.spec.confirm.finalists]
+
+
+def _confirmed(proof: Proof, trial: Trial, baseline: Trial | None) -> Confirmation:
+    rules = Rules(
+        objective=proof.spec.objective,
+        rounds=proof.spec.confirm.rounds,
+        min_gain=float(proof.spec.confirm.min_gain),
+        seed=proof.spec.search.seed * 1000 + SEED_OFFSET,
+        record=proof.record,
+    )
+    level = None if baseline is None else sustained_level(baseline)
+    if proof.spec.objective.goal is Goal.MINIMIZE:
+        level = proof.spec.objective.at_level
+    current = Entrant(proof.current, level, failed_level(baseline) if baseline else None)
+    finalist = Entrant(trial.candidate, sustained_level(trial), failed_level(trial))
+    return confirm(proof.bench, current, finalist, rules)
+
+
+def _nearest_miss(trials: Sequence[Trial]) -> str:
+    scored = [t for t in trials if t.score is not None]
+    if not scored:
+        return "No trial gave a measurement."
+    nearest = min(scored, key=lambda t: t.score.violation if t.score else 0.0)
+    missed = [s for p in nearest.points[-1:] for s in p.slo if (s.margin or 0.0) < 0]
+    what = "; ".join(s.expression for s in missed) or "an SLO without enough data"
+    return (
+        f"No config meets every SLO. The nearest was trial {nearest.number}, which misses {what}."
+    )

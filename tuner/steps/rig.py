@@ -1,0 +1,187 @@
+"""The rig of a run: programs found, server launcher, load generator, bench."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from tuner import __version__
+from tuner.bench.bench import Bench, BenchRules
+from tuner.load.generator import Window
+from tuner.load.length import window_for
+from tuner.load.measurement import LoadPoint
+from tuner.load.workload import load_generator
+from tuner.run.timebook import TimeBook
+from tuner.score.judge import QUANTILES
+from tuner.spec.model import ServerMode, Spec
+from tuner.steps.events import Events
+from tuner.steps.job import Job
+from tuner.triton import binaries
+from tuner.triton.binaries import Installation
+from tuner.triton.deploy import Deployer
+from tuner.triton.host import Host, read_host
+from tuner.triton.server import Endpoints, ServerLauncher
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What was found on this machine and seen to run.
+
+    Attributes:
+        server: None when the server runs elsewhere (docker, remote).
+    """
+
+    server: Installation | None
+    perf_analyzer: Installation
+    host: Host
+
+    def versions(self) -> dict[str, str]:
+        return {
+            "tune": __version__,
+            "tritonserver": "not local" if self.server is None else self.server.version,
+            "perf_analyzer": self.perf_analyzer.version,
+            "optuna": version("optuna"),
+            "python": platform.python_version(),
+        }
+
+    def fingerprint(self) -> str:
+        return self.host.fingerprint(self.versions()["tritonserver"])
+
+
+@contextmanager
+def installed(spec: Spec, environment: Mapping[str, str]) -> Iterator[Programs]:
+    """Finds the programs the spec needs and runs each once.
+
+    Raises:
+        EnvironmentNotReadyError: One is missing or does not run here.
+    """
+    with ExitStack() as stack:
+        server = None
+        if spec.server.mode is ServerMode.LOCAL:
+            surroundings = {**environment, **spec.server.environment}
+            server = stack.enter_context(binaries.tritonserver(spec.server.binary, surroundings))
+        generator = stack.enter_context(
+            binaries.perf_analyzer(spec.workload.perf_analyzer, environment)
+        )
+        yield Programs(server, generator, read_host(environment))
+
+
+def launcher_for(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
+    """Starts servers the way the spec says."""
+    return _LAUNCHERS[spec.server.mode](spec, programs, environment)
+
+
+def _local(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
+    from tuner.triton.local import LocalLauncher
+
+    del environment
+    assert programs.server is not None
+    server = spec.server
+    return LocalLauncher(programs.server, spec.repository, server.args, server.gpus)
+
+
+def _docker(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
+    from tuner.triton.docker import DockerLauncher
+
+    del programs
+    server = spec.server
+    assert server.image is not None
+    return DockerLauncher(
+        image=server.image,
+        repository=spec.repository,
+        args=server.args,
+        environment=server.environment,
+        gpus=server.gpus,
+        mounts=server.mounts,
+        shm_size_bytes=int(server.shm_size),
+        engine_environment=environment,
+    )
+
+
+def _remote(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
+    from tuner.triton.remote import RemoteLauncher
+
+    del programs, environment
+    server = spec.server
+    assert server.http is not None
+    assert server.grpc is not None
+    endpoints = Endpoints(server.http, server.grpc, server.metrics)
+    return RemoteLauncher(endpoints, spec.model, float(server.load_timeout))
+
+
+_LAUNCHERS = {
+    ServerMode.LOCAL: _local,
+    ServerMode.DOCKER: _docker,
+    ServerMode.REMOTE: _remote,
+}
+
+
+@contextmanager
+def rigged(
+    job: Job,
+    programs: Programs,
+    environment: Mapping[str, str],
+    logs: Path,
+    watch: Watch,
+) -> Iterator[Bench]:
+    """A bench that is ready to measure; every process and file of it is gone afterwards."""
+    spec = job.spec
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-tune-")))
+        deployer = stack.enter_context(
+            Deployer(
+                launcher_for(spec, programs, environment),
+                spec.model,
+                job.config,
+                logs / "server.log",
+                load_timeout_s=float(spec.server.load_timeout),
+                unload_first=spec.server.unload_first,
+            )
+        )
+        rules = BenchRules(
+            slos=spec.slo,
+            arrivals=job.plan.arrivals,
+            window=lambda load: window_of(spec, load),
+            checkpoint=watch.checkpoint,
+            measured=watch.events.measured,
+        )
+        yield Bench(
+            deployer,
+            lambda endpoints: load_generator(
+                spec.workload,
+                spec.model,
+                deployer.control,
+                endpoints,
+                programs.perf_analyzer,
+                directory,
+            ),
+            rules,
+            watch.book,
+        )
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who follows a run: what it spends, what it says, whether it is to stop."""
+
+    book: TimeBook
+    events: Events
+    checkpoint: Callable[[], None]
+
+
+def window_of(spec: Spec, load: LoadPoint) -> Window:
+    workload = spec.workload
+    tails = [s for s in spec.slo if s.metric in QUANTILES]
+    return window_for(
+        [QUANTILES[s.metric] for s in tails],
+        load.level if load.arrivals.open_loop else None,
+        window_s=float(workload.window),
+        max_window_s=float(workload.max_window),
+        warmup_s=float(workload.warmup),
+        latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
+    )

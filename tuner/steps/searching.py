@@ -1,0 +1,205 @@
+"""The search: one trial after the other, each on disk before the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from tuner.bench.bench import Bench
+from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate
+from tuner.errors import ServerGoneError, TooManyFailedTrialsError, TrialError
+from tuner.run.timebook import Phase, TimeBook
+from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.score.judge import passes
+from tuner.search.budget import Budget, Progress, StopReason
+from tuner.search.incumbent import incumbent, trials_since_best
+from tuner.search.searcher import Searcher
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps.events import Events
+
+#: A trial whose server died is repeated this often in all.
+ATTEMPTS = 2
+#: Share of the one-at-a-time rate a search without an incumbent begins with.
+FIRST_SHARE = 0.6
+#: First concurrency of such a search in a closed loop.
+FIRST_CONCURRENCY = 2.0
+
+
+class KeepsTrials(Protocol):
+    def append_trial(self, trial: Trial) -> None: ...
+
+
+@dataclass(frozen=True)
+class Search:
+    """Collaborators of a search.
+
+    Attributes:
+        store: Keeps each trial.
+        checkpoint: Raises when the run is to stop.
+        current: The config in the repository.
+    """
+
+    spec: Spec
+    plan: LoadPlan
+    bench: Bench
+    searcher: Searcher
+    store: KeepsTrials
+    book: TimeBook
+    events: Events
+    checkpoint: Callable[[], None]
+    current: Candidate
+
+
+def searched(search: Search) -> tuple[list[Trial], StopReason]:
+    """Runs trials until the budget says stop.
+
+    Raises:
+        TooManyFailedTrialsError: More trials failed than the budget allows.
+        InterruptedRunError: The user stopped it.
+    """
+    budget = Budget.of(search.spec)
+    goal = search.spec.objective.goal
+    while True:
+        history = search.searcher.history
+        with search.book.phase(Phase.SEARCHING):
+            candidate = search.searcher.next()
+        reason = budget(_progress(search, candidate is None))
+        if reason is StopReason.TOO_MANY_FAILED:
+            raise _too_many_failed(history)
+        if reason is not None or candidate is None:
+            return history, reason or StopReason.EXHAUSTED
+        search.checkpoint()
+        with search.book.phase(Phase.SEARCHING):
+            search.searcher.start(candidate)
+        search.events.trial_started(len(history), candidate, search.current)
+        trial = _run_trial(search, len(history), candidate)
+        with search.book.phase(Phase.WRITING):
+            search.store.append_trial(trial)
+            search.searcher.tell(trial)
+        best = incumbent(search.searcher.history, goal, search.current)
+        search.events.trial_finished(trial, best)
+
+
+def sustained_level(trial: Trial) -> float | None:
+    """The highest load at which the trial met every SLO; None when there was none."""
+    if trial.score is None or trial.score.best_point is None:
+        return None
+    return trial.points[trial.score.best_point].measurement.load.level
+
+
+def failed_level(trial: Trial) -> float | None:
+    """The lowest load above `sustained_level` that missed an SLO."""
+    floor = sustained_level(trial) or 0.0
+    levels = [p.measurement.load.level for p in trial.points if not passes(p.slo)]
+    return min((level for level in levels if level > floor), default=None)
+
+
+def _progress(search: Search, exhausted: bool) -> Progress:
+    history = search.searcher.history
+    return Progress(
+        trials=len(history),
+        failed=sum(t.state is TrialState.FAILED for t in history),
+        since_best=trials_since_best(history, search.spec.objective.goal, search.current)
+        if history
+        else 0,
+        elapsed_s=sum(_seconds(t.time) for t in history),
+        exhausted=exhausted,
+    )
+
+
+def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
+    failed = [t for t in history if t.state is TrialState.FAILED]
+    return TooManyFailedTrialsError(
+        f"{len(failed)} of {len(history)} trials failed; the last one said: {failed[-1].reason}",
+        "the report lists every reason; `tune doctor` checks the machine, and logs/server.log "
+        "holds the server's own words",
+    )
+
+
+def _run_trial(search: Search, number: int, candidate: Candidate) -> Trial:
+    """One trial; what goes wrong with it is its result, not the run's end."""
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    watch = _Watch(search.book)
+    bare = Trial(number, candidate, TrialState.FAILED, started_at=started_at)
+    for attempt in range(1, ATTEMPTS + 1):
+        bare = replace(bare, attempts=attempt)
+        try:
+            return _measured(search, bare, watch)
+        except ServerGoneError as error:
+            bare = replace(bare, reason=error.message)
+            search.events.note(f"trial {number}: {error.message}")
+        except TrialError as error:
+            bare = replace(bare, reason=error.message)
+            break
+    return replace(bare, time=watch.time())
+
+
+def _measured(search: Search, bare: Trial, watch: _Watch) -> Trial:
+    deployment = search.bench.deploy(bare.candidate)
+    evaluation = _evaluated(search)
+    return replace(
+        bare,
+        state=evaluation.state,
+        points=evaluation.points,
+        score=evaluation.score,
+        reason=None,
+        deployment=deployment.kind.value,
+        time=watch.time(),
+    )
+
+
+def _evaluated(search: Search) -> Evaluation:
+    best = incumbent(search.searcher.history, search.spec.objective.goal, search.current)
+    to_beat = None if best is None else sustained_level(best)
+    if to_beat is not None:
+        to_beat *= 1.0 + float(search.spec.confirm.min_gain)
+    seed = _Seeds(search.spec.search.seed)
+    start = 1.0 if search.plan.listed or to_beat is not None else _first_level(search, seed())
+    return evaluate(
+        lambda level: search.bench.measure(level, seed()),
+        search.spec.objective,
+        search.plan,
+        start,
+        to_beat,
+    )
+
+
+def _first_level(search: Search, seed: int) -> float:
+    if not search.plan.arrivals.open_loop:
+        return FIRST_CONCURRENCY
+    latency_s = search.bench.one_at_a_time(seed)
+    rate = FIRST_SHARE / latency_s
+    search.events.note(f"one request at a time takes {latency_s * 1e3:.3g} ms; first {rate:.3g}/s")
+    return rate
+
+
+class _Seeds:
+    """Seeds of a trial's measurements: the same for every candidate (common random numbers)."""
+
+    def __init__(self, seed: int) -> None:
+        self._next = seed * 1000
+
+    def __call__(self) -> int:
+        self._next += 1
+        return self._next
+
+
+class _Watch:
+    """Seconds by phase since it was made."""
+
+    def __init__(self, book: TimeBook) -> None:
+        self._book = book
+        self._before = book.to_json()
+
+    def time(self) -> TrialTime:
+        now = self._book.to_json()
+        spent = {k: now[k] - self._before[k] for k in now}
+        known = spent["searching_s"], spent["deploying_s"], spent["measuring_s"]
+        return TrialTime(*known, max(0.0, spent["wall_s"] - sum(known)))
+
+
+def _seconds(time: TrialTime) -> float:
+    return time.searching_s + time.deploying_s + time.measuring_s + time.other_s

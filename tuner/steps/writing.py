@@ -1,0 +1,41 @@
+"""The winner as text, and into the repository."""
+
+from __future__ import annotations
+
+from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.edit import edit
+from tuner.run.manifest import Manifest
+from tuner.space.candidate import Candidate
+from tuner.steps.job import Job
+from tuner.steps.outcome import Change
+from tuner.writeback.apply import Written, apply
+from tuner.writeback.plan import WritePlan
+
+
+def draw_up(job: Job, winner: Candidate) -> Change:
+    """The config with the winner's changed fields; everything else byte for byte as it was."""
+    current = job.space.current.fields
+    changed = {p: v for p, v in winner.fields.items() if current.get(p) != v}
+    after = edit(job.model.text, changed)
+    name = f"{job.spec.model}/config.pbtxt"
+    return Change(job.model.text, after, unified_diff(job.model.text, after, name))
+
+
+def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) -> Written:
+    """Replaces the config atomically.
+
+    Raises:
+        StalePlanError: The file is not the one the run read.
+        EnvironmentNotReadyError: It cannot be written.
+    """
+    return apply(
+        WritePlan(
+            model=job.spec.model,
+            path=job.model.path,
+            sha256_before=manifest.config_sha256,
+            text_before=job.model.text if job.model.exists else None,
+            text_after=change.after,
+            server_args=winner.server_args,
+            run_id=manifest.run_id,
+        )
+    )
