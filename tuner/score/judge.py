@@ -5,29 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from tuner.load.length import requests_needed
 from tuner.load.measurement import LatencySource, Measurement
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.slo import Comparison, Metric, Slo
 
-#: Quantile behind each percentile metric.
-QUANTILES = {
-    Metric.P50_LATENCY: 0.50,
-    Metric.P90_LATENCY: 0.90,
-    Metric.P95_LATENCY: 0.95,
-    Metric.P99_LATENCY: 0.99,
-}
-
-#: A percentile from fewer requests than this share of confidence allows is not a verdict.
+#: A percentile from too few requests for this confidence (299 for p99) is no verdict.
 CONFIDENCE = 0.95
-
-
-def requests_for(quantile: float, confidence: float = CONFIDENCE) -> int:
-    """Fewest requests, none of them late, that show ``quantile`` of all requests are in time.
-
-    The smallest n with ``quantile ** n <= 1 - confidence``: 299 for p99 at 95 %.
-    Source: MLPerf inference rules, early stopping, with no over-latency request.
-    """
-    return math.ceil(math.log(1.0 - confidence) / math.log(quantile))
+#: Quantiles from here on bound the tail, and so say which answers were in time.
+TAIL = 0.9
 
 
 def value_of(metric: Metric, measurement: Measurement) -> float | None:
@@ -88,11 +74,11 @@ def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
 
     None without a tail-latency SLO (p90 and up) or without each request's latency.
     """
-    tails = [s for s in slos if QUANTILES.get(s.metric, 0.0) >= 0.9]
+    tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
     latencies = measurement.latencies_us
     if not tails or latencies is None or measurement.source is not LatencySource.REQUESTS:
         return None
-    tail = max(tails, key=lambda s: (QUANTILES[s.metric], -s.bound))
+    tail = max(tails, key=lambda s: (s.metric.quantile, -s.bound))
     in_time = int(latencies.searchsorted(tail.bound, side="right"))
     return in_time / measurement.duration_s
 
@@ -103,8 +89,8 @@ def _verdict(slo: Slo, value: float | None, completed_count: int) -> Verdict:
     met = value <= slo.bound if slo.comparison is Comparison.AT_MOST else value >= slo.bound
     if not met:
         return Verdict.FAIL
-    quantile = QUANTILES.get(slo.metric)
-    if quantile is not None and completed_count < requests_for(quantile):
+    quantile = slo.metric.quantile
+    if quantile is not None and completed_count < requests_needed(quantile, 0, CONFIDENCE):
         return Verdict.NOT_ENOUGH_DATA
     return Verdict.PASS
 

@@ -35,13 +35,13 @@ class Mistake:
         return f"{self.file}:{self.line}:{self.column}: {text}"
 
 
-class SpecMistakes(SpecError):
+class SpecMistakesError(SpecError):
     """Every mistake of one spec file; the message has a line for each."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         self.mistakes = tuple(sorted(mistakes, key=lambda m: (m.line, m.column)))
         lines = "\n".join(map(str, self.mistakes))
-        super().__init__(lines, hint="docs/spec.md describes every field of a spec.")
+        super().__init__(lines, hint="docs/spec.md and tune schema describe every field.")
 
 
 def dotted(location: Location) -> str:

@@ -1,17 +1,40 @@
 """The user's spec as strict models: what to serve, under which load, within which latency.
 
 Every field is described here once; the JSON Schema, `docs/spec.md` and the template spec are
-made from, or checked against, these descriptions.
+made from, or checked against, these descriptions. Rules between fields of one model are
+validators here; rules between models are in `checks.py`.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
 
+from tuner.spec.fields import (
+    Count,
+    Flag,
+    Natural,
+    PositiveNumber,
+    Program,
+    Scalar,
+    SpecPath,
+    WholeNumber,
+    gpu_numbers,
+    number_or_unset,
+    pair,
+    unset,
+)
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
 from tuner.spec.units import Bytes, Percent, Seconds
@@ -20,7 +43,7 @@ from tuner.spec.units import Bytes, Percent, Seconds
 class Strict(BaseModel):
     """Unknown keys are errors: a mistyped knob must never be ignored silently."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ServerMode(Enum):
@@ -32,17 +55,24 @@ class ServerMode(Enum):
 class Server(Strict):
     """Where the real tritonserver comes from."""
 
-    mode: ServerMode = Field(ServerMode.LOCAL, description="local, docker or remote")
-    binary: str | None = Field(
+    mode: ServerMode = Field(
+        ServerMode.LOCAL,
+        description="local starts a tritonserver program, docker a container; remote uses a "
+        "server that runs already, in explicit model control",
+    )
+    binary: Program | None = Field(
         None, description="local: tritonserver to run; default $TUNE_TRITONSERVER, PATH, the wheel"
     )
-    args: tuple[str, ...] = Field((), description="further tritonserver arguments, as they are")
+    args: tuple[str, ...] = Field(
+        (), description="local and docker: further tritonserver arguments, as they are"
+    )
     environment: dict[str, str] = Field(
-        default_factory=dict, description="variables added to the server's environment"
+        default_factory=dict,
+        description="local and docker: variables added to the server's environment",
     )
     image: str | None = Field(None, description="docker: the image, e.g. NVIDIA's tritonserver")
-    gpus: Literal["all", "none"] | tuple[int, ...] = Field(
-        "all", description="docker and local: GPUs the server may see"
+    gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (
+        Field("all", description="local and docker: GPUs the server may see: all, none or numbers")
     )
     mounts: dict[str, str] = Field(
         default_factory=dict, description="docker: host path to container path, read-only"
@@ -56,7 +86,7 @@ class Server(Strict):
     load_timeout: Seconds = Field(
         Seconds(120.0), description="a model that takes longer to load counts as hung"
     )
-    unload_first: bool = Field(
+    unload_first: Flag = Field(
         False, description="unload before each reload, when two copies do not fit in memory"
     )
 
@@ -66,35 +96,38 @@ class Protocol(Enum):
     HTTP = "http"
 
 
+_KIND = Field(description="which of the kinds this is; the other fields depend on it")
+
+
 class ClosedArrivals(Strict):
     """Clients that send the next request when the last is answered."""
 
-    kind: Literal["closed"]
-    concurrency: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+    kind: Literal["closed"] = _KIND
+    concurrency: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
         None, description="levels to measure; default: search the highest that meets the SLOs"
     )
-    max_concurrency: int = Field(256, ge=1, description="upper end of that search")
+    max_concurrency: Count = Field(256, description="upper end of that search")
 
 
 class PoissonArrivals(Strict):
     """Open loop: requests come when they come, whether or not the server keeps up."""
 
-    kind: Literal["poisson"]
-    rate: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+    kind: Literal["poisson"] = _KIND
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
         None, description="requests per second to measure; default: search the highest"
     )
-    max_rate: float = Field(1e5, gt=0, description="upper end of that search, per second")
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
 class TraceArrivals(Strict):
     """Open loop: gaps between requests from a file, one a line in microseconds, rescaled."""
 
-    kind: Literal["trace"]
-    file: Path = Field(description="gaps between requests, microseconds, one a line")
-    rate: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+    kind: Literal["trace"] = _KIND
+    file: SpecPath = Field(description="gaps between requests, microseconds, one a line")
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
         None, description="mean rates to rescale the trace to; default: search the highest"
     )
-    max_rate: float = Field(1e5, gt=0, description="upper end of that search, per second")
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
 ArrivalsSpec = Annotated[
@@ -105,20 +138,22 @@ ArrivalsSpec = Annotated[
 class UniformRepeat(Strict):
     """Every unique input is equally likely."""
 
-    kind: Literal["uniform"]
+    kind: Literal["uniform"] = _KIND
 
 
 class ZipfRepeat(Strict):
     """The n-th most popular input is asked for in proportion to n to the minus exponent."""
 
-    kind: Literal["zipf"]
-    exponent: float = Field(0.9, ge=0, le=3)
+    kind: Literal["zipf"] = _KIND
+    exponent: Annotated[float, Field(strict=True, ge=0, le=3)] = Field(
+        0.9, description="0 is uniform; web traffic is near 0.9"
+    )
 
 
 class NoRepeat(Strict):
     """Inputs are used in turn, each as often as the others."""
 
-    kind: Literal["none"]
+    kind: Literal["none"] = _KIND
 
 
 Repeat = Annotated[UniformRepeat | ZipfRepeat | NoRepeat, Field(discriminator="kind")]
@@ -127,21 +162,24 @@ Repeat = Annotated[UniformRepeat | ZipfRepeat | NoRepeat, Field(discriminator="k
 class RandomInputs(Strict):
     """Random tensors of the model's shapes, drawn from a seed."""
 
-    kind: Literal["random"]
-    unique: int = Field(1000, ge=1, description="number of different inputs")
+    kind: Literal["random"] = _KIND
+    unique: Count = Field(1000, description="number of different inputs")
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
-    shapes: dict[str, tuple[int, ...]] = Field(
-        default_factory=dict, description="shape of inputs with variable dimensions, no batch"
+    shapes: dict[str, tuple[Count, ...]] = Field(
+        default_factory=dict,
+        description="input's name to its shape, for variable dimensions, without the batch",
     )
-    int_range: tuple[int, int] = Field((0, 100), description="integers are drawn from this range")
-    string_length: int = Field(32, ge=1, description="length of random strings")
+    int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+        (0, 100), description="integers are drawn from this range, lowest and highest"
+    )
+    string_length: Count = Field(32, description="length of random strings")
 
 
 class FileInputs(Strict):
     """perf_analyzer's own JSON of inputs, or a recorded log in the same form."""
 
-    kind: Literal["file"]
-    file: Path = Field(description="JSON in perf_analyzer's input format")
+    kind: Literal["file"] = _KIND
+    file: SpecPath = Field(description="JSON in perf_analyzer's input format")
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
 
 
@@ -151,46 +189,125 @@ Inputs = Annotated[RandomInputs | FileInputs, Field(discriminator="kind")]
 class Workload(Strict):
     """The load the model must stand."""
 
-    protocol: Protocol = Field(Protocol.GRPC, description="grpc or http")
+    protocol: Protocol = Field(Protocol.GRPC, description="what clients speak")
     arrivals: ArrivalsSpec = Field(PoissonArrivals(kind="poisson"), description="how requests come")
     inputs: Inputs = Field(RandomInputs(kind="random"), description="what requests carry")
-    batch_size: int = Field(1, ge=1, description="inputs in one request")
+    batch_size: Count = Field(1, description="inputs in one request")
     window: Seconds = Field(
         Seconds(3.0), description="length of a measurement; longer when the SLO needs more requests"
     )
     warmup: Seconds = Field(Seconds(0.5), description="load before the window, not measured")
     max_window: Seconds = Field(Seconds(20.0), description="a measurement never takes longer")
-    perf_analyzer: str | None = Field(
-        None, description="binary to use; default $TUNE_PERF_ANALYZER, PATH, the wheel"
+    perf_analyzer: Program | None = Field(
+        None, description="perf_analyzer to run; default $TUNE_PERF_ANALYZER, PATH, the wheel"
     )
 
 
 class IntRange(Strict):
     """A whole number between two bounds, both included; ``or`` adds one value outside them."""
 
-    int_: Annotated[tuple[int, int], Field(alias="int", description="lowest and highest value")]
-    log: bool = Field(False, description="search by ratio rather than by difference")
-    step: int = Field(1, ge=1, description="distance between values")
-    or_: Literal["unset"] | int | None = Field(
+    int_: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+        alias="int", description="lowest and highest value"
+    )
+    log: Flag = Field(False, description="search by ratio rather than by difference")
+    step: Count = Field(1, description="distance between values")
+    or_: Annotated[Literal["unset"] | int | None, BeforeValidator(number_or_unset)] = Field(
         None, alias="or", description="one more value, a choice of its own: a number or unset"
     )
 
+    @field_validator("log")
+    @classmethod
+    def _log_from_one(cls, log: bool, info: ValidationInfo) -> bool:
+        low, _ = info.data.get("int_", (1, 1))
+        if log and low < 1:
+            raise ValueError(f"ratios need a lowest value of 1 or more, not {low}: start at 1")
+        return log
+
+    @field_validator("step")
+    @classmethod
+    def _step_fits(cls, step: int, info: ValidationInfo) -> int:
+        low, high = info.data.get("int_", (0, 0))
+        if step != 1 and info.data.get("log"):
+            raise ValueError("step and log: true do not go together")
+        if (high - low) % step:
+            nearest = high - (high - low) % step
+            raise ValueError(f"steps of {step} from {low} end at {nearest}, not at {high}")
+        return step
+
+    @field_validator("or_")
+    @classmethod
+    def _or_outside(cls, value: str | int | None, info: ValidationInfo) -> str | int | None:
+        low, high = info.data.get("int_", (0, -1))
+        if isinstance(value, int) and low <= value <= high:
+            raise ValueError(f"{value} is in the range {low} to {high} already")
+        return value
+
 
 class Choice(Strict):
-    """One of the listed values; ``unset`` leaves the field out, ``off`` and ``on`` a message."""
+    """One of the listed values; ``unset`` leaves the field out, ``off`` and ``on`` a message.
 
-    choice: tuple[bool | int | float | str | Bytes, ...] = Field(min_length=1)
+    YAML reads ``off`` and ``on`` as booleans, and so do we. Values of ``response_cache.size`` are
+    False or sizes as text (``64MiB``): read them with `parse_bytes`.
+    """
+
+    choice: tuple[Scalar, ...] = Field(
+        min_length=1,
+        description="the values: numbers, text, off and on, unset; sizes for response_cache.size",
+    )
+
+    @field_validator("choice")
+    @classmethod
+    def _distinct(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        seen: set[tuple[type, Any]] = set()
+        for value in values:
+            if (type(value), value) in seen:
+                raise ValueError(f"{value} is listed twice")
+            seen.add((type(value), value))
+        return values
 
 
 class Subsets(Strict):
     """Every subset of the listed sizes with 1 to ``at_most`` members; ``or: unset`` adds none."""
 
-    subsets: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
-    at_most: int = Field(2, ge=1)
-    or_: Literal["unset"] | None = Field(None, alias="or")
+    subsets: tuple[Count, ...] = Field(min_length=1, description="the sizes to choose from")
+    at_most: Count = Field(2, description="largest number of sizes in a subset")
+    or_: Annotated[Literal["unset"] | None, BeforeValidator(unset)] = Field(
+        None, alias="or", description="one more value, a choice of its own: unset"
+    )
+
+    @field_validator("subsets")
+    @classmethod
+    def _distinct(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(sizes)) < len(sizes):
+            raise ValueError("a size is listed twice")
+        return sizes
+
+    @field_validator("at_most")
+    @classmethod
+    def _at_most_listed(cls, at_most: int, info: ValidationInfo) -> int:
+        sizes = info.data.get("subsets")
+        if sizes and at_most > max(2, len(sizes)):  # the default is no mistake beside one size
+            raise ValueError(f"{at_most} is more than the {len(sizes)} sizes listed")
+        return at_most
 
 
 ParameterSpec = IntRange | Choice | Subsets
+
+
+def _parameter_kind(value: Any) -> str | None:
+    if isinstance(value, ParameterSpec):
+        return type(value).__name__
+    keys = {"int": "IntRange", "choice": "Choice", "subsets": "Subsets"}
+    found = [kind for key, kind in keys.items() if isinstance(value, dict) and key in value]
+    return found[0] if found else None
+
+
+_TaggedParameter = Annotated[
+    Annotated[IntRange, Tag("IntRange")]
+    | Annotated[Choice, Tag("Choice")]
+    | Annotated[Subsets, Tag("Subsets")],
+    Discriminator(_parameter_kind),
+]
 
 
 class Strategy(Enum):
@@ -202,18 +319,20 @@ class Strategy(Enum):
 class Search(Strict):
     """How the space is searched."""
 
-    strategy: Strategy = Field(Strategy.TPE, description="tpe, random or grid")
-    seed: int = Field(0, ge=0, description="same seed, same proposals for the same scores")
-    startup_trials: int = Field(8, ge=1, description="random proposals before the model is used")
-    patience: int | None = Field(
-        None, ge=1, description="stop after this many trials without a better one"
+    strategy: Strategy = Field(
+        Strategy.TPE, description="tpe learns from its trials; random and grid do not"
+    )
+    seed: Natural = Field(0, description="same seed, same proposals for the same scores")
+    startup_trials: Count = Field(8, description="random proposals before the model is used")
+    patience: Count | None = Field(
+        None, description="stop after this many trials without a better one"
     )
 
 
 class Budget(Strict):
     """When to stop searching; whichever comes first."""
 
-    trials: int = Field(40, ge=1, description="configs to measure, the current one included")
+    trials: Count = Field(40, description="configs to measure, the current one included")
     time: Seconds | None = Field(None, description="time for the search, confirmation excluded")
     max_failed: Percent = Field(
         Percent(0.5), description="share of failed trials above which the run ends with exit 5"
@@ -223,18 +342,20 @@ class Budget(Strict):
 class Confirm(Strict):
     """How the winner must prove itself."""
 
-    rounds: int = Field(3, ge=1, description="times each finalist is measured again, interleaved")
+    rounds: Count = Field(3, description="times each finalist is measured again, interleaved")
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
-    finalists: int = Field(2, ge=1, description="best candidates that are measured again")
+    finalists: Count = Field(2, description="best candidates that are measured again")
 
 
 class Spec(Strict):
     """A whole spec file."""
 
-    model: str = Field(description="the model's name: its directory in the repository")
-    repository: Path = Field(description="model repository, relative to the spec file")
-    server: Server = Field(default_factory=lambda: Server(), description="the tritonserver")
-    workload: Workload = Field(default_factory=lambda: Workload(), description="the load")
+    model: str = Field(
+        min_length=1, description="the model's name: its directory in the repository"
+    )
+    repository: SpecPath = Field(description="model repository, relative to the spec file")
+    server: Server = Field(default_factory=Server, description="the tritonserver")
+    workload: Workload = Field(default_factory=Workload, description="the load")
     slo: tuple[Slo, ...] = Field(
         min_length=1, description="what every answer must meet, e.g. p99_latency <= 60ms"
     )
@@ -242,9 +363,9 @@ class Spec(Strict):
         default_factory=Objective.goodput,
         description="maximize goodput, minimize p99_latency at 300/s, minimize gpu_memory at 300/s",
     )
-    space: dict[str, ParameterSpec] = Field(
-        description="ModelConfig path, or response_cache.size, to the values to try"
+    space: dict[str, _TaggedParameter] = Field(
+        min_length=1, description="ModelConfig path, or response_cache.size, to the values to try"
     )
-    search: Search = Field(default_factory=lambda: Search(), description="the search")
-    budget: Budget = Field(default_factory=lambda: Budget(), description="when to stop")
-    confirm: Confirm = Field(default_factory=lambda: Confirm(), description="the last proof")
+    search: Search = Field(default_factory=Search, description="the search")
+    budget: Budget = Field(default_factory=Budget, description="when to stop")
+    confirm: Confirm = Field(default_factory=Confirm, description="the last proof")

@@ -74,10 +74,10 @@ class Objective:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        metrics = r"((p50|p90|p95|p99|avg)_latency|gpu_memory)"
+        minimized = r"((p50|p90|p95|p99|avg)_latency|gpu_memory)\s+at\s+\d+(\.\d+)? ?(/s)?"
         return {
             "type": "string",
-            "pattern": rf"^\s*(maximize\s+goodput|minimize\s+{metrics}\s+at\s+\d+(\.\d+)? ?(/s)?)\s*$",
+            "pattern": rf"^\s*(maximize\s+goodput|minimize\s+{minimized})\s*$",
             "examples": list(_EXAMPLES),
         }
 

@@ -127,7 +127,8 @@ def parse_metric(name: str) -> Metric:
     alias = _ALIASES.get(bare) or (Metric(turned) if turned in names else None)
     if alias is not None:
         raise ValueError(f"unknown metric '{name}' (did you mean {alias.value}?)")
-    if re.match(r"p\d", bare):
+    percentile = re.match(r"p([\d.]+)", bare)
+    if percentile and f"p{percentile[1]}" not in _ALIASES:
         raise ValueError(f"'{name}' is not measured: percentiles are p50, p90, p95 and p99")
     known = ", ".join(names)
     raise ValueError(f"unknown metric '{name}'{did_you_mean(name, names)}; metrics are {known}")

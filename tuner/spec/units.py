@@ -69,11 +69,12 @@ class Seconds(float):
         if not math.isfinite(self):
             return float.__repr__(self)
         exact = Decimal(float.__repr__(self))
-        for unit in ("h", "m", "s", "ms"):
+        for unit in ("h", "m"):
             count = exact / _SECONDS[unit]
             if count >= 1 and count == int(count):
                 return f"{int(count)}{unit}"
-        return f"{exact.normalize():f}s"
+        unit = "ms" if 0 < exact < 1 else "s"
+        return f"{(exact / _SECONDS[unit]).normalize():f}{unit}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
@@ -120,7 +121,11 @@ class Percent(float):
 
         A bare 1 or more is refused: it may mean 1 % as well as 100 %.
         """
-        if isinstance(value, (int, float)) and not isinstance(value, (bool, Percent)) and value >= 1:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, (bool, Percent))
+            and value >= 1
+        ):
             raise ValueError(f"{_shown(value)} is not clear: write {value:g}% or a share below 1")
         share = _read(value, _PERCENT, "a share such as 2% or 0.02")
         if share > 1:

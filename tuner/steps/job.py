@@ -72,7 +72,7 @@ def prepare(request: Request) -> Job:
     config = parse(model.text, str(model.path))
     if not config.name:
         config.name = spec.model
-    space = build_space(spec, config)
+    space = build_space(spec, config, loaded.space_positions)
     return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
 
 

@@ -17,7 +17,6 @@ from tuner.load.length import window_for
 from tuner.load.measurement import LoadPoint
 from tuner.load.workload import load_generator
 from tuner.run.timebook import TimeBook
-from tuner.score.judge import QUANTILES
 from tuner.spec.model import ServerMode, Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job
@@ -176,9 +175,9 @@ class Watch:
 
 def window_of(spec: Spec, load: LoadPoint) -> Window:
     workload = spec.workload
-    tails = [s for s in spec.slo if s.metric in QUANTILES]
+    tails = [s for s in spec.slo if s.metric.is_latency]
     return window_for(
-        [QUANTILES[s.metric] for s in tails],
+        [s.metric.quantile for s in tails if s.metric.quantile is not None],
         load.level if load.arrivals.open_loop else None,
         window_s=float(workload.window),
         max_window_s=float(workload.max_window),

@@ -1,0 +1,131 @@
+"""Spec files from the corpus in tests/cases, and how they are read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import SpecError
+from tuner.spec.load import load_spec
+from tuner.spec.mistakes import SpecMistakesError
+from tuner.spec.model import FileInputs, IntRange, TraceArrivals, ZipfRepeat
+from tuner.spec.slo import Metric
+
+CASES = Path(__file__).parents[2] / "cases"
+MINIMAL = (CASES / "good" / "minimal.yaml").read_text()
+
+
+@pytest.mark.parametrize("path", sorted((CASES / "good").glob("*.yaml")), ids=lambda p: p.stem)
+def test_good_specs_load(path: Path) -> None:
+    loaded = load_spec(path)
+    assert loaded.text == path.read_text()
+    assert loaded.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("path", sorted((CASES / "bad").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_mistake_of_a_bad_spec_is_told_with_its_place(path: Path) -> None:
+    with pytest.raises(SpecMistakesError) as error:
+        load_spec(path)
+    lines = [str(mistake).removeprefix(f"{path.parent}/") for mistake in error.value.mistakes]
+    assert lines == path.with_suffix(".expected").read_text().splitlines()
+
+
+def test_parameters_of_the_space_have_their_places() -> None:
+    path = CASES / "good" / "minimal.yaml"
+    assert load_spec(path).space_positions == {"instance_group.count": f"{path}:5:3"}
+
+
+def _load(directory: Path, text: str) -> object:
+    path = directory / "tune.yaml"
+    path.write_text(text)
+    return load_spec(path).spec
+
+
+def test_mistakes_are_a_spec_error_with_a_line_each(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        _load(tmp_path, MINIMAL.replace("60ms", "60").replace("model:", "modle:"))
+    assert error.value.exit_code == 2
+    assert len(error.value.message.splitlines()) == 3
+    assert isinstance(error.value, SpecMistakesError)
+    last = error.value.mistakes[-1]
+    assert (last.line, last.column, last.where) == (3, 7, "slo[0]")
+    assert last.file == str(tmp_path / "tune.yaml")
+
+
+@pytest.mark.parametrize("name", ["nowhere.yaml", ""])
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SpecMistakesError, match=r":1:1: cannot be read: (no such file|is a dir)"):
+        load_spec(tmp_path / name)
+
+
+def test_paths_are_relative_to_the_spec_file(tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    spec = load_spec(CASES / "good" / "trace.yaml").spec
+    assert spec.repository == CASES / "good" / "models"
+    assert isinstance(spec.workload.arrivals, TraceArrivals)
+    assert spec.workload.arrivals.file == CASES / "good" / "traces" / "monday.txt"
+    assert isinstance(spec.workload.inputs, FileInputs)
+    assert spec.workload.inputs.file.is_absolute()
+
+
+def test_programs_with_a_slash_are_paths_and_others_are_not(tmp_path: Path) -> None:
+    text = MINIMAL + "server: {binary: bin/tritonserver}\nworkload: {perf_analyzer: pa}\n"
+    path = tmp_path / "tune.yaml"
+    path.write_text(text)
+    spec = load_spec(path).spec
+    assert spec.server.binary == str(tmp_path / "bin" / "tritonserver")
+    assert spec.workload.perf_analyzer == "pa"
+
+
+def test_a_linked_spec_is_relative_to_its_link(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "real.yaml").write_text(MINIMAL)
+    (tmp_path / "tune.yaml").symlink_to(tmp_path / "data" / "real.yaml")
+    assert load_spec(tmp_path / "tune.yaml").spec.repository == tmp_path / "repository"
+
+
+def test_a_byte_order_mark_and_crlf_are_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "tune.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
+    assert load_spec(path).spec.model == "m"
+
+
+def test_words_of_yaml_keep_their_types() -> None:
+    spec = load_spec(CASES / "good" / "yaml_words.yaml").spec
+    choices = {path: getattr(parameter, "choice", None) for path, parameter in spec.space.items()}
+    assert choices["dynamic_batching"] == (False, True)
+    assert choices["response_cache.size"] == (False, "1KiB", "64MiB", 1000000)
+    assert choices["parameters.mode"] == ("on", "fast", "010", "20:00", 1.5)
+    assert choices["parameters.third"] == choices["parameters.other"] == ("1", "2")
+    assert isinstance(spec.workload.inputs, object)
+    assert spec.workload.inputs.repeat == ZipfRepeat(kind="zipf", exponent=1)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    spec = load_spec(CASES / "good" / "minimal.yaml").spec
+    assert spec.workload.arrivals.kind == "poisson"
+    assert str(spec.objective) == "maximize goodput"
+    assert (spec.budget.trials, spec.budget.time) == (40, None)
+    parameter = spec.space["instance_group.count"]
+    assert isinstance(parameter, IntRange)
+    assert (parameter.int_, parameter.or_, parameter.log) == ((1, 4), None, False)
+    assert spec.slo[0].metric is Metric.P99_LATENCY
+
+
+def test_a_wrong_section_does_not_hide_the_rules_of_others(tmp_path: Path) -> None:
+    text = MINIMAL + "budget: {trails: 3}\nserver: {mode: docker}\n"
+    with pytest.raises(SpecMistakesError) as error:
+        _load(tmp_path, text)
+    assert [mistake.where for mistake in error.value.mistakes] == ["budget.trails", "server.image"]
+
+
+def test_a_wrong_parameter_does_not_hide_the_rules_of_others(tmp_path: Path) -> None:
+    text = MINIMAL + "  a.b: {int: [2, 1]}\n  max_batch_size: {int: [0, 4]}\n"
+    with pytest.raises(SpecMistakesError) as error:
+        _load(tmp_path, text)
+    assert [mistake.where for mistake in error.value.mistakes] == [
+        "space.a.b.int",
+        "space.max_batch_size.int[0]",
+    ]

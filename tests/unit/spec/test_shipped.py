@@ -1,0 +1,157 @@
+"""What is checked in and made from the models: search spaces, their schema, docs/spec.md."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import BaseModel
+
+import tuner.spec.model
+from tuner.spec.effective import effective_yaml
+from tuner.spec.load import load_spec
+from tuner.spec.mistakes import SpecMistakesError
+from tuner.spec.reference import with_tables
+from tuner.spec.schema import json_schema
+from tuner.spec.yaml_tree import read_yaml
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = sorted((ROOT / "search_spaces").glob("*.yaml"))
+GOOD = sorted((ROOT / "tests" / "cases" / "good").glob("*.yaml"))
+MODELS = [
+    model
+    for model in vars(tuner.spec.model).values()
+    if isinstance(model, type) and issubclass(model, tuner.spec.model.Strict)
+]
+#: Mappings whose keys are the user's.
+FREE = {"environment", "mounts", "shapes", "space"}
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_there_is_a_spec_for_each_kind_of_model() -> None:
+    kinds = {"python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "template"}
+    assert kinds | {"quickstart", "tiny-bert", "tokenizer"} == {path.stem for path in SHIPPED}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
+def test_shipped_specs_load_and_arrivals_are_poisson(path: Path) -> None:
+    spec = load_spec(path).spec
+    assert spec.workload.arrivals.kind == "poisson"
+    assert spec.repository == ROOT / "model_repository"
+    assert path.read_text().startswith("# yaml-language-server: $schema=tune.schema.json\n")
+
+
+@pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
+def test_schema_accepts_them(path: Path, validator: jsonschema.Draft202012Validator) -> None:
+    validator.validate(read_yaml(path.read_text()).data)
+
+
+def _mappings(data: Any, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a mapping with fixed keys stands."""
+    if isinstance(data, dict):
+        if not (location and location[-1] in FREE):
+            yield location
+        for key, value in data.items():
+            yield from _mappings(value, (*location, key))
+
+
+@pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
+def test_an_extra_key_anywhere_is_refused(
+    path: Path, tmp_path: Path, validator: jsonschema.Draft202012Validator
+) -> None:
+    data = read_yaml(path.read_text()).data
+    locations = list(_mappings(data))
+    assert locations
+    for location in locations:
+        changed = copy.deepcopy(data)
+        inner = changed
+        for part in location:
+            inner = inner[part]
+        inner["extra_key"] = 1
+        assert not validator.is_valid(changed), location
+        spec = tmp_path / "extra.yaml"
+        spec.write_text(json.dumps(changed))
+        with pytest.raises(SpecMistakesError, match=r"extra_key: unknown key 'extra_key'"):
+            load_spec(spec)
+
+
+def test_the_schema_refuses_what_cannot_be_meant(
+    validator: jsonschema.Draft202012Validator,
+) -> None:
+    data = read_yaml((GOOD[0].parent / "minimal.yaml").read_text()).data
+    changes: list[dict[str, Any]] = [
+        {"slo": ["p99_latency < 60ms"]},
+        {"slo": ["p99_latency <= 60"]},
+        {"slo": []},
+        {"objective": "minimize p99_latency"},
+        {"budget": {"time": "5 minutes"}},
+        {"confirm": {"min_gain": 2}},
+        {"space": {}},
+        {"space": {"max_batch_size": [8, 16]}},
+        {"workload": {"arrivals": {"kind": "possion"}}},
+        {"server": {"mode": "dockr"}},
+    ]
+    assert [change for change in changes if validator.is_valid({**data, **change})] == []
+
+
+def test_the_checked_in_schema_is_up_to_date() -> None:
+    """Else: tune schema > search_spaces/tune.schema.json."""
+    checked_in = json.loads((ROOT / "search_spaces" / "tune.schema.json").read_text())
+    assert checked_in == json.loads(json.dumps(json_schema()))
+
+
+def test_docs_are_up_to_date() -> None:
+    """Else: python -m tuner.spec.reference docs/spec.md."""
+    document = (ROOT / "docs" / "spec.md").read_text()
+    assert with_tables(document) == document
+    assert "| `max_queue" not in document
+    assert "### `budget`" in document
+
+
+def test_the_example_in_the_docs_loads(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "spec.md").read_text()
+    example = document.partition("```yaml\n")[2].partition("```")[0]
+    path = tmp_path / "tune.yaml"
+    path.write_text(example)
+    assert load_spec(path).spec.model == "tiny-bert"
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.__name__)
+def test_every_field_has_a_description(model: type[BaseModel]) -> None:
+    assert model.__doc__
+    missing = [name for name, field in model.model_fields.items() if not field.description]
+    assert missing == []
+
+
+def test_the_template_shows_every_field() -> None:
+    text = (ROOT / "search_spaces" / "template.yaml").read_text()
+    names = {f.alias or name for m in MODELS for name, f in m.model_fields.items()}
+    assert [name for name in sorted(names) if f"{name}:" not in text] == []
+
+
+@pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
+def test_the_effective_spec_is_the_same_spec(path: Path, tmp_path: Path) -> None:
+    spec = load_spec(path).spec
+    effective = tmp_path / "effective.yaml"
+    effective.write_text(effective_yaml(spec))
+    assert load_spec(effective).spec == spec
+
+
+def test_the_effective_spec_marks_defaults() -> None:
+    lines = effective_yaml(load_spec(ROOT / "search_spaces" / "tiny-bert.yaml").spec).splitlines()
+    assert "  window: 3s  # default" in lines
+    assert "  time: 20m" in lines
+    assert "    choice: [off, 1MiB, 64MiB]" in lines
+    assert "search:  # default" in lines
+    assert "workload:" in lines

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from tuner.spec.units import Bytes, Percent, Seconds, parse_bytes
+
+
+class Quantities(BaseModel):
+    time: Seconds = Seconds(1.0)
+    size: Bytes = Bytes(1)
+    share: Percent = Percent(0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("500ms", 0.5), ("3s", 3.0), ("20m", 1200.0), ("1.5h", 5400.0), (" 2 s ", 2.0), (7, 7.0)],
+)
+def test_seconds_are_read_from_text_and_numbers(text: object, value: float) -> None:
+    assert Seconds.of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("64MiB", 64 << 20), ("1GiB", 1 << 30), ("64MB", 64_000_000), ("1.5KiB", 1536), (9, 9)],
+)
+def test_bytes_are_read_from_text_and_numbers(text: str | int, value: int) -> None:
+    assert Bytes.of(text) == value
+    assert type(parse_bytes(text)) is int
+    assert f"size={parse_bytes(text)}" == f"size={value}"
+
+
+@pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("100%", 1.0), (0.5, 0.5), (0, 0.0)])
+def test_shares_are_read_from_text_and_numbers(text: object, value: float) -> None:
+    assert Percent.of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (Seconds, "5 minutes", "'5 minutes' is not a duration such as 500ms, 3s, 20m or 1h"),
+        (Seconds, "3", "'3' is not a duration"),
+        (Seconds, True, "true is not a duration"),
+        (Seconds, -1, "-1 is not a duration"),
+        (Seconds, math.nan, "nan is not a duration"),
+        (Bytes, "64mb", "'64mb' is not a size such as 64MiB"),
+        (Bytes, "1.5B", "'1.5B' is not a whole number of bytes"),
+        (Bytes, 1.5, "1.5 is not a whole number of bytes"),
+        (Percent, "2", "'2' is not a share such as 2% or 0.02"),
+        (Percent, 2, "2 is not clear: write 2% or a share below 1"),
+        (Percent, 1.0, "1.0 is not clear: write 1% or a share below 1"),
+        (Percent, "101%", "'101%' is more than 100%"),
+    ],
+)
+def test_errors_say_what_is_accepted(
+    kind: type[Seconds | Bytes | Percent], value: object, expected: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        kind.of(value)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "text"),
+    [
+        (Seconds(0.5), "500ms"),
+        (Seconds(30.5), "30.5s"),
+        (Seconds(90), "90s"),
+        (Seconds(1200), "20m"),
+        (Seconds(7200), "2h"),
+        (Seconds(0), "0s"),
+        (Seconds(math.inf), "inf"),
+        (Bytes(64 << 20), "64MiB"),
+        (Bytes(64_000_000), "64MB"),
+        (Bytes(1 << 30), "1GiB"),
+        (Bytes(1001), "1001B"),
+        (Bytes(0), "0B"),
+        (Percent(0.02), "2%"),
+        (Percent(0.125), "12.5%"),
+        (Percent(1), "100%"),
+    ],
+)
+def test_printed_with_the_unit_that_suits(quantity: Seconds | Bytes | Percent, text: str) -> None:
+    assert str(quantity) == text
+    assert f"{quantity}" == text
+
+
+def test_numbers_can_still_be_had() -> None:
+    assert f"{Seconds(1200):g} {Bytes(1 << 20):d} {Percent(0.02):.2f}" == "1200 1048576 0.02"
+
+
+@given(st.floats(min_value=0, max_value=1e9))
+def test_seconds_survive_their_text(value: float) -> None:
+    assert Seconds.of(str(Seconds(value))) == value
+
+
+@given(st.integers(min_value=0, max_value=1 << 60))
+def test_bytes_survive_their_text(value: int) -> None:
+    assert Bytes.of(str(Bytes(value))) == value
+
+
+@given(st.floats(min_value=0, max_value=1))
+def test_shares_survive_their_text(value: float) -> None:
+    assert Percent.of(str(Percent(value))) == value
+
+
+def test_pydantic_reads_and_writes_them() -> None:
+    quantities = Quantities.model_validate({"time": "20m", "size": "1GiB", "share": "2%"})
+    assert isinstance(quantities.time, Seconds)
+    assert quantities.model_dump(mode="json") == {"time": "20m", "size": "1GiB", "share": "2%"}
+    assert Quantities.model_validate(quantities.model_dump()) == quantities
+    with pytest.raises(ValidationError, match="is not a size"):
+        Quantities.model_validate({"size": "huge"})

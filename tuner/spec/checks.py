@@ -1,0 +1,254 @@
+"""Rules between the parts of a spec: what each part allows alone but not together.
+
+Whether files, models and GPUs exist is the environment's business and not checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from tuner.spec.mistakes import Finding
+from tuner.spec.model import (
+    ClosedArrivals,
+    RandomInputs,
+    Server,
+    ServerMode,
+    Spec,
+    ZipfRepeat,
+)
+from tuner.spec.objective import Goal
+from tuner.spec.slo import Metric, requests_needed
+from tuner.spec.space_checks import (
+    check_cache,
+    check_cache_sizes,
+    check_preferred_sizes,
+    check_space,
+)
+
+#: Arguments that tune gives the server itself.
+_OWN_ARGUMENTS = (
+    "--model-repository",
+    "--model-store",
+    "--model-control-mode",
+    "--load-model",
+    "--http-port",
+    "--http-address",
+    "--grpc-port",
+    "--grpc-address",
+    "--metrics-port",
+    "--metrics-address",
+)
+
+#: The server modes in which a field means something; the others are for all modes.
+_MODES = {
+    "binary": (ServerMode.LOCAL,),
+    "args": (ServerMode.LOCAL, ServerMode.DOCKER),
+    "environment": (ServerMode.LOCAL, ServerMode.DOCKER),
+    "gpus": (ServerMode.LOCAL, ServerMode.DOCKER),
+    "image": (ServerMode.DOCKER,),
+    "mounts": (ServerMode.DOCKER,),
+    "shm_size": (ServerMode.DOCKER,),
+    "http": (ServerMode.REMOTE,),
+    "grpc": (ServerMode.REMOTE,),
+    "metrics": (ServerMode.REMOTE,),
+}
+
+
+def cross_checks(spec: Spec, broken: Collection[str] = ()) -> Iterator[Finding]:
+    """Every violation of a rule that reads none of the ``broken`` sections."""
+    for check, sections in _CHECKS:
+        if not set(sections) & set(broken):
+            yield from check(spec)
+
+
+def _check_model(spec: Spec) -> Iterator[Finding]:
+    if "/" in spec.model:
+        yield Finding(("model",), f"'{spec.model}' is a path; write the model's name alone")
+
+
+def _check_server_mode(spec: Spec) -> Iterator[Finding]:
+    server = spec.server
+    for name, modes in _MODES.items():
+        if server.mode not in modes and _is_given(server, name):
+            allowed = " and ".join(mode.value for mode in modes)
+            text = f"is for mode {allowed}, not {server.mode.value}"
+            yield Finding(("server", name), text, key=True)
+    if server.mode is ServerMode.DOCKER and not server.image:
+        yield Finding(("server", "image"), "is missing: mode docker needs the image's name")
+    if server.mode is ServerMode.REMOTE:
+        for name in ("http", "grpc"):
+            if not getattr(server, name):
+                yield Finding(("server", name), "is missing: mode remote needs its host:port")
+    for name in ("http", "grpc", "metrics"):
+        address = getattr(server, name)
+        if address and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", address):
+            advice = "; leave out http:// and paths" if "/" in address else ""
+            yield Finding(("server", name), f"'{address}' is not host:port{advice}")
+
+
+def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
+    for index, argument in enumerate(spec.server.args):
+        name = re.split(r"[=\s]", argument, maxsplit=1)[0]
+        where = ("server", "args", index)
+        if name in _OWN_ARGUMENTS:
+            yield Finding(where, f"{name} is given by tune itself; leave it out")
+        elif argument.startswith("--") and " " in argument:
+            better = argument.replace(" ", "=", 1)
+            yield Finding(where, f"holds a space; write {better}, or two items")
+    for source, target in spec.server.mounts.items():
+        if not (source.startswith("/") and target.startswith("/")):
+            text = "both paths of a mount start with /"
+            yield Finding(("server", "mounts", source), text, key=True)
+    if spec.server.load_timeout <= 0:
+        yield Finding(("server", "load_timeout"), "must be above 0")
+
+
+def _check_windows(spec: Spec) -> Iterator[Finding]:
+    workload = spec.workload
+    if workload.window <= 0:
+        yield Finding(("workload", "window"), "must be above 0")
+    if workload.max_window < workload.window:
+        text = f"max_window, {workload.max_window}, is shorter than window, {workload.window}"
+        name = "max_window" if _is_given(workload, "max_window") else "window"
+        yield Finding(("workload", name), text)
+
+
+def _check_budget(spec: Spec) -> Iterator[Finding]:
+    time, shortest = spec.budget.time, spec.workload.window + spec.workload.warmup
+    if time is not None and time < shortest:
+        text = f"{time} is not enough for one measurement, {type(time)(shortest)}"
+        yield Finding(("budget", "time"), text)
+
+
+def _check_levels(spec: Spec) -> Iterator[Finding]:
+    arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
+    name = "concurrency" if isinstance(arrivals, ClosedArrivals) else "rate"
+    levels = getattr(arrivals, name)
+    if levels and len(set(levels)) < len(levels):
+        yield Finding((*where, name), "a level is listed twice")
+    if levels and _is_given(arrivals, f"max_{name}"):
+        text = f"is the end of a search, but {name} lists the levels; leave one of them out"
+        yield Finding((*where, f"max_{name}"), text, key=True)
+
+
+def _check_inputs(spec: Spec) -> Iterator[Finding]:
+    inputs, where = spec.workload.inputs, ("workload", "inputs")
+    single = isinstance(inputs, RandomInputs) and inputs.unique == 1
+    if single and isinstance(inputs.repeat, ZipfRepeat):
+        yield Finding((*where, "repeat"), "a single input has no popularity; raise unique")
+
+
+def _check_slos(spec: Spec) -> Iterator[Finding]:
+    seen: set[Metric] = set()
+    for index, slo in enumerate(spec.slo):
+        if slo.metric in seen:
+            yield Finding(("slo", index), f"{slo.metric.value} is bounded twice")
+        seen.add(slo.metric)
+
+
+def _check_goodput(spec: Spec) -> Iterator[Finding]:
+    """Goodput is found by raising the load until an SLO fails: lower must be easier."""
+    if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT:
+        return
+    for index, slo in enumerate(spec.slo):
+        if slo.metric is Metric.THROUGHPUT:
+            text = (
+                "low loads fail this and goodput is the throughput already: leave it out, or fix "
+                "the load, e.g. objective: minimize p99_latency at 300/s"
+            )
+            yield Finding(("slo", index), text)
+    is_open = not isinstance(spec.workload.arrivals, ClosedArrivals)
+    if is_open and not any(slo.metric.is_latency for slo in spec.slo):
+        text = "goodput under open arrivals needs a latency SLO, such as p99_latency <= 60ms"
+        yield Finding(("slo",), text, key=True)
+
+
+def _check_objective_load(spec: Spec) -> Iterator[Finding]:
+    objective, arrivals = spec.objective, spec.workload.arrivals
+    if objective.goal is not Goal.MINIMIZE or objective.at_level is None:
+        return
+    closed = isinstance(arrivals, ClosedArrivals)
+    level = f"{objective.at_level:.12g}"
+    if closed and objective.at_rate:
+        text = f"{level}/s is a rate but arrivals are closed: write a concurrency, such as at 16"
+        yield Finding(("objective",), text)
+    elif not closed and not objective.at_rate:
+        text = f"{level} is a concurrency but arrivals are {arrivals.kind}: write at {level}/s"
+        yield Finding(("objective",), text)
+    name = "concurrency" if closed else "rate"
+    if getattr(arrivals, name):
+        text = f"the objective fixes the load at {level}; leave {name} out"
+        yield Finding(("workload", "arrivals", name), text, key=True)
+    most = objective.at_level * spec.workload.batch_size
+    for index, slo in enumerate(spec.slo):
+        if objective.at_rate and slo.metric is Metric.THROUGHPUT and slo.bound > most:
+            text = f"at {level}/s there are only {most:.12g} inferences a second"
+            yield Finding(("slo", index), text)
+
+
+def _check_sample_size(spec: Spec) -> Iterator[Finding]:
+    """A percentile needs its requests, and a given rate fits only so many into max_window."""
+    arrivals = spec.workload.arrivals
+    if isinstance(arrivals, ClosedArrivals):
+        return
+    rates = arrivals.rate or ()
+    if spec.objective.at_level is not None and spec.objective.at_rate:
+        rates = (spec.objective.at_level,)
+    metrics = [slo.metric for slo in spec.slo]
+    metrics += [spec.objective.metric] if spec.objective.metric else []
+    metric = max(metrics, key=requests_needed)
+    needed, window = requests_needed(metric), spec.workload.max_window
+    if rates and min(rates) * window < needed:
+        text = (
+            f"{metric.value} needs {needed} requests, but {min(rates):g}/s for {window} gives "
+            f"{int(min(rates) * window)}; write {-int(-needed // min(rates))}s or more"
+        )
+        yield Finding(("workload", "max_window"), text)
+
+
+def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
+    where: list[tuple[Any, ...]] = [
+        ("slo", i) for i, slo in enumerate(spec.slo) if slo.metric is Metric.GPU_MEMORY
+    ]
+    where += [("objective",)] if spec.objective.metric is Metric.GPU_MEMORY else []
+    if where and (reason := _gpu_memory_unknown(spec.server)):
+        yield Finding(where[0], reason)
+
+
+def _gpu_memory_unknown(server: Server) -> str:
+    if server.mode is ServerMode.REMOTE and not server.metrics:
+        return "gpu_memory of a remote server is read from server.metrics, which is missing"
+    if server.gpus == "none":
+        return "gpu_memory means nothing with server.gpus: none"
+    return ""
+
+
+def _is_given(model: BaseModel, name: str) -> bool:
+    """The spec sets the field, and not to its default."""
+    default = type(model).model_fields[name].get_default(call_default_factory=True)
+    return name in model.model_fields_set and getattr(model, name) != default
+
+
+#: Each rule with the sections it reads.
+_CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...] = (
+    (_check_model, ("model",)),
+    (_check_server_mode, ("server",)),
+    (_check_server_arguments, ("server",)),
+    (_check_windows, ("workload",)),
+    (_check_levels, ("workload",)),
+    (_check_inputs, ("workload",)),
+    (_check_budget, ("workload", "budget")),
+    (_check_slos, ("slo",)),
+    (_check_goodput, ("slo", "objective", "workload")),
+    (_check_objective_load, ("slo", "objective", "workload")),
+    (_check_sample_size, ("slo", "objective", "workload")),
+    (_check_gpu_memory, ("slo", "objective", "server")),
+    (check_space, ("space",)),
+    (check_preferred_sizes, ("space",)),
+    (check_cache_sizes, ("space",)),
+    (check_cache, ("space", "server", "workload")),
+)

@@ -1,0 +1,183 @@
+"""pydantic's errors in the words and places of a spec file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from tuner.spec.mistakes import Finding, Location, dotted
+from tuner.spec.model import Spec
+from tuner.spec.suggest import did_you_mean
+
+_Models = tuple[type[BaseModel], ...]
+
+#: Error type to text; the fields of ``ctx`` may be named.
+_MESSAGES: Mapping[str, str] = {
+    "int_type": "a whole number is expected, not {found}",
+    "int_from_float": "a whole number is expected, not {found}",
+    "float_type": "a number is expected, not {found}",
+    "finite_number": "a finite number is expected, not {found}",
+    "bool_type": "true or false is expected, not {found}",
+    "tuple_type": "a list such as [{found}] is expected, not {found}",
+    "dict_type": "a mapping is expected, not {found}",
+    "model_type": "a mapping is expected, not {found}",
+    "model_attributes_type": "a mapping such as {{kind: ...}} is expected, not {found}",
+    "path_type": "a path is expected, not {found}",
+    "greater_than": "must be above {gt:g}, not {found}",
+    "greater_than_equal": "must be at least {ge:g}, not {found}",
+    "less_than_equal": "must be at most {le:g}, not {found}",
+    "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
+}
+
+_SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
+
+
+def findings(error: ValidationError) -> Iterator[Finding]:
+    """One finding for each error, placed in the data that was validated."""
+    for detail in error.errors(include_url=False):
+        location, owners = _trace(detail["loc"])
+        kind, context = detail["type"], detail.get("ctx", {})
+        if kind == "too_short" and detail["input"]:
+            continue  # pydantic does not count the items that are wrong themselves
+        if kind == "extra_forbidden":
+            yield Finding(location, _unknown_key(str(location[-1]), owners), key=True)
+        elif kind == "union_tag_invalid":
+            tag, tags = str(context["tag"]), context["expected_tags"]
+            yield Finding((*location, "kind"), _not_one_of(tag, tags))
+        elif kind == "union_tag_not_found" and location[:1] != ("space",):
+            yield Finding(location, "'kind' is missing: one of " + ", ".join(_kinds(location)))
+        else:
+            yield Finding(location, _message(detail))
+
+
+def _message(detail: ErrorDetails) -> str:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "missing":
+        return "is missing"
+    if kind in ("enum", "literal_error"):
+        return _not_one_of(value, context["expected"])
+    if kind == "union_tag_not_found":
+        return _no_parameter(value)
+    if kind == "string_type":
+        quoted = f": put it in quotes, '{_found(value)}'" if _is_scalar(value) else ""
+        return f"text is expected, not {_found(value)}{quoted}"
+    if kind == "tuple_type" and not _is_scalar(value):
+        return f"a list is expected, not {_found(value)}"
+    if kind in _MESSAGES:
+        return _MESSAGES[kind].format(found=_found(value), **context)
+    return detail["msg"]
+
+
+def _no_parameter(value: Any) -> str:
+    if isinstance(value, list):
+        return f"is a list alone (did you mean {{choice: {_found_list(value)}}}?); {_SPACE_FORMS}"
+    if isinstance(value, dict) and value:
+        guess = did_you_mean(next(iter(value)), ["int", "choice", "subsets"])
+        return f"has none of int, choice and subsets{guess}: {_SPACE_FORMS}"
+    return f"values to try are expected, not {_found(value)}: {_SPACE_FORMS}"
+
+
+def _not_one_of(value: Any, expected: str) -> str:
+    options = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    return f"{_found(value)} is none of {', '.join(options)}{did_you_mean(str(value), options)}"
+
+
+def _unknown_key(key: str, owners: _Models) -> str:
+    known = sorted({name for owner in owners for name in _names(owner)})
+    guess = did_you_mean(key, known)
+    if guess:
+        return f"unknown key '{key}'{guess}"
+    homes = [home for home in _homes() if home[-1] == key]
+    if homes:
+        return f"'{key}' does not belong here but under {dotted(homes[0][:-1]) or 'the top'}"
+    return f"unknown key '{key}'; known here: {', '.join(known)}"
+
+
+def _trace(loc: Location) -> tuple[Location, _Models]:
+    """``loc`` without pydantic's tags of unions, and the models that own its last key."""
+    plain: list[str | int] = []
+    models: _Models = (Spec,)
+    owners = models
+    for part in loc:
+        tagged = tuple(model for model in models if _tag(model) == part)
+        if len(models) > 1 and tagged:
+            models = tagged
+            continue
+        plain.append(part)
+        owners = models
+        models = _below(models, part)
+    return tuple(plain), owners
+
+
+def _below(models: _Models, part: str | int) -> _Models:
+    """The models a field may hold; an index or a free key (of ``space``) stays among them."""
+    owning = [model for model in models if part in _names(model)]
+    return _models_in(_names(owning[0])[str(part)]) if owning else models
+
+
+@cache
+def _names(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The keys of a model as written, with their types."""
+    fields = model.model_fields.items()
+    return {field.alias or name: field.annotation for name, field in fields}
+
+
+def _models_in(annotation: Any) -> _Models:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(model for inner in get_args(annotation) for model in _models_in(inner))
+
+
+def _tag(model: type[BaseModel]) -> str:
+    """What pydantic calls the model inside a union: its kind, or its name for parameters."""
+    kind = _names(model).get("kind")
+    return str(get_args(kind)[0]) if kind else model.__name__
+
+
+def _kinds(location: Location) -> list[str]:
+    models: _Models = (Spec,)
+    for part in location:
+        models = _below(models, part)
+    return [_tag(model) for model in models]
+
+
+@cache
+def _homes() -> tuple[Location, ...]:
+    """Every key of a spec, from the top, with all that may stand under it."""
+
+    def walk(model: type[BaseModel], above: Location) -> Iterator[Location]:
+        for name, annotation in _names(model).items():
+            yield (*above, name)
+            if name != "space":
+                for inner in _models_in(annotation):
+                    yield from walk(inner, (*above, name))
+
+    return tuple(sorted(walk(Spec, ()), key=len))
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str))
+
+
+def _found(value: Any) -> str:
+    """A value as the spec writes it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else str(value)
+
+
+def _found_list(values: list[Any]) -> str:
+    return f"[{', '.join(_found(value).strip(chr(39)) for value in values)}]"

@@ -1,0 +1,80 @@
+"""Types of single fields: numbers that take no text for a number, paths relative to the spec.
+
+YAML turns ``on`` into true and ``"16"`` into text; neither is a number here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+
+WholeNumber = Annotated[int, Field(strict=True)]
+Natural = Annotated[int, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
+    """Relative to ``context["directory"]``, where the spec file is, when one is given."""
+    directory: Path | None = (info.context or {}).get("directory")
+    return path if directory is None else (directory / path.expanduser()).resolve()
+
+
+def _program(name: str, info: ValidationInfo) -> str:
+    """A name to find on PATH stays as it is; a path is relative to the spec file."""
+    return str(_beside_the_spec(Path(name), info)) if "/" in name else name
+
+
+SpecPath = Annotated[Path, AfterValidator(_beside_the_spec)]
+Program = Annotated[str, AfterValidator(_program)]
+
+
+def scalar(value: Any) -> Any:
+    """A value of a `Choice`; refuses lists, mappings and nothing."""
+    if value is None:
+        raise ValueError("a value is missing here; to leave the field out write unset")
+    if isinstance(value, (list, tuple)):
+        raise ValueError("a list is no value here; for sets of sizes use subsets: [4, 8]")  # noqa: TRY004
+    if not isinstance(value, (bool, int, float, str)):
+        raise ValueError("a number, text, off, on or unset is expected")  # noqa: TRY004
+    return value
+
+
+Scalar = Annotated[bool | int | float | str, BeforeValidator(scalar)]
+
+
+def pair(value: Any) -> Any:
+    """Lowest and highest whole number, in this order."""
+    numbers = value if isinstance(value, (list, tuple)) else ()
+    if len(numbers) != 2 or not all(_is_int(number) for number in numbers):
+        raise ValueError("two whole numbers are expected: [lowest, highest]")
+    low, high = numbers
+    if low > high:
+        raise ValueError(f"lowest {low} is above highest {high}; write [{high}, {low}]")
+    return value
+
+
+def number_or_unset(value: Any) -> Any:
+    if value is None or value == "unset" or _is_int(value):
+        return value
+    raise ValueError("a whole number or unset is expected")
+
+
+def unset(value: Any) -> Any:
+    if value is None or value == "unset":
+        return value
+    raise ValueError("only unset can be added to subsets")
+
+
+def gpu_numbers(value: Any) -> Any:
+    numbers = value if isinstance(value, (list, tuple)) else ()
+    if value in ("all", "none") or (numbers and all(_is_int(n) and n >= 0 for n in numbers)):
+        return value
+    raise ValueError("all, none or a list of GPU numbers such as [0, 1] is expected")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,131 @@
+"""The tables of `docs/spec.md`, made from the models.
+
+``python -m tuner.spec.reference docs/spec.md`` writes them anew; a test compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from tuner.spec.model import Spec
+from tuner.spec.objective import Objective
+from tuner.spec.slo import Slo
+from tuner.spec.units import Bytes, Percent, Seconds
+from tuner.spec.yaml_tree import dump_scalar
+
+_BEGIN = "<!-- fields: made by python -m tuner.spec.reference docs/spec.md -->"
+_END = "<!-- end of fields -->"
+
+_WORDS = {
+    Seconds: "duration",
+    Bytes: "size",
+    Percent: "share",
+    Slo: "SLO",
+    Objective: "objective",
+    Path: "path",
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+}
+_ANY = {_WORDS[kind] for kind in (bool, int, float, str)}
+
+
+def with_tables(document: str) -> str:
+    """``document`` with the tables between its two marks made anew."""
+    head, _, rest = document.partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    return f"{head}{_BEGIN}\n\n{field_tables()}\n{_END}{tail}"
+
+
+def field_tables() -> str:
+    """A Markdown section with a table for each model of the spec, in the order of use."""
+    sections = dict.fromkeys(_section(model, where) for model, where in _models(Spec, ""))
+    return "\n".join(sections)
+
+
+def _models(model: type[BaseModel], where: str) -> Iterator[tuple[type[BaseModel], str]]:
+    yield model, where
+    for name, info in model.model_fields.items():
+        path = f"{where}.{info.alias or name}".removeprefix(".")
+        for inner in _models_in(info.annotation):
+            yield from _models(inner, path)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+
+
+def _section(model: type[BaseModel], where: str) -> str:
+    kind = model.model_fields.get("kind")
+    title = f"`{where}`" if where else "The whole file"
+    if kind is not None:
+        title += f" of kind `{get_args(kind.annotation)[0]}`"
+    elif where == "space":
+        title = f"`space`: values by `{next(iter(_keys(model)))}`"
+    about = (model.__doc__ or "").replace("``", "`").split("\n\n")[0]
+    rows = "\n".join(_row(key, info) for key, info in _keys(model).items() if key != "kind")
+    table = f"\n| field | value | default | meaning |\n|---|---|---|---|\n{rows}\n" if rows else ""
+    return f"### {title}\n\n{' '.join(about.split())}\n{table}"
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def _row(key: str, info: FieldInfo) -> str:
+    return f"| `{key}` | {_value(info.annotation)} | {_default(info)} | {info.description} |"
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        kind = getattr(value, "kind", None)
+        return f"`{{kind: {kind}}}`" if kind else "see below"
+    if value is None or value in ((), {}):
+        return ""
+    if isinstance(value, Enum):
+        value = value.value
+    plain = str(value) if isinstance(value, (Seconds, Bytes, Percent, Objective)) else value
+    return f"`{dump_scalar(list(plain) if isinstance(plain, tuple) else plain)}`"
+
+
+def _value(annotation: Any) -> str:
+    """A type in words; unions as alternatives."""
+    if annotation in _WORDS:
+        return _WORDS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return ", ".join(f"`{member.value}`" for member in annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    inner = [arg for arg in get_args(annotation) if arg not in (NoneType, Ellipsis)]
+    if any(isinstance(arg, str) for arg in inner):
+        return ", ".join(f"`{arg}`" for arg in inner)
+    typed = [_value(arg) for arg in inner if _is_type(arg)]
+    words = "value" if set(typed) == _ANY else " or ".join(dict.fromkeys(typed))
+    origin = getattr(annotation, "__origin__", None)
+    if origin is tuple:
+        return f"list of {words}s"
+    return "mapping" if origin is dict else words
+
+
+def _is_type(argument: Any) -> bool:
+    """Not the metadata of an Annotated type."""
+    return isinstance(argument, type) or bool(get_args(argument))
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(with_tables(page.read_text()))

@@ -1,0 +1,176 @@
+"""Rules for the space of a spec: names, bounds that Triton would refuse, the response cache.
+
+Whether a path names a field of ModelConfig, and takes such values, is checked by ``tuner.space``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tuner.spec.mistakes import Finding, Location
+from tuner.spec.model import (
+    Choice,
+    IntRange,
+    ParameterSpec,
+    RandomInputs,
+    ServerMode,
+    Spec,
+    Subsets,
+)
+from tuner.spec.units import parse_bytes
+
+CACHE_SIZE = "response_cache.size"
+MAX_BATCH_SIZE = "max_batch_size"
+PREFERRED_SIZES = "dynamic_batching.preferred_batch_size"
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
+_PATH = rf"{_NAME}(\[[^\]]+\])?(\.([A-Za-z0-9_-]+)(\[[^\]]+\])?)*"
+
+#: What people write for the fields they search most.
+_ALIASES = {
+    "count": "instance_group.count",
+    "instances": "instance_group.count",
+    "instance_count": "instance_group.count",
+    "instance_group": "instance_group.count",
+    "batch_size": MAX_BATCH_SIZE,
+    "preferred_batch_size": PREFERRED_SIZES,
+    "max_queue_delay_microseconds": "dynamic_batching.max_queue_delay_microseconds",
+    "max_queue_delay": "dynamic_batching.max_queue_delay_microseconds",
+    "dynamic_batching.max_queue_delay": "dynamic_batching.max_queue_delay_microseconds",
+    "cache_size": CACHE_SIZE,
+    "response_cache_size": CACHE_SIZE,
+    "response_cache_byte_size": CACHE_SIZE,
+    "response_cache.byte_size": CACHE_SIZE,
+}
+
+#: Lowest value that makes sense, and why.
+_LOWEST = {
+    "instance_group.count": (1, "a model needs an instance"),
+    MAX_BATCH_SIZE: (1, "0 means no batch dimension, which changes the model's inputs"),
+    "dynamic_batching.max_queue_delay_microseconds": (0, "a delay is not negative"),
+}
+
+
+def check_space(spec: Spec) -> Iterator[Finding]:
+    """Paths that cannot be meant, and values no config may have."""
+    for path, parameter in spec.space.items():
+        where: Location = ("space", path)
+        if path in _ALIASES:
+            text = f"unknown field '{path}' (did you mean {_ALIASES[path]}?)"
+            yield Finding(where, text, key=True)
+        elif not re.fullmatch(_PATH, path):
+            text = (
+                "is no path of a ModelConfig field, such as dynamic_batching.preferred_batch_size"
+            )
+            yield Finding(where, text, key=True)
+        yield from _check_lowest(path, parameter)
+        yield from _check_microseconds(path, parameter)
+
+
+def check_preferred_sizes(spec: Spec) -> Iterator[Finding]:
+    """A preferred size above every max_batch_size in the space can never be used."""
+    largest = _largest(spec.space.get(MAX_BATCH_SIZE))
+    preferred = spec.space.get(PREFERRED_SIZES)
+    if largest is None or not isinstance(preferred, Subsets):
+        return
+    for index, size in enumerate(preferred.subsets):
+        if size > largest:
+            text = f"{size} is above the largest max_batch_size in the space, {largest}"
+            yield Finding(("space", PREFERRED_SIZES, "subsets", index), text)
+
+
+def check_cache(spec: Spec) -> Iterator[Finding]:
+    """The cache: a server flag, a field of the model, and inputs that make it mean something."""
+    where: Location = ("space", CACHE_SIZE)
+    sizes = spec.space.get(CACHE_SIZE)
+    if sizes is not None and spec.server.mode is ServerMode.REMOTE:
+        text = "is a server flag, and a remote server cannot be restarted with another"
+        yield Finding(where, text, key=True)
+    switches = [p for p in ("response_cache", "response_cache.enable") if p in spec.space]
+    for path in switches:
+        if sizes is not None:
+            text = f"{CACHE_SIZE} switches the cache on and off already"
+            yield Finding(("space", path), text, key=True)
+        elif spec.server.mode is not ServerMode.REMOTE and not any(
+            map(_sets_cache, spec.server.args)
+        ):
+            text = f"does nothing without a cache in the server: search {CACHE_SIZE}"
+            yield Finding(("space", path), text, key=True)
+    inputs = spec.workload.inputs
+    if (sizes or switches) and isinstance(inputs, RandomInputs) and inputs.unique == 1:
+        text = "with a single input every request hits the cache, which says nothing; raise it"
+        yield Finding(("workload", "inputs", "unique"), text)
+
+
+def check_cache_sizes(spec: Spec) -> Iterator[Finding]:
+    """Sizes are listed, as text, beside ``off``."""
+    where: Location = ("space", CACHE_SIZE)
+    sizes = spec.space.get(CACHE_SIZE)
+    if sizes is None:
+        return
+    if not isinstance(sizes, Choice):
+        yield Finding(where, "each size restarts the server: list few, {choice: [off, 64MiB]}")
+        return
+    for index, size in enumerate(sizes.choice):
+        at = (*where, "choice", index)
+        if size is False:
+            continue
+        if size is True or isinstance(size, float):
+            yield Finding(at, "off or a size such as 64MiB is expected")
+        elif size in ("off", "unset"):
+            yield Finding(at, f"write off instead of '{size}'")
+        else:
+            yield from _check_cache_size(size, at)
+
+
+def _check_cache_size(size: str | int, at: Location) -> Iterator[Finding]:
+    try:
+        count = parse_bytes(size)
+    except ValueError as error:
+        yield Finding(at, str(error))
+        return
+    if count < 1024:  # Triton: less may fail, and 0 does not mean off
+        yield Finding(at, f"{count} bytes hold no answer; write off, or 1KiB or more")
+
+
+def _check_lowest(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
+    lowest, reason = _LOWEST.get(path, (None, ""))
+    if lowest is None or isinstance(parameter, Subsets):
+        return
+    for key, value in _numbers(parameter):
+        if value < lowest:
+            yield Finding(("space", path, *key), f"{value} is below {lowest}: {reason}")
+
+
+def _check_microseconds(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
+    if not path.endswith("_microseconds") or not isinstance(parameter, Choice):
+        return
+    for index, value in enumerate(parameter.choice):
+        if isinstance(value, str) and value != "unset":
+            text = f"'{value}' is no number of microseconds; 1ms is 1000"
+            yield Finding(("space", path, "choice", index), text)
+
+
+def _numbers(parameter: IntRange | Choice) -> Iterator[tuple[Location, int]]:
+    if isinstance(parameter, IntRange):
+        yield ("int", 0), parameter.int_[0]
+        if isinstance(parameter.or_, int):
+            yield ("or",), parameter.or_
+        return
+    for index, value in enumerate(parameter.choice):
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield ("choice", index), value
+
+
+def _largest(parameter: ParameterSpec | None) -> int | None:
+    if isinstance(parameter, IntRange):
+        special = parameter.or_ if isinstance(parameter.or_, int) else 0
+        return max(parameter.int_[1], special)
+    if isinstance(parameter, Choice):
+        return max((value for _, value in _numbers(parameter)), default=None)
+    return None
+
+
+def _sets_cache(argument: str) -> bool:
+    return argument.startswith(("--cache-config", "--response-cache-byte-size"))
