@@ -103,6 +103,7 @@ def _tuned(session: _Session) -> Verdict:
             record=lambda row: opened.store.append_confirmation(row.to_json()),
             events=events,
             current=session.job.space.current,
+            allowed=lambda candidate: not session.job.space.violations(candidate),
         )
         return proved(proof, trials)
 

@@ -35,6 +35,7 @@ class Role(Enum):
     CURRENT = "current"
     CANDIDATE = "candidate"
     CHALLENGE = "challenge"  # the current config at a load it should not stand
+    SIMPLER = "simpler"  # the winner with one change undone
 
 
 class Outcome(Enum):

@@ -47,7 +47,8 @@ class Candidate:
     def from_json(cls, data: Mapping[str, object]) -> Candidate:
         fields = data["fields"]
         args = data["server_args"]
-        assert isinstance(fields, Mapping) and isinstance(args, list)
+        assert isinstance(fields, Mapping)
+        assert isinstance(args, list)
         return cls(
             {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}, tuple(args)
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.confirm.confirm import Confirmation
+from tuner.confirm.simplify import PutBack
 from tuner.confirm.statistics import CONFIDENCE
 from tuner.report.result_schema import SCHEMA_VERSION, Status
 from tuner.run.trial import Trial, TrialState
@@ -40,6 +41,7 @@ class Verdict:
 
     Attributes:
         winner: The config to write; None unless one proved better.
+        simplification: Each change of the winner tried without.
         reasons: Why, one sentence each.
     """
 
@@ -48,6 +50,7 @@ class Verdict:
     baseline: Side | None = None
     winner: Side | None = None
     confirmation: Confirmation | None = None
+    simplification: tuple[PutBack, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def result_json(
         "time": dict(time),
         "written": None if written is None else written.to_json(),
         "server_args": list(verdict.winner.candidate.server_args) if verdict.winner else [],
-        "simplification": None,
+        "simplification": [p.to_json() for p in verdict.simplification] or None,
         "diff": None if change is None else change.diff,
         "config_before": None if change is None else change.before,
         "config_after": None if change is None else change.after,

@@ -85,7 +85,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
 def _previews(job: Job, count: int) -> list[Preview]:
     """The first proposals; they do not depend on scores while the sampler warms up."""
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-    taken = {job.space.current.key}
+    taken = {job.space.canonical(job.space.current).key}
     previews: list[Preview] = []
     for number in range(1, count + 1):
         proposal = strategy.propose(number, [], taken)
@@ -103,7 +103,7 @@ def _commands(job: Job, programs: Programs, environment: Mapping[str, str]) -> d
     spec = job.spec
     commands = {}
     if spec.server.mode is ServerMode.LOCAL:
-        launcher = launcher_for(spec, programs, environment)
+        launcher = launcher_for(job, programs, environment)
         assert isinstance(launcher, LocalLauncher)
         commands["tritonserver"] = launcher.command(
             (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tuner.bench.bench import Bench
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
+from tuner.confirm.simplify import Winner, simplified
 from tuner.errors import TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial
@@ -25,13 +26,14 @@ SEED_OFFSET = 500_000
 
 @dataclass(frozen=True)
 class Proof:
-    """Collaborators of the confirmation."""
+    """Collaborators of the confirmation; ``allowed``: whether Triton would load a candidate."""
 
     spec: Spec
     bench: Bench
     record: Callable[[Row], None]
     events: Events
     current: Candidate
+    allowed: Callable[[Candidate], bool]
 
 
 def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
@@ -77,12 +79,17 @@ def _best_that_holds(
 def _improved(proof: Proof, result: Confirmation, baseline: Side | None, reason: str) -> Verdict:
     feasible = baseline is not None and baseline.feasible
     again = Side(proof.current, result.current_points, feasible)
+    assert result.finalist.level is not None
+    proof.events.phase("looking for the simplest config that is as good")
+    winner = Winner(result.finalist.candidate, result.finalist.level, result.points)
+    simplest = simplified(proof.bench, winner, proof.current, _rules(proof), proof.allowed)
     return Verdict(
         Status.IMPROVED,
         (reason,),
         again if result.current_points else baseline,
-        Side(result.finalist.candidate, result.points, feasible=True),
+        Side(simplest.candidate, simplest.points, feasible=True),
         result,
+        simplest.tried,
     )
 
 
@@ -110,19 +117,22 @@ def _finalists(proof: Proof, feasible: Sequence[Trial], baseline: Trial | None) 
 
 
 def _confirmed(proof: Proof, trial: Trial, baseline: Trial | None) -> Confirmation:
-    rules = Rules(
+    level = None if baseline is None else sustained_level(baseline)
+    if proof.spec.objective.goal is Goal.MINIMIZE:
+        level = proof.spec.objective.at_level
+    current = Entrant(proof.current, level, failed_level(baseline) if baseline else None)
+    finalist = Entrant(trial.candidate, sustained_level(trial), failed_level(trial))
+    return confirm(proof.bench, current, finalist, _rules(proof))
+
+
+def _rules(proof: Proof) -> Rules:
+    return Rules(
         objective=proof.spec.objective,
         rounds=proof.spec.confirm.rounds,
         min_gain=float(proof.spec.confirm.min_gain),
         seed=proof.spec.search.seed * 1000 + SEED_OFFSET,
         record=proof.record,
     )
-    level = None if baseline is None else sustained_level(baseline)
-    if proof.spec.objective.goal is Goal.MINIMIZE:
-        level = proof.spec.objective.at_level
-    current = Entrant(proof.current, level, failed_level(baseline) if baseline else None)
-    finalist = Entrant(trial.candidate, sustained_level(trial), failed_level(trial))
-    return confirm(proof.bench, current, finalist, rules)
 
 
 def _nearest_miss(trials: Sequence[Trial]) -> str:

@@ -70,8 +70,13 @@ def installed(spec: Spec, environment: Mapping[str, str]) -> Iterator[Programs]:
         yield Programs(server, generator, read_host(environment))
 
 
-def launcher_for(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
-    """Starts servers the way the spec says."""
+def launcher_for(job: Job, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
+    """Starts servers the way the spec says.
+
+    Its server arguments without those the search owns: a candidate brings these itself.
+    """
+    server = job.spec.server.model_copy(update={"args": job.space.server_args})
+    spec = job.spec.model_copy(update={"server": server})
     return _LAUNCHERS[spec.server.mode](spec, programs, environment)
 
 
@@ -134,7 +139,7 @@ def rigged(
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-tune-")))
         deployer = stack.enter_context(
             Deployer(
-                launcher_for(spec, programs, environment),
+                launcher_for(job, programs, environment),
                 spec.model,
                 job.config,
                 logs / "server.log",

@@ -1,0 +1,127 @@
+"""What every search strategy must do, whatever it does inside."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from typing import Any
+
+import pytest
+from unit.search.surface import (
+    CACHED,
+    SURFACE,
+    TINY,
+    searched,
+    strategy,
+    synthetic_goodput,
+    synthetic_trial,
+)
+
+from tuner.run.trial import Trial
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import STRATEGIES
+from tuner.spec.model import Strategy
+
+every_strategy = pytest.mark.parametrize("name", STRATEGIES, ids=lambda name: name.value)
+
+
+def keys(trials: list[Trial]) -> list[str]:
+    return [t.candidate.key for t in trials]
+
+
+def test_every_strategy_of_the_spec_exists() -> None:
+    assert set(STRATEGIES) == set(Strategy)
+
+
+@every_strategy
+@pytest.mark.parametrize("given", [SURFACE, CACHED], ids=["surface", "cached"])
+def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
+    name: Strategy, given: dict[str, Any]
+) -> None:
+    space, chosen = strategy(name, given)
+    trials = searched(Searcher(space, chosen), 36)
+    assert len(trials) == 36
+    assert len(set(keys(trials))) == 36
+    for trial in trials[1:]:
+        assert space.contains(trial.candidate)
+        assert space.violations(trial.candidate) == []
+
+
+@every_strategy
+def test_it_ends_when_the_space_is_exhausted(name: Strategy) -> None:
+    space, chosen = strategy(name, TINY)
+    trials = searched(Searcher(space, chosen), 1000)
+    assert {t.candidate for t in trials[1:]} == set(space.enumerate())
+    assert len(trials) == space.size().count + 1
+
+
+@every_strategy
+def test_the_same_seed_proposes_the_same(name: Strategy) -> None:
+    first, again = (
+        keys(searched(Searcher(*strategy(name, SURFACE, seed=3)), 20)) for _ in range(2)
+    )
+    assert first == again
+
+
+@every_strategy
+def test_another_seed_proposes_something_else(name: Strategy) -> None:
+    one, other = (keys(searched(Searcher(*strategy(name, SURFACE, seed=s)), 9)) for s in (1, 2))
+    assert one != other
+
+
+@every_strategy
+@pytest.mark.parametrize("given", [SURFACE, CACHED], ids=["surface", "cached"])
+@pytest.mark.parametrize("stopped_after", [1, 5, 11])
+def test_a_resumed_search_goes_on_as_if_it_had_never_stopped(
+    name: Strategy, given: dict[str, Any], stopped_after: int
+) -> None:
+    straight = searched(Searcher(*strategy(name, given, seed=7)), 14)
+    before = searched(Searcher(*strategy(name, given, seed=7)), stopped_after)
+    stored = [Trial.from_json(t.to_json()) for t in before]
+    resumed = searched(Searcher(*strategy(name, given, seed=7), history=stored), 14)
+    assert keys(resumed) == keys(straight)
+
+
+@every_strategy
+def test_it_learns_nothing_from_its_own_calls(name: Strategy) -> None:
+    space, chosen = strategy(name, SURFACE)
+    history = searched(Searcher(space, chosen), 12)
+    taken = {t.candidate.key for t in history}
+    first, again = (chosen.propose(12, history, taken) for _ in range(2))
+    assert first is not None
+    assert first == again
+
+
+@every_strategy
+def test_it_chooses_within_two_seconds_after_500_trials(name: Strategy) -> None:
+    space, chosen = strategy(name, SURFACE)
+    rng = random.Random(1)
+    drawn = {c for c in (space.sample(rng) for _ in range(1500)) if c is not None}
+    history: list[Trial] = []
+    for candidate in sorted(drawn, key=lambda c: c.key)[:500]:
+        history.append(synthetic_trial(len(history), candidate, history))
+    assert len(history) == 500
+    began = time.process_time()
+    proposal = chosen.propose(500, history, {t.candidate.key for t in history})
+    assert time.process_time() - began < 2.0
+    assert proposal is not None
+
+
+def test_tpe_finds_more_than_random_search() -> None:
+    def best(name: Strategy, seed: int) -> float:
+        trials = searched(Searcher(*strategy(name, SURFACE, seed)), 30)
+        return max(t.score.value for t in trials if t.score and t.score.feasible)
+
+    tpe, chance = (
+        statistics.median(best(name, seed) for seed in range(7))
+        for name in (Strategy.TPE, Strategy.RANDOM)
+    )
+    assert tpe > 1.05 * chance
+
+
+def test_the_surface_of_these_tests_has_its_optimum_inside() -> None:
+    space, _ = strategy(Strategy.GRID, SURFACE)
+    best = max(space.coarse(20).enumerate(), key=synthetic_goodput)
+    assert synthetic_goodput(best) > 950
+    assert synthetic_trial(0, best, []).score is not None

@@ -1,0 +1,96 @@
+"""A synthetic model to search: goodput by a formula, known optimum, nothing measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
+
+from tuner.run.trial import Score, Trial, TrialState
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import STRATEGIES
+from tuner.search.strategy import Strategy as StrategyProtocol
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import Strategy
+
+SURFACE: dict[str, Any] = {
+    INSTANCES: {"int": [1, 6]},
+    BATCH: {"choice": [4, 8, 16, 32]},
+    PREFERRED: {"subsets": [4, 8, 16, 32], "at_most": 2, "or": "unset"},
+    DELAY: {"int": [50, 20_000], "log": True, "or": 0},
+}
+#: 13 candidates.
+TINY: dict[str, Any] = {
+    INSTANCES: {"int": [1, 2]},
+    BATCH: {"choice": [1, 8]},
+    PREFERRED: {"subsets": [2, 4], "at_most": 1, "or": "unset"},
+    "parameters.threads": {"choice": [1, 2]},
+}
+CACHED: dict[str, Any] = {
+    INSTANCES: {"int": [1, 6]},
+    "response_cache.size": {"choice": [False, "1MiB", "64MiB"]},
+    "parameters.threads": {"int": [1, 6]},
+}
+
+
+def synthetic_goodput(candidate: Candidate) -> float:
+    """Best, 1000, at 3 instances, batches of 16, a delay of 2 ms, no preferred size."""
+    fields = candidate.fields
+    instances, batch = fields.get(INSTANCES) or 1, fields.get(BATCH) or 16
+    assert isinstance(instances, int)
+    assert isinstance(batch, int)
+    delay, preferred = fields.get(DELAY) or 0, fields.get(PREFERRED)
+    assert isinstance(delay, int)
+    value = 1000.0 * math.exp(-0.15 * (instances - 3) ** 2 - 0.3 * math.log2(batch / 16) ** 2)
+    value *= math.exp(-0.15 * math.log(max(delay, 20) / 2000) ** 2)
+    if preferred is not None:
+        value *= 0.8
+    return value if fields.get(BATCHER) else value * 0.3
+
+
+def feasible(candidate: Candidate) -> bool:
+    """A long delay with many instances misses the SLO."""
+    delay, instances = candidate.fields.get(DELAY) or 0, candidate.fields.get(INSTANCES) or 1
+    assert isinstance(delay, int)
+    assert isinstance(instances, int)
+    return delay + 1000 * instances <= 12_000
+
+
+def synthetic_trial(number: int, candidate: Candidate, history: Sequence[Trial]) -> Trial:
+    """As the pipeline makes them: every 7th fails, losers are pruned, some miss the SLO."""
+    if number % 7 == 6:
+        return Trial(number, candidate, TrialState.FAILED, reason="synthetic failure")
+    value = synthetic_goodput(candidate)
+    if not feasible(candidate):
+        score = Score(value / 10, feasible=False, violation=0.5, best_point=None)
+        return Trial(number, candidate, TrialState.MEASURED, score=score)
+    to_beat = max((t.score.value for t in history if t.score and t.score.feasible), default=0.0)
+    if value < to_beat:
+        overshoot = to_beat / value - 1
+        score = Score(to_beat, feasible=False, violation=overshoot, best_point=None)
+        return Trial(number, candidate, TrialState.PRUNED, score=score)
+    score = Score(value, feasible=True, violation=0.0, best_point=0)
+    return Trial(number, candidate, TrialState.MEASURED, score=score)
+
+
+def searched(searcher: Searcher, trials: int) -> list[Trial]:
+    """Runs a search on the surface to ``trials`` trials, or to its end."""
+    while len(searcher.history) < trials:
+        candidate = searcher.next()
+        if candidate is None:
+            break
+        searcher.start(candidate)
+        trial = synthetic_trial(len(searcher.history), candidate, searcher.history)
+        searcher.tell(trial)
+    return searcher.history
+
+
+def strategy(
+    name: Strategy, space: dict[str, Any], seed: int = 0, trials: int = 40
+) -> tuple[Space, StrategyProtocol]:
+    spec = spec_of(space, search={"seed": seed, "strategy": name.value}, budget={"trials": trials})
+    built = space_of(space)
+    return built, STRATEGIES[name](built, spec)

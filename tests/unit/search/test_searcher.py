@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from itertools import pairwise
+
+from unit.search.surface import CACHED, SURFACE, searched, strategy, synthetic_trial
+from unit.space.spaces import INSTANCES, space_of
+
+from tuner.run.trial import Trial
+from tuner.search.searcher import BATCH, Searcher
+from tuner.search.strategy import Proposal
+from tuner.spec.model import Strategy
+
+
+class Scripted:
+    """Proposes given candidates in order."""
+
+    def __init__(self, proposals: Sequence[Proposal]) -> None:
+        self.proposals = list(proposals)
+        self.asked: list[tuple[int, int, int]] = []
+
+    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+        self.asked.append((number, len(history), len(taken)))
+        return self.proposals.pop(0) if self.proposals else None
+
+
+def test_the_current_config_is_trial_0() -> None:
+    space = space_of(SURFACE)
+    assert Searcher(space, Scripted([])).next() == space.current
+
+
+def test_asking_again_answers_the_same() -> None:
+    searcher = Searcher(*strategy(Strategy.TPE, SURFACE))
+    searched(searcher, 3)
+    assert searcher.next() == searcher.next()
+
+
+def test_an_exhausted_strategy_ends_the_search() -> None:
+    searcher = Searcher(space_of(SURFACE), Scripted([]))
+    assert len(searched(searcher, 10)) == 1
+    assert searcher.next() is None
+
+
+def test_duplicates_are_counted() -> None:
+    space = space_of(SURFACE)
+    proposals = [Proposal(space.candidate({INSTANCES: n}), duplicates=n) for n in (1, 2, 3)]
+    searcher = Searcher(space, Scripted(proposals))
+    searched(searcher, 4)
+    assert searcher.duplicates == 6
+
+
+def test_without_server_arguments_each_proposal_knows_all_trials() -> None:
+    space = space_of(SURFACE)
+    script = Scripted([Proposal(space.candidate({INSTANCES: n})) for n in (1, 2, 3)])
+    searched(Searcher(space, script), 4)
+    assert script.asked == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
+def test_with_server_arguments_the_running_server_is_used_first() -> None:
+    space = space_of(CACHED)
+    sizes = [1 << 20, None, 1 << 26, None]
+    proposals = [
+        Proposal(space.candidate({INSTANCES: n, "response_cache.size": size}))
+        for n, size in enumerate(sizes, start=1)
+    ]
+    searcher = Searcher(space, Scripted(proposals))
+    args = [t.candidate.server_args for t in searched(searcher, 1 + BATCH)]
+    assert args[:3] == [(), (), ()]
+    assert len({args[3], args[4]}) == 2
+
+
+def test_batches_need_fewer_restarts_than_single_proposals() -> None:
+    def restarts(size: int) -> int:
+        searcher = Searcher(*strategy(Strategy.RANDOM, CACHED))
+        searcher._size = size
+        args = [t.candidate.server_args for t in searched(searcher, 60)]
+        return sum(a != b for a, b in pairwise(args))
+
+    assert restarts(BATCH) < 0.8 * restarts(1)
+
+
+def test_a_current_config_that_equals_one_of_the_space_is_not_measured_twice() -> None:
+    space = space_of(
+        SURFACE,
+        'name: "m" max_batch_size: 16 dynamic_batching { '
+        "preferred_batch_size: 16 max_queue_delay_microseconds: 60 }"
+        " instance_group [{count: 1}]",
+    )
+    script = Scripted([])
+    searcher = Searcher(space, script)
+    searcher.tell(synthetic_trial(0, space.current, []))
+    seen: list[Set[str]] = []
+
+    def propose(number: int, history: Sequence[Trial], taken: Set[str]) -> None:
+        seen.append(taken)
+
+    script.propose = propose  # type: ignore[method-assign]
+    searcher.next()
+    assert seen == [{space.canonical(space.current).key}]
+    assert space.canonical(space.current) != space.current

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import random
+
+from unit.search.surface import CACHED, SURFACE, TINY, searched, strategy
+from unit.space.spaces import DELAY, space_of
+
+from tuner.search.random_search import draw_new
+from tuner.search.searcher import Searcher
+from tuner.spec.model import Strategy
+
+
+def test_a_draw_passes_over_what_is_taken_and_counts_it() -> None:
+    space = space_of(TINY)
+    everything = list(space.enumerate())
+    taken = {c.key for c in everything[1:]}
+    proposal = draw_new(space, random.Random(0), taken)
+    assert proposal is not None
+    assert proposal.candidate == everything[0]
+    assert proposal.duplicates > 0
+    assert draw_new(space, random.Random(0), taken | {everything[0].key}) is None
+
+
+def test_a_grid_that_fits_the_budget_keeps_each_server_as_long_as_it_can() -> None:
+    space, grid = strategy(Strategy.GRID, CACHED, trials=200)
+    proposed = []
+    taken: set[str] = set()
+    while (proposal := grid.propose(len(proposed) + 1, [], taken)) is not None:
+        proposed.append(proposal.candidate)
+        taken.add(proposal.candidate.key)
+    assert proposed == list(space.coarse(8).enumerate())
+
+
+def test_a_grid_has_at_most_eight_points_of_a_range() -> None:
+    _, grid = strategy(Strategy.GRID, {DELAY: {"int": [1, 5000], "or": 0}}, trials=200)
+    taken: set[str] = set()
+    while (proposal := grid.propose(len(taken) + 1, [], taken)) is not None:
+        taken.add(proposal.candidate.key)
+    assert len(taken) == 9
+
+
+def test_a_grid_larger_than_the_budget_is_spread_over_the_space() -> None:
+    trials = searched(Searcher(*strategy(Strategy.GRID, SURFACE, trials=24)), 24)
+    delays = {t.candidate.fields.get(DELAY) for t in trials}
+    assert len(delays) > 4
+
+
+def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
+    """Everything with many instances fails: later proposals have few."""
+    from tuner.run.trial import Score, Trial, TrialState
+
+    def share_of_failing(kind: Strategy) -> float:
+        searcher = Searcher(*strategy(kind, SURFACE, seed=2))
+        for number in range(40):
+            candidate = searcher.next()
+            assert candidate is not None
+            instances = candidate.fields["instance_group.count"]
+            assert isinstance(instances, int)
+            score = Score(100.0 - number, feasible=True, violation=0.0, best_point=0)
+            trial = Trial(number, candidate, TrialState.MEASURED, score=score)
+            if instances > 3:
+                trial = Trial(number, candidate, TrialState.FAILED, reason="out of memory")
+            searcher.tell(trial)
+        late = searcher.history[12:]
+        return sum(t.state is TrialState.FAILED for t in late) / len(late)
+
+    assert share_of_failing(Strategy.TPE) < 0.6 * share_of_failing(Strategy.RANDOM)

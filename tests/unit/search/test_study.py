@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import optuna
+import pytest
+from unit.search.surface import SURFACE, searched, strategy
+from unit.space.spaces import BATCH, DELAY, INSTANCES, space_of
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.run.trial import Trial
+from tuner.search.observation import FAILED_VIOLATION
+from tuner.search.searcher import Searcher
+from tuner.search.study import StudyRecord
+from tuner.spec.model import Strategy
+from tuner.spec.objective import Objective
+
+TRIALS = 8
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def record_of(url: str, run: str = "run-1", space: dict[str, object] = SURFACE) -> StudyRecord:
+    return StudyRecord(url, "m", run, space_of(space), Objective.goodput())
+
+
+def recorded(url: str) -> list[optuna.trial.FrozenTrial]:
+    """What any Optuna tool reads from the storage."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = optuna.storages.RDBStorage(url)
+    try:
+        return optuna.load_study(study_name="m", storage=storage).trials
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def run(url: str, history: list[Trial], trials: int) -> list[Trial]:
+    space, chosen = strategy(Strategy.TPE, SURFACE)
+    with record_of(url) as record:
+        return searched(Searcher(space, chosen, history, record), trials)
+
+
+def test_a_recorded_trial_has_the_names_of_the_spec_and_its_result(url: str) -> None:
+    trials = run(url, [], TRIALS)
+    frozen = recorded(url)
+    assert len(frozen) == TRIALS
+    assert {INSTANCES, BATCH, f"{DELAY}.choice"} <= frozen[1].params.keys()
+    for trial, seen in zip(trials, frozen, strict=True):
+        assert seen.user_attrs["trial"] == trial.number
+        assert seen.user_attrs["candidate"] == trial.candidate.key
+        assert seen.user_attrs["state"] == trial.state.value
+        assert seen.user_attrs["feasible"] == bool(trial.score and trial.score.feasible)
+    assert frozen[6].user_attrs["reason"] == "synthetic failure"
+    assert frozen[6].state is optuna.trial.TrialState.PRUNED
+
+
+def test_every_finished_trial_has_its_constraint(url: str) -> None:
+    run(url, [], TRIALS)
+    constraints = [t.system_attrs["constraints"][0] for t in recorded(url)]
+    assert constraints[6] == FAILED_VIOLATION
+    assert 0.0 in constraints
+
+
+def test_what_a_kill_left_running_is_failed_and_measured_again(url: str) -> None:
+    space, chosen = strategy(Strategy.TPE, SURFACE)
+    with record_of(url) as record:
+        searcher = Searcher(space, chosen, record=record)
+        searched(searcher, 5)
+        killed = searcher.next()
+        assert killed is not None
+        searcher.start(killed)
+    resumed = run(url, searcher.history[:5], 6)
+    frozen = recorded(url)
+    assert [t.user_attrs["trial"] for t in frozen] == [0, 1, 2, 3, 4, 5, 5]
+    states = optuna.trial.TrialState
+    assert [frozen[5].state, frozen[6].state] == [states.FAIL, states.COMPLETE]
+    assert resumed[5].candidate == killed
+
+
+def test_trials_that_the_study_missed_are_added_once(url: str) -> None:
+    trials = searched(Searcher(*strategy(Strategy.TPE, SURFACE)), 4)
+    for _ in range(2):
+        with record_of(url) as record:
+            record.resume(trials)
+    assert [t.user_attrs["trial"] for t in recorded(url)] == [0, 1, 2, 3]
+
+
+def test_runs_that_share_a_study_leave_each_other_alone(url: str) -> None:
+    candidate = space_of(SURFACE).current
+    with record_of(url, "run-1") as one, record_of(url, "run-2") as two:
+        one.started(0, candidate)
+        two.resume([])
+    assert recorded(url)[0].state is optuna.trial.TrialState.RUNNING
+
+
+def test_a_study_of_another_space_is_refused(url: str) -> None:
+    with record_of(url):
+        pass
+    with pytest.raises(SpecError, match="another space"):
+        record_of(url, space={INSTANCES: {"int": [1, 9]}})
+
+
+@pytest.mark.parametrize("bad", ["nonsense", "sqlite:////no/such/directory/study.db"])
+def test_a_storage_that_cannot_be_opened_is_an_environment_error(bad: str) -> None:
+    with pytest.raises(EnvironmentNotReadyError, match="cannot open the study's storage"):
+        record_of(bad)
+
+
+def test_optuna_is_not_heard(
+    url: str, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    warnings.simplefilter("always")
+    run(url, [], 10)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+    assert [str(w.message) for w in recwarn if "optuna" in str(w.filename).lower()] == []

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
+
+from tuner.errors import SpecError
+from tuner.modelconfig.message import parse
+from tuner.space.build import build_space
+from tuner.space.draft import Machine, draft_spec
+from tuner.space.space import Space
+from tuner.spec.load import load_spec
+from tuner.spec.model import Spec
+
+IO = """
+input [{name: "x" data_type: TYPE_FP32 dims: [-1, 8]}]
+output [{name: "y" data_type: TYPE_FP32 dims: [1]}]
+"""
+
+
+def drafted(
+    tmp_path: Path, config: str, machine: Machine | None = None, slo: str = "p99_latency <= 100ms"
+) -> tuple[str, Spec, Space]:
+    message = parse(config)
+    text = draft_spec("a model", message, machine or Machine(cores=4), "../my models", slo)
+    file = tmp_path / "spec.yaml"
+    file.write_text(text)
+    spec = load_spec(file).spec
+    return text, spec, build_space(spec, message)
+
+
+CASES = {
+    "cpu": BATCHING + IO,
+    "gpu": 'name: "m" max_batch_size: 64 instance_group [{kind: KIND_GPU count: 1}]' + IO,
+    "no batching": 'name: "m" max_batch_size: 0' + IO,
+    "batch of two": 'name: "m" max_batch_size: 2',
+    "batch of three": 'name: "m" max_batch_size: 3',
+    "two groups": 'name: "m" max_batch_size: 8 instance_group [{count: 1}, {count: 2}]',
+    "sequence": 'name: "m" max_batch_size: 8 sequence_batching { }',
+    "ensemble": (
+        'name: "m" platform: "ensemble" max_batch_size: 8 ensemble_scheduling { step ['
+        '{ model_name: "tokens" model_version: -1 input_map {key: "x" value: "x"}'
+        ' output_map {key: "y" value: "y"} } ] }' + IO
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("machine", [Machine(1), Machine(64, gpus=2, gpu_memory_bytes=80 << 30)])
+def test_a_draft_loads_and_has_something_to_search(
+    tmp_path: Path, name: str, machine: Machine
+) -> None:
+    _, spec, space = drafted(tmp_path, CASES[name], machine)
+    assert spec.model == "a model"
+    assert space.size().count > 1
+
+
+def test_bounds_come_from_the_model_and_the_machine(tmp_path: Path) -> None:
+    _, _, space = drafted(tmp_path, CASES["cpu"], Machine(cores=6), "p99_latency <= 10ms")
+    values = {p.path: p for p in space.parameters}
+    assert set(values[INSTANCES]) == {1, 2, 3, 4, 5, 6}
+    assert set(values["max_batch_size"]) == {4, 8, 16}
+    assert 5000 in values[DELAY]
+    assert 5001 not in values[DELAY]
+
+
+def test_open_dimensions_get_a_shape_to_be_changed(tmp_path: Path) -> None:
+    _, spec, _ = drafted(tmp_path, CASES["cpu"])
+    assert spec.workload.inputs.model_dump()["shapes"] == {"x": (128, 8)}
+
+
+def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> None:
+    text, _, space = drafted(tmp_path, CASES["cpu"])
+    assert f"# {CACHE}" in text
+    assert CACHE not in space.paths
+
+
+def test_sequences_get_no_batcher_and_no_cache(tmp_path: Path) -> None:
+    text, _, space = drafted(tmp_path, CASES["sequence"])
+    assert space.paths == (INSTANCES,)
+    assert CACHE not in text
+
+
+def test_an_ensemble_is_told_to_tune_its_steps(tmp_path: Path) -> None:
+    text, _, space = drafted(tmp_path, CASES["ensemble"])
+    assert space.paths == (CACHE,)
+    assert "tune init tokens" in text
+
+
+def test_a_model_that_does_not_batch_gets_advice_and_no_batcher(tmp_path: Path) -> None:
+    text, _, space = drafted(tmp_path, CASES["no batching"])
+    assert "max_batch_size is 0" in text
+    assert PREFERRED not in space.paths
+
+
+def test_a_missing_gpu_is_pointed_out(tmp_path: Path) -> None:
+    text, _, _ = drafted(tmp_path, CASES["gpu"], Machine(cores=4, gpus=0))
+    assert "none is here" in text
+
+
+@pytest.mark.parametrize(
+    "config",
+    ['backend: "vllm"', 'backend: "tensorrtllm"', "model_transaction_policy { decoupled: true }"],
+)
+def test_models_without_one_latency_are_refused_with_advice(config: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        draft_spec("m", parse(f'name: "m" {config}'), Machine(4), "models")
+    assert caught.value.hint

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from unit.space.spaces import (
+    BATCH,
+    BATCHER,
+    BATCHING,
+    CACHE,
+    DELAY,
+    INSTANCES,
+    PREFERRED,
+    USUAL,
+    space_of,
+)
+
+from tuner.space.candidate import Candidate
+
+SMALL: dict[str, dict[str, Any]] = {
+    "usual": {**USUAL, DELAY: {"int": [100, 101], "or": 0}},
+    "batcher off or on": {
+        BATCHER: {"choice": [False, True]},
+        DELAY: {"choice": [0, 100, 1000]},
+        PREFERRED: {"subsets": [4, 8], "at_most": 2, "or": "unset"},
+    },
+    "batch of one": {BATCH: {"choice": [1, 2, 4]}, PREFERRED: {"subsets": [2, 4], "or": "unset"}},
+    "no unset": {BATCH: {"choice": [2, 8]}, PREFERRED: {"subsets": [4, 8], "at_most": 1}},
+    "batcher and batch": {
+        BATCH: {"choice": [1, 8]},
+        BATCHER: {"choice": [False, True]},
+        DELAY: {"int": [1, 3], "or": 0},
+    },
+    "cache": {INSTANCES: {"int": [1, 2]}, CACHE: {"choice": [False, "1MiB", "64MiB"]}},
+    "parameter": {"parameters.threads": {"choice": [1, 2, 4, "unset"]}},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_size_is_the_number_of_candidates_and_each_has_its_own_key(name: str) -> None:
+    space = space_of(SMALL[name])
+    candidates = list(space.enumerate())
+    size = space.size()
+    assert size.exact
+    assert size.count == len(candidates) == len({c.key for c in candidates}) > 1
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_enumerated_candidate_is_contained_canonical_and_loadable(name: str) -> None:
+    space = space_of(SMALL[name])
+    for candidate in space.enumerate():
+        assert space.contains(candidate)
+        assert space.canonical(candidate) == candidate
+        assert space.candidate(space.values(candidate)) == candidate
+        assert space.violations(candidate) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_samples_reach_the_whole_space_and_nothing_else(name: str) -> None:
+    space = space_of(SMALL[name])
+    rng = random.Random(3)
+    drawn = {space.sample(rng) for _ in range(40 * space.size().count)}
+    assert drawn == set(space.enumerate())
+
+
+def test_a_large_space_is_counted_without_listing_it() -> None:
+    size = space_of(USUAL).size()
+    # Beside unset: 8 has {4}, {4,8} ({8} is the default); 16 and 32 more; 9951 delays and 0.
+    assert size.count == 4 * 9952 * (3 + 6 + 7)
+    assert not size.exact
+
+
+def test_without_a_batcher_there_is_no_delay_and_no_preferred_size() -> None:
+    space = space_of(SMALL["batcher off or on"])
+    off = space.candidate({BATCHER: None, DELAY: 100, PREFERRED: (4,)})
+    assert dict(off.fields) == {BATCHER: None}
+    assert off == space.candidate({BATCHER: None, DELAY: 0})
+
+
+def test_a_searched_field_of_the_batcher_turns_it_on() -> None:
+    space = space_of({DELAY: {"int": [50, 100], "or": 0}})
+    candidate = space.candidate({DELAY: 0})
+    assert dict(candidate.fields) == {BATCHER: True, DELAY: 0}
+    assert space.message(candidate).HasField("dynamic_batching")
+
+
+def test_a_batch_of_at_most_one_has_no_batcher() -> None:
+    space = space_of(SMALL["batch of one"])
+    candidate = space.candidate({BATCH: 1, PREFERRED: (2,)})
+    assert dict(candidate.fields) == {BATCH: 1, BATCHER: None}
+
+
+def test_preferred_sizes_above_the_batch_size_are_dropped() -> None:
+    space = space_of(USUAL)
+    candidate = space.candidate({INSTANCES: 1, BATCH: 8, DELAY: 0, PREFERRED: (4, 16)})
+    assert candidate.fields[PREFERRED] == (4,)
+    assert space.contains(candidate)
+
+
+def test_a_batch_size_that_no_preferred_size_fits_is_outside_the_space() -> None:
+    space = space_of(SMALL["no unset"])
+    assert not space.contains(space.candidate({BATCH: 2, PREFERRED: (4,)}))
+
+
+def test_preferring_the_whole_batch_is_the_same_as_preferring_nothing() -> None:
+    space = space_of(USUAL)
+    values = {INSTANCES: 1, BATCH: 8, DELAY: 0}
+    assert space.candidate({**values, PREFERRED: (8,)}) == space.candidate(
+        {**values, PREFERRED: None}
+    )
+
+
+def test_a_delay_of_zero_is_a_value_of_its_own() -> None:
+    space = space_of({DELAY: {"int": [50, 100], "or": 0}})
+    assert space.contains(space.candidate({DELAY: 0}))
+    assert not space.contains(space.candidate({DELAY: 20}))
+
+
+def test_the_cache_is_a_server_argument_and_a_field() -> None:
+    space = space_of(SMALL["cache"])
+    on = space.candidate({INSTANCES: 1, CACHE: 1 << 20})
+    off = space.candidate({INSTANCES: 1, CACHE: None})
+    assert on.server_args == ("--cache-config=local,size=1048576",)
+    assert on.fields["response_cache.enable"] is True
+    assert off.server_args == ()
+    assert off.fields["response_cache.enable"] is None
+    assert CACHE not in on.fields
+    assert space.restarts
+
+
+def test_server_arguments_change_last_in_enumeration() -> None:
+    args = [c.server_args for c in space_of(SMALL["cache"]).enumerate()]
+    assert args == sorted(args, key=args.index)
+    assert len(set(args)) == 3
+
+
+def test_what_triton_would_refuse_is_never_enumerated_or_drawn() -> None:
+    ordered = BATCHING + "dynamic_batching { preserve_ordering: true default_priority_level: 1 }"
+    space = space_of({"dynamic_batching.priority_levels": {"int": [1, 3]}}, ordered)
+    allowed = [c.fields["dynamic_batching.priority_levels"] for c in space.enumerate()]
+    assert allowed == [1]
+    assert {space.sample(random.Random(i)) for i in range(20)} == set(space.enumerate())
+    refused = space.candidate({"dynamic_batching.priority_levels": 3})
+    assert "priority" in space.violations(refused)[0].message
+
+
+def test_the_current_config_may_lie_outside() -> None:
+    space = space_of(USUAL)
+    assert dict(space.current.fields) == {BATCH: 16, BATCHER: None, INSTANCES: 1}
+    assert not space.contains(space.current)
+    assert space.canonical(space.current) == space.current
+    assert space.message(space.current) == space.base
+
+
+def test_a_current_config_that_says_what_triton_assumes_equals_one_of_the_space() -> None:
+    config = BATCHING + "dynamic_batching { preferred_batch_size: 16 }"
+    space = space_of(USUAL, config)
+    assert space.current.fields[PREFERRED] == (16,)
+    assert space.message(space.current) == space.base
+    equal = space.canonical(space.current)
+    assert space.contains(equal)
+    assert equal.fields[PREFERRED] is None
+
+
+def test_a_delay_that_the_file_leaves_out_is_zero() -> None:
+    space = space_of(USUAL, BATCHING + "dynamic_batching { }")
+    assert space.current.fields[DELAY] == 0
+    assert space.contains(space.current)
+
+
+def test_the_size_of_the_cache_that_is_served_now_comes_from_the_server_arguments() -> None:
+    args = ["--log-info=true", "--cache-config=local,size=1048576"]
+    space = space_of(
+        SMALL["cache"], BATCHING + "response_cache { enable: true }", server={"args": args}
+    )
+    assert space.server_args == ("--log-info=true",)
+    assert space.current.server_args == ("--cache-config=local,size=1048576",)
+    assert space.contains(space.current)
+
+
+def test_fields_inside_a_searched_message_mean_something_only_when_it_is_on() -> None:
+    space = space_of(
+        {
+            "optimization.cuda": {"choice": [False, True]},
+            "optimization.cuda.graphs": {"choice": [False, True]},
+        }
+    )
+    assert [dict(c.fields) for c in space.enumerate()] == [
+        {"optimization.cuda": None},
+        {"optimization.cuda": True, "optimization.cuda.graphs": False},
+        {"optimization.cuda": True, "optimization.cuda.graphs": True},
+    ]
+
+
+def test_a_coarse_space_lies_within_the_space() -> None:
+    space = space_of(USUAL)
+    coarse = space.coarse(4)
+    assert coarse.size().count == 4 * 5 * (3 + 6 + 7)
+    assert all(space.contains(c) for c in coarse.enumerate())
+    assert all(isinstance(c, Candidate) for c in coarse.enumerate())

@@ -1,0 +1,70 @@
+"""When to stop searching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tuner.spec.model import Spec
+
+#: Failures before their share says anything.
+FEWEST_FAILED = 4
+
+
+class StopReason(Enum):
+    """Why a search ended, as a sentence for the report."""
+
+    TRIALS = "Every trial of the budget was run."
+    TIME = "The time of the budget was used up."
+    PATIENCE = "No better config was found in the trials that patience allows."
+    TOO_MANY_FAILED = "More trials failed than the budget allows."
+    EXHAUSTED = "Every config of the space was tried."
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search has come.
+
+    Attributes:
+        trials: Finished ones, the current config included.
+        failed: Of those.
+        since_best: Finished after the best one.
+        elapsed_s: Spent on the search, earlier parts of a resumed run included.
+        exhausted: The strategy had nothing left to propose.
+    """
+
+    trials: int
+    failed: int
+    since_best: int
+    elapsed_s: float
+    exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a search; None is no limit. ``max_failed`` is a share of the trials, 0..1."""
+
+    trials: int
+    time_s: float | None = None
+    patience: int | None = None
+    max_failed: float = 0.5
+
+    @classmethod
+    def of(cls, spec: Spec) -> Budget:
+        time_s = None if spec.budget.time is None else float(spec.budget.time)
+        return cls(spec.budget.trials, time_s, spec.search.patience, float(spec.budget.max_failed))
+
+    def __call__(self, progress: Progress) -> StopReason | None:
+        """Why to stop now; None to go on. Failure comes first, it makes the run fail."""
+        failed, done = progress.failed, progress.trials
+        if failed >= FEWEST_FAILED and failed > self.max_failed * done:
+            return StopReason.TOO_MANY_FAILED
+        if progress.exhausted:
+            return StopReason.EXHAUSTED
+        if done >= self.trials:
+            return StopReason.TRIALS
+        if self.time_s is not None and progress.elapsed_s >= self.time_s:
+            return StopReason.TIME
+        if self.patience is not None and progress.since_best >= self.patience:
+            return StopReason.PATIENCE
+        return None

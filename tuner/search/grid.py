@@ -1,0 +1,32 @@
+"""Grid search: every listed value, and up to eight of each range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from tuner.run.trial import Trial
+from tuner.search.random_search import draw_new
+from tuner.search.strategy import Proposal, chance
+from tuner.space.space import Space
+
+#: Values of a range: enough to see its shape, few enough to be measured.
+POINTS = 8
+
+
+class GridStrategy:
+    """In order when the budget is enough for the whole grid, else in random order over all of it.
+
+    Args:
+        trials: Budget; a grid cut off after so many would only show one corner.
+    """
+
+    def __init__(self, space: Space, seed: int, trials: int) -> None:
+        self._space = space.coarse(POINTS)
+        self._seed = seed
+        self._ordered = self._space.size().count <= trials
+
+    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+        if not self._ordered:
+            return draw_new(self._space, chance(self._seed, number), taken)
+        new = (c for c in self._space.enumerate() if c.key not in taken)
+        return next((Proposal(c) for c in new), None)

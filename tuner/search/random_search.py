@@ -1,0 +1,40 @@
+"""Random search: what every other strategy has to beat, and what they fall back on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence, Set
+from itertools import islice
+
+from tuner.run.trial import Trial
+from tuner.search.strategy import Proposal, chance
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+
+#: Draws before the candidates that are left are looked for one by one.
+MOST_DRAWS = 50
+#: Of those so many are held to choose from.
+MOST_LISTED = 1000
+
+
+class RandomStrategy:
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+
+    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+        return draw_new(self._space, chance(self._seed, number), taken)
+
+
+def draw_new(space: Space, rng: random.Random, taken: Set[str]) -> Proposal | None:
+    """A random candidate that is not taken; None when there is none left."""
+    for duplicates in range(MOST_DRAWS):
+        candidate = space.sample(rng)
+        if candidate is None:
+            break
+        if candidate.key not in taken:
+            return Proposal(candidate, duplicates)
+    left: list[Candidate] = list(
+        islice((c for c in space.enumerate() if c.key not in taken), MOST_LISTED)
+    )
+    return Proposal(rng.choice(left), MOST_DRAWS) if left else None

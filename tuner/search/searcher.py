@@ -1,0 +1,87 @@
+"""The loop's partner: what to measure next, and what was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.run.trial import Trial
+from tuner.search.strategy import Strategy
+from tuner.search.study import StudyRecord
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+
+#: Candidates proposed at once where some need another server: few enough to learn in between.
+BATCH = 4
+
+
+class Searcher:
+    """Trial 0 is the current config; the strategy proposes the others, none twice.
+
+    Where server arguments are searched, proposals are made four at a time from the same history,
+    and those that the running server can take are measured first. Batches begin at fixed trial
+    numbers, so that a resumed run makes the same ones.
+
+    Args:
+        history: Trials of the run so far, in order.
+        record: Kept in step when given.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        strategy: Strategy,
+        history: Sequence[Trial] = (),
+        record: StudyRecord | None = None,
+    ) -> None:
+        self._space = space
+        self._strategy = strategy
+        self._record = record
+        self._size = BATCH if space.restarts else 1
+        self._batch: list[Candidate] = []
+        self._batch_start = 0
+        self.history: list[Trial] = list(history)
+        self.duplicates = 0
+        if record is not None:
+            record.resume(self.history)
+
+    def next(self) -> Candidate | None:
+        """What to measure as trial ``len(history)``; None when the space is exhausted.
+
+        Asked again before `tell`, it answers the same.
+        """
+        number = len(self.history)
+        if number == 0:
+            candidate: Candidate | None = self._space.current
+        else:
+            start = number - (number - 1) % self._size
+            if start != self._batch_start:
+                self._batch = self._proposed(start)
+                self._batch_start = start
+            index = number - start
+            candidate = self._batch[index] if index < len(self._batch) else None
+        return candidate
+
+    def start(self, candidate: Candidate) -> None:
+        """``candidate`` is about to be measured as the next trial."""
+        if self._record is not None:
+            self._record.started(len(self.history), candidate)
+
+    def tell(self, trial: Trial) -> None:
+        """A finished trial; store it in the run first."""
+        self.history.append(trial)
+        if self._record is not None:
+            self._record.finished(trial)
+
+    def _proposed(self, start: int) -> list[Candidate]:
+        history = self.history[:start]
+        taken = {self._space.canonical(t.candidate).key for t in history}
+        batch: list[Candidate] = []
+        for number in range(start, start + self._size):
+            proposal = self._strategy.propose(number, history, taken)
+            if proposal is None:
+                break
+            self.duplicates += proposal.duplicates
+            taken.add(proposal.candidate.key)
+            batch.append(proposal.candidate)
+        running = history[-1].candidate.server_args
+        return sorted(batch, key=lambda c: (c.server_args != running, c.server_args))

@@ -1,0 +1,98 @@
+"""Optuna's multivariate TPE with the SLOs as constraints.
+
+The sampler's memory is rebuilt from the history at each proposal, and its seed comes from the
+run's seed and the trial's number: nothing else decides. A candidate that is measured already is
+drawn again rather than told again, which would count one measurement twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING
+
+from tuner.run.trial import Trial
+from tuner.search.observation import CONSTRAINTS, frozen_trial
+from tuner.search.quiet import quiet_optuna
+from tuner.search.random_search import draw_new
+from tuner.search.strategy import Proposal, chance
+from tuner.space.adapter import OptunaValue, distributions, suggested
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.objective import Goal
+
+if TYPE_CHECKING:
+    import optuna
+
+#: Draws from the model before a random candidate is taken.
+MOST_DRAWS = 15
+
+
+class TpeStrategy:
+    """Random at first, then where good trials are dense and bad ones are not.
+
+    Args:
+        startup_trials: Trials, the current config included, before the model is used.
+    """
+
+    def __init__(self, space: Space, goal: Goal, seed: int, startup_trials: int) -> None:
+        self._space = space
+        self._goal = goal
+        self._seed = seed
+        self._startup_trials = startup_trials
+
+    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+        rng = chance(self._seed, number)
+        if len(history) < self._startup_trials:
+            return draw_new(self._space, rng, taken)
+        duplicates = 0
+        with quiet_optuna():
+            study = self._study(history, rng.getrandbits(32))
+            for _ in range(MOST_DRAWS):
+                candidate = self._draw(study)
+                if not self._space.contains(candidate) or self._space.violations(candidate):
+                    continue
+                if candidate.key not in taken:
+                    return Proposal(candidate, duplicates)
+                duplicates += 1
+        fallback = draw_new(self._space, rng, taken)
+        if fallback is None:
+            return None
+        return Proposal(fallback.candidate, duplicates + fallback.duplicates)
+
+    def _study(self, history: Sequence[Trial], seed: int) -> optuna.Study:
+        import optuna
+
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=0,
+            seed=seed,
+            multivariate=True,
+            group=True,
+            constraints_func=lambda trial: trial.system_attrs[CONSTRAINTS],
+            warn_independent_sampling=False,
+        )
+        maximise = self._goal is Goal.MAXIMIZE_GOODPUT
+        study = optuna.create_study(
+            sampler=sampler, direction="maximize" if maximise else "minimize"
+        )
+        study.add_trials(frozen_trial(self._space, self._goal, t) for t in history)
+        return study
+
+    def _draw(self, study: optuna.Study) -> Candidate:
+        from optuna.distributions import CategoricalDistribution, IntDistribution
+
+        known = distributions(self._space)
+        asked = study.ask()
+
+        def suggest(name: str) -> OptunaValue:
+            distribution = known[name]
+            if isinstance(distribution, CategoricalDistribution):
+                text: str = asked.suggest_categorical(name, distribution.choices)
+                return text
+            assert isinstance(distribution, IntDistribution)
+            low, high = distribution.low, distribution.high
+            number: int = asked.suggest_int(
+                name, low, high, step=distribution.step, log=distribution.log
+            )
+            return number
+
+        return suggested(self._space, suggest)

@@ -1,0 +1,220 @@
+"""From the spec's `space` and the model's config to a `Space`, or every mistake at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from tuner.errors import NothingToSearchError, SpecError
+from tuner.modelconfig.path import canonical, check_value, get, set_field
+from tuner.space import cache
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
+from tuner.space.space import DYNAMIC_BATCHING, MAX_BATCH_SIZE, Space
+from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
+from tuner.spec.units import parse_bytes
+
+
+def build_space(spec: Spec, current: Any, positions: Mapping[str, str] | None = None) -> Space:
+    """The space of a spec over a model.
+
+    Args:
+        spec: Its `space`, `server.args` and `server.mode` are used.
+        current: Triton's ModelConfig message of the model as it is.
+        positions: Path as the spec writes it to ``file:line:column``, for the mistakes.
+
+    Raises:
+        SpecError: Every wrong path, type or combination, one a line.
+        NothingToSearchError: Nothing but the current config would be measured.
+    """
+    mistakes: dict[str, str] = {}
+    parameters: dict[str, Parameter] = {}
+    for path, given in spec.space.items():
+        try:
+            parameter = _parameter(path, given, current)
+            if parameter.path in parameters:
+                raise SpecError(f"the same field as {parameter.path} above")
+            parameters[parameter.path] = parameter
+        except (SpecError, ValueError) as error:
+            hint = error.hint if isinstance(error, SpecError) else ""
+            mistakes[path] = f"{error} ({hint})" if hint else str(error)
+    mistakes |= _mistakes_between(parameters, spec, current)
+    if mistakes:
+        raise SpecError(_listed(mistakes, positions or {}), "`tune init MODEL` drafts a valid spec")
+    space = _assembled(parameters, spec, current)
+    _refuse_empty(space)
+    return space
+
+
+def _parameter(path: str, given: ParameterSpec, current: Any) -> Parameter:
+    name = path if path == cache.SIZE else canonical(path)
+    if isinstance(given, IntRange):
+        low, high = given.int_
+        special = () if given.or_ is None else (_value(name, given.or_),)
+        parameter: Parameter = RangeParameter(name, low, high, given.step, given.log, special)
+        tried: tuple[FieldValue, ...] = (low, high, *special)
+    else:
+        tried = _listed_values(name, given)
+        parameter = ChoiceParameter(name, tried)
+    if name != cache.SIZE:
+        _check_values(name, tried, current)
+    return parameter
+
+
+def _listed_values(path: str, given: Choice | Subsets) -> tuple[FieldValue, ...]:
+    if isinstance(given, Choice):
+        return tuple(_value(path, value) for value in given.choice)
+    unset: tuple[FieldValue, ...] = (None,) if given.or_ is not None else ()
+    sizes = range(1, given.at_most + 1)
+    return (*unset, *(s for n in sizes for s in combinations(sorted(given.subsets), n)))
+
+
+def _value(path: str, given: bool | float | str) -> FieldValue:
+    """The field's value for a word or number of the spec."""
+    if given == "unset" and isinstance(given, str):
+        return None
+    if path == cache.SIZE:
+        if isinstance(given, float) or given is True:
+            raise SpecError(f"{given} is no size; write off, or bytes such as 64MiB")
+        return None if given is False else parse_bytes(given)
+    try:
+        check_value(path, given)
+    except SpecError:
+        if given is False and _accepts(path, True):
+            return None  # a message that is off is absent
+        if isinstance(given, int) and _accepts(path, (given,)):
+            return (given,)
+        raise
+    return given
+
+
+def _accepts(path: str, value: FieldValue) -> bool:
+    try:
+        check_value(path, value)
+    except SpecError:
+        return False
+    return True
+
+
+def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> None:
+    """Each can be set in this model, and no two of them mean the same."""
+    seen: dict[bytes, FieldValue] = {}
+    for value in values:
+        message = _copy(current)
+        if path.startswith(f"{DYNAMIC_BATCHING}."):
+            set_field(message, DYNAMIC_BATCHING, True)
+        set_field(message, path, value)
+        encoded = message.SerializeToString(deterministic=True)
+        if encoded in seen:
+            raise SpecError(f"{_shown(seen[encoded])} and {_shown(value)} are the same to Triton")
+        seen[encoded] = value
+
+
+def _mistakes_between(
+    parameters: Mapping[str, Parameter], spec: Spec, current: Any
+) -> dict[str, str]:
+    """What is wrong with parameters only beside each other, the model or the server."""
+    mistakes: dict[str, str] = {}
+    batch = parameters.get(MAX_BATCH_SIZE)
+    if batch is not None and any(not v for v in batch) and any(batch):
+        mistakes[MAX_BATCH_SIZE] = (
+            "unset means no batch dimension, which changes the model's inputs; write 1"
+        )
+    children = [p for p in parameters if p.startswith(f"{DYNAMIC_BATCHING}.")]
+    if (
+        batch is None
+        and current.max_batch_size < 2
+        and (children or DYNAMIC_BATCHING in parameters)
+    ):
+        mistakes[(children or [DYNAMIC_BATCHING])[0]] = (
+            f"the model's max_batch_size is {current.max_batch_size}, so nothing is batched; "
+            "raise it in config.pbtxt, or add max_batch_size to the space"
+        )
+    try:
+        cache.split_args(spec.server.args if cache.SIZE in parameters else ())
+    except ValueError as error:
+        mistakes[cache.SIZE] = f"cannot be searched: {error} (server.args)"
+    return mistakes
+
+
+def _assembled(parameters: Mapping[str, Parameter], spec: Spec, current: Any) -> Space:
+    ordered = sorted(
+        (_with_parent(p, parameters) for p in parameters.values()),
+        key=lambda p: (p.path != cache.SIZE, p.path != MAX_BATCH_SIZE, p.path.count(".")),
+    )
+    args, size = spec.server.args, None
+    if cache.SIZE in parameters:
+        args, size = cache.split_args(args)
+    space = Space(tuple(ordered), current, args)
+    return replace(space, current=_current(space, size))
+
+
+def _with_parent(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Parameter:
+    """Tied to the nearest message around it that is searched, or to the dynamic batcher."""
+    around = [p for p in (*parameters, DYNAMIC_BATCHING) if parameter.path.startswith(f"{p}.")]
+    if not around:
+        return parameter
+    return replace(parameter, requires=max(around, key=len))
+
+
+def _current(space: Space, cache_size: int | None) -> Candidate:
+    """The owned fields as the model has them, in the space's words where it has some."""
+    fields = {
+        p.path: _current_value(p, space.base) for p in space.parameters if p.path != cache.SIZE
+    }
+    if space.batcher_implied or DYNAMIC_BATCHING in fields:
+        fields[DYNAMIC_BATCHING] = get(space.base, DYNAMIC_BATCHING)
+        if fields[DYNAMIC_BATCHING] is None:
+            fields = {p: v for p, v in fields.items() if not p.startswith(f"{DYNAMIC_BATCHING}.")}
+    args: tuple[str, ...] = ()
+    if cache.SIZE in space.paths:
+        enabled = get(space.base, cache.ENABLE) is True
+        fields[cache.ENABLE] = True if enabled else None
+        args = cache.server_args(cache_size)
+    return Candidate(fields, args)
+
+
+def _current_value(parameter: Parameter, message: Any) -> FieldValue:
+    found = get(message, parameter.path)
+    if found in parameter:
+        return found
+    options = [*(parameter.values if isinstance(parameter, ChoiceParameter) else parameter.special)]
+    if isinstance(found, str) and found.isdigit():
+        options.append(int(found))
+    for value in options:
+        changed = _copy(message)
+        set_field(changed, parameter.path, value)
+        if changed == message and value in parameter:
+            return value
+    return found
+
+
+def _refuse_empty(space: Space) -> None:
+    left = [c for c, _ in zip(space.enumerate(), range(2), strict=False)]
+    if not left:
+        refused = next((space.violations(c) for c in space.combinations()), [])
+        why = f": {refused[0].message}" if refused else ""
+        raise NothingToSearchError(
+            f"Triton would refuse every config of the space{why}", "widen the space of the spec"
+        )
+    if left == [space.current]:
+        raise NothingToSearchError(
+            "the space holds nothing but the current config", "widen the space of the spec"
+        )
+
+
+def _listed(mistakes: Mapping[str, str], positions: Mapping[str, str]) -> str:
+    places = {path: f"{positions[path]}: " if path in positions else "" for path in mistakes}
+    return "\n".join(f"{places[path]}space.{path}: {text}" for path, text in mistakes.items())
+
+
+def _shown(value: FieldValue) -> str:
+    return "unset" if value is None else str(value)
+
+
+def _copy(message: Any) -> Any:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy

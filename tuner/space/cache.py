@@ -1,0 +1,47 @@
+"""The size of Triton's response cache: a server argument and a field of the model's config.
+
+The size belongs to the server (`--cache-config=local,size=BYTES`, one buffer for all models),
+the decision to use it to the model (`response_cache.enable`). `response_cache.size` is the one
+name the space has for both; it is no field of ModelConfig.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+#: The virtual path: ``None`` (off) or a size in bytes.
+SIZE = "response_cache.size"
+#: The real field that goes with it.
+ENABLE = "response_cache.enable"
+
+_FLAG = "--cache-config"
+_OLD_FLAG = "--response-cache-byte-size"
+
+
+def server_args(size: int | None) -> tuple[str, ...]:
+    """What the server must be started with; nothing for no cache."""
+    return () if size is None else (f"{_FLAG}=local,size={size}",)
+
+
+def split_args(args: Sequence[str]) -> tuple[tuple[str, ...], int | None]:
+    """Server arguments without those of the cache, and the size of the local cache.
+
+    Raises:
+        ValueError: The cache is not a local one of a stated size, so its size cannot be searched.
+    """
+    rest: list[str] = []
+    size: int | None = None
+    pending = list(args)
+    while pending:
+        arg = pending.pop(0)
+        flag, joined, value = arg.partition("=")
+        if flag not in (_FLAG, _OLD_FLAG):
+            rest.append(arg)
+            continue
+        setting = value if joined or not pending else pending.pop(0)
+        match = re.fullmatch(r"\d+" if flag == _OLD_FLAG else r"local,size=\d+", setting)
+        if match is None:
+            raise ValueError(f"{flag} {setting} is not a local cache of a stated size")
+        size = int(setting.removeprefix("local,size="))
+    return tuple(rest), size

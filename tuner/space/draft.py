@@ -1,0 +1,188 @@
+"""The commented spec that `tune init MODEL` writes: bounds from the model and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.errors import SpecError
+from tuner.spec.slo import Slo
+
+#: Backends whose models generate token by token, batched by the backend itself.
+LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
+#: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
+MOST_GPU_INSTANCES = 4
+#: And on a CPU, however many cores there are.
+MOST_CPU_INSTANCES = 8
+#: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
+MOST_DELAY_US = 10_000
+#: Stands in for a dimension that config.pbtxt leaves open.
+OPEN_DIMENSION = 128
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the server runs on; ``gpu_memory_bytes`` is of the smallest GPU."""
+
+    cores: int
+    gpus: int = 0
+    gpu_memory_bytes: int | None = None
+
+
+def draft_spec(
+    model: str, config: Any, machine: Machine, repository: str, slo: str = "p99_latency <= 100ms"
+) -> str:
+    """YAML text of a spec that loads and runs as it is.
+
+    Args:
+        model: Name of the model.
+        config: Its ModelConfig message.
+        machine: Where the server will run.
+        repository: Path as it shall stand in the spec.
+        slo: The first SLO.
+
+    Raises:
+        SpecError: A kind of model that this search is not for; the hint says what is.
+    """
+    _refuse(model, config)
+    lines = [
+        *_head(model, repository, slo),
+        *_workload(config),
+        "space:",
+        *(f"  {line}" for line in _space(config, machine, Slo.parse(slo))),
+        *_tail(machine),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _refuse(model: str, config: Any) -> None:
+    if config.backend in LLM_BACKENDS:
+        raise SpecError(
+            f"{model} is a language model ({config.backend}): it batches inside its engine, and "
+            "what counts are time to first token and time per token",
+            "tune its engine's own parameters with NVIDIA's aiconfigurator or aiperf",
+        )
+    if config.model_transaction_policy.decoupled:
+        raise SpecError(
+            f"{model} is decoupled: it may answer a request many times or not at all, so a "
+            "request has no one latency to tune for",
+            "measure it with perf_analyzer --streaming; tune the models that it calls",
+        )
+
+
+def _head(model: str, repository: str, slo: str) -> list[str]:
+    return [
+        f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all.",
+        f"model: {_scalar(model)}",
+        f"repository: {_scalar(repository)}",
+        "server: {mode: local}                # local, docker or remote",
+        "slo:                                 # what your users need: change this first",
+        f"  - {_scalar(slo)}",
+        "  - error_rate <= 0%",
+        "objective: maximize goodput          # highest load that meets every SLO",
+    ]
+
+
+def _workload(config: Any) -> list[str]:
+    lines = [
+        "workload:",
+        "  protocol: grpc",
+        "  arrivals: {kind: poisson}          # requests come on their own clock, as users do",
+        "  inputs:",
+        "    kind: random                     # file: your own requests in perf_analyzer's JSON",
+        "    unique: 2000",
+    ]
+    shapes = _open_shapes(config)
+    if shapes:
+        lines.append(
+            f"    shapes:                          # open in config.pbtxt; {OPEN_DIMENSION}"
+            " is a guess"
+        )
+        lines += [f"      {_scalar(name)}: {dims}" for name, dims in shapes.items()]
+    return lines
+
+
+def _open_shapes(config: Any) -> dict[str, list[int]]:
+    return {
+        tensor.name: [OPEN_DIMENSION if d < 0 else d for d in tensor.dims]
+        for tensor in config.input
+        if any(d < 0 for d in tensor.dims)
+    }
+
+
+def _space(config: Any, machine: Machine, slo: Slo) -> Iterator[str]:
+    kind = config.WhichOneof("scheduling_choice")
+    if kind == "ensemble_scheduling":
+        yield from _ensemble(config)
+        return
+    yield from _instances(config, machine)
+    if kind == "sequence_batching":
+        yield "# Sequences keep to one instance: no dynamic batcher, and Triton refuses a cache."
+        return
+    if config.max_batch_size > 1:
+        yield from _batching(config.max_batch_size, slo)
+    else:
+        yield f"# max_batch_size is {config.max_batch_size}: Triton sends requests one by one."
+        yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
+    yield "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:"
+    yield "#   repeat: {kind: zipf, exponent: 0.9}"
+    yield "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
+
+
+def _ensemble(config: Any) -> Iterator[str]:
+    steps = dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step)
+    yield "# An ensemble has no instances and no batcher of its own. Tune its steps, slowest first:"
+    yield from (f"#   tune init {name}" for name in steps)
+    yield "# What is its own is the cache of whole answers (every step must allow one)."
+    yield "# Say under workload.inputs how often requests repeat: repeat: {kind: zipf}"
+    yield "response_cache.size: {choice: [off, 64MiB, 256MiB]}"
+
+
+def _instances(config: Any, machine: Machine) -> Iterator[str]:
+    groups = list(config.instance_group)
+    for index, group in enumerate(groups or [None]):
+        kind = "KIND_AUTO" if group is None else _kind_name(group)
+        on_gpu = kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
+        path = "instance_group.count" if len(groups) < 2 else f"instance_group[{index}].count"
+        most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
+        place = "GPU" if on_gpu else f"CPU, {machine.cores} cores here"
+        yield f"{path}: {{int: [1, {most}]}}     # {place}"
+        if on_gpu and not machine.gpus:
+            yield f"# {kind} needs a GPU and none is here: Triton will refuse to load the model."
+        elif on_gpu and machine.gpu_memory_bytes is not None:
+            yield f"# Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB."
+
+
+def _batching(largest: int, slo: Slo) -> Iterator[str]:
+    sizes = [s for s in (largest // 4, largest // 2, largest) if s > 1]
+    delay = MOST_DELAY_US
+    if slo.metric.is_latency:
+        delay = max(200, min(delay, round(slo.bound / 2)))
+    yield f"max_batch_size: {{choice: {sizes}}}     # {largest} in config.pbtxt"
+    yield "# Naming a field of dynamic_batching turns it on. To search that too, add"
+    yield "#   dynamic_batching: {choice: [off, on]}"
+    yield "# The config as it is now is always measured first."
+    yield f"dynamic_batching.max_queue_delay_microseconds: {{int: [50, {delay}], log: true, or: 0}}"
+    yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
+
+
+def _tail(machine: Machine) -> list[str]:
+    return [
+        "search: {strategy: tpe, seed: 0}",
+        "budget: {trials: 30, time: 20m}      # whichever comes first",
+        "confirm: {rounds: 3, min_gain: 2%}   # the winner must prove itself again",
+        f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
+    ]
+
+
+def _kind_name(group: Any) -> str:
+    field = group.DESCRIPTOR.fields_by_name["kind"]
+    return str(field.enum_type.values_by_number[group.kind].name)
+
+
+def _scalar(text: str) -> str:
+    """``text`` as one YAML scalar, quoted where it must be."""
+    import yaml
+
+    return str(yaml.safe_dump(text, width=10_000)).split("\n", 1)[0]

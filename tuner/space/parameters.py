@@ -1,0 +1,103 @@
+"""One searched field each: the values it may take, and the field it depends on."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tuner.space.candidate import FieldValue
+
+
+@dataclass(frozen=True)
+class ChoiceParameter:
+    """One of a few listed values; also every subset of a list of sizes, each one value.
+
+    Attributes:
+        path: ModelConfig path, or ``response_cache.size``.
+        values: Distinct, in the spec's order; ``None`` leaves the field out.
+        requires: Path of the message parameter that must be on for this one to mean anything.
+    """
+
+    path: str
+    values: tuple[FieldValue, ...]
+    requires: str | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    def __contains__(self, value: FieldValue) -> bool:
+        return any(same(value, v) for v in self.values)
+
+    def __iter__(self) -> Iterator[FieldValue]:
+        return iter(self.values)
+
+    def draw(self, rng: random.Random) -> FieldValue:
+        return rng.choice(self.values)
+
+
+@dataclass(frozen=True)
+class RangeParameter:
+    """A whole number between two bounds, both included, and perhaps one special value.
+
+    Attributes:
+        low, high: Bounds; ``high`` is reached from ``low`` in whole steps.
+        log: Values are told apart by ratio, not by difference.
+        special: At most one value outside the range, a choice of its own (``0``, ``None``).
+    """
+
+    path: str
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+    special: tuple[FieldValue, ...] = ()
+    requires: str | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.span) + len(self.special)
+
+    @property
+    def span(self) -> range:
+        return range(self.low, self.high + 1, self.step)
+
+    def __contains__(self, value: FieldValue) -> bool:
+        if any(same(value, v) for v in self.special):
+            return True
+        return isinstance(value, int) and not isinstance(value, bool) and value in self.span
+
+    def __iter__(self) -> Iterator[FieldValue]:
+        yield from self.special
+        yield from self.span
+
+    def draw(self, rng: random.Random) -> FieldValue:
+        """The special value as often as the whole range; within it uniform, or log-uniform."""
+        if self.special and rng.random() < 0.5:
+            return self.special[0]
+        if not self.log:
+            return rng.choice(self.span)
+        drawn = math.exp(rng.uniform(math.log(self.low - 0.5), math.log(self.high + 0.5)))
+        return min(self.high, max(self.low, round(drawn)))
+
+    def coarse(self, points: int) -> ChoiceParameter:
+        """The special value and at most ``points`` values of the range, evenly spread."""
+        if len(self.span) <= points:
+            return ChoiceParameter(self.path, tuple(self), self.requires)
+        shares = [i / (points - 1) for i in range(points)]
+        if self.log:
+            exact = [self.low * (self.high / self.low) ** share for share in shares]
+        else:
+            exact = [self.low + (self.high - self.low) * share for share in shares]
+        snapped = (self.low + round((x - self.low) / self.step) * self.step for x in exact)
+        return ChoiceParameter(self.path, (*self.special, *dict.fromkeys(snapped)), self.requires)
+
+
+Parameter = ChoiceParameter | RangeParameter
+
+
+def same(one: FieldValue, other: FieldValue) -> bool:
+    """Equal and of one type: ``True`` is not 1."""
+    return type(one) is type(other) and one == other

@@ -1,0 +1,251 @@
+"""Every candidate a spec allows: which values go together, how many there are, which are equal.
+
+Two candidates that Triton cannot tell apart have one key, so that nothing is measured twice:
+without dynamic batching there are no delay and no preferred sizes; a batch of at most one needs
+no batcher; preferring just `max_batch_size` is Triton's own default (its core fills that in).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tuner.modelconfig.path import set_fields
+from tuner.modelconfig.rules import Violation, violations
+from tuner.space import cache
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
+
+MAX_BATCH_SIZE = "max_batch_size"
+DYNAMIC_BATCHING = "dynamic_batching"
+PREFERRED = "dynamic_batching.preferred_batch_size"
+
+#: Up to this many candidates `Space.size` asks Triton's rules about each.
+COUNTED_ONE_BY_ONE = 2000
+#: Draws before `Space.sample` gives up finding one that Triton would load.
+MOST_DRAWS = 200
+
+#: Values by parameter path; a parameter that means nothing beside the others is left out.
+Values = Mapping[str, FieldValue]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Number of candidates; not ``exact`` when Triton's rules may exclude some of them."""
+
+    count: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Space:
+    """What the search may try.
+
+    Attributes:
+        parameters: What others depend on comes first.
+        base: Triton's ModelConfig message of the model as it is.
+        server_args: Of the spec, without those that the candidates bring themselves.
+        current: The model as it is; it need not lie in the space.
+    """
+
+    parameters: tuple[Parameter, ...]
+    base: Any = field(repr=False)
+    server_args: tuple[str, ...] = ()
+    current: Candidate = field(default_factory=Candidate)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(p.path for p in self.parameters)
+
+    @property
+    def restarts(self) -> bool:
+        """Some candidates need a server started with other arguments."""
+        return cache.SIZE in self.paths
+
+    @property
+    def batcher_implied(self) -> bool:
+        """A field inside ``dynamic_batching`` is searched, but not whether there is any."""
+        paths = self.paths
+        return DYNAMIC_BATCHING not in paths and any(
+            p.startswith(f"{DYNAMIC_BATCHING}.") for p in paths
+        )
+
+    def narrowed(self, parameter: Parameter, chosen: Values) -> Parameter | None:
+        """``parameter`` with the values that are left beside ``chosen``; None: means nothing.
+
+        ``chosen`` holds the parameters before it. A parameter may be left without any value.
+        """
+        batch = self._max_batch_size(chosen)
+        if parameter.requires is not None and not self._is_on(parameter.requires, chosen):
+            return None
+        if parameter.path == DYNAMIC_BATCHING and batch <= 1:
+            return ChoiceParameter(DYNAMIC_BATCHING, (None,))
+        if parameter.path == PREFERRED:
+            sizes = dict.fromkeys(v for v in parameter if _largest(v) <= batch)
+            if None in sizes:
+                sizes.pop((batch,), None)
+            return ChoiceParameter(PREFERRED, tuple(sizes), parameter.requires)
+        return parameter
+
+    def candidate(self, values: Values) -> Candidate:
+        """The candidate with these values, in the one form that all its equals share.
+
+        Values of parameters that mean nothing beside the others are ignored. Preferred sizes
+        above max_batch_size are dropped, which may lead outside the space: ask `contains`.
+        """
+        chosen: dict[str, FieldValue] = {}
+        for parameter in self.parameters:
+            narrowed = self.narrowed(parameter, chosen)
+            if narrowed is None:
+                continue
+            value = values.get(parameter.path)
+            if parameter.path == DYNAMIC_BATCHING and self._max_batch_size(chosen) <= 1:
+                value = None
+            if parameter.path == PREFERRED:
+                value = self._preferred(narrowed, value, chosen)
+            chosen[parameter.path] = value
+        return self._assembled(chosen)
+
+    def values(self, candidate: Candidate) -> dict[str, FieldValue]:
+        """Value of each parameter that means something in ``candidate``."""
+        chosen: dict[str, FieldValue] = {}
+        for parameter in self.parameters:
+            if self.narrowed(parameter, chosen) is None:
+                continue
+            if parameter.path == cache.SIZE:
+                chosen[cache.SIZE] = cache.split_args(candidate.server_args)[1]
+            else:
+                chosen[parameter.path] = candidate.fields.get(parameter.path)
+        return chosen
+
+    def contains(self, candidate: Candidate) -> bool:
+        """It has only values of the spec, in canonical form. Triton's rules are not asked."""
+        values = self.values(candidate)
+        for parameter in self.parameters:
+            if parameter.path in values:
+                narrowed = self.narrowed(parameter, values)
+                if narrowed is None or values[parameter.path] not in narrowed:
+                    return False
+        return self.candidate(values) == candidate
+
+    def canonical(self, candidate: Candidate) -> Candidate:
+        """Its equal in the space; the candidate itself when there is none.
+
+        Only the current config can differ from its equal: a file may say what Triton assumes.
+        """
+        values = self.values(candidate)
+        batching = candidate.fields.get(DYNAMIC_BATCHING) is True
+        if self.batcher_implied and not batching and self._max_batch_size(values) > 1:
+            return candidate
+        equal = self.candidate(values)
+        return equal if self.contains(equal) else candidate
+
+    def message(self, candidate: Candidate) -> Any:
+        """The model's config with the candidate's fields (a new ModelConfig message)."""
+        message = type(self.base)()
+        message.CopyFrom(self.base)
+        set_fields(message, candidate.fields)
+        return message
+
+    def violations(self, candidate: Candidate) -> list[Violation]:
+        """Why Triton would refuse the candidate; such a one never reaches a server."""
+        args = (*self.server_args, *candidate.server_args)
+        return violations(self.message(candidate), args)
+
+    def size(self) -> Size:
+        """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
+        count = self._count(0, {})
+        if count > COUNTED_ONE_BY_ONE:
+            return Size(count, exact=False)
+        return Size(sum(1 for _ in self.enumerate()), exact=True)
+
+    def enumerate(self) -> Iterator[Candidate]:
+        """Each candidate that Triton would load, once; the server's arguments change last."""
+        return (c for c in self.combinations() if not self.violations(c))
+
+    def combinations(self) -> Iterator[Candidate]:
+        """Each candidate of the space, once, those that Triton would refuse included."""
+        return (self._assembled(values) for values in self._walk(0, {}))
+
+    def sample(self, rng: random.Random) -> Candidate | None:
+        """A random candidate that Triton would load; None when none was found."""
+        for _ in range(MOST_DRAWS):
+            chosen: dict[str, FieldValue] = {}
+            for parameter in self.parameters:
+                narrowed = self.narrowed(parameter, chosen)
+                if narrowed is not None and not narrowed.count:
+                    break
+                if narrowed is not None:
+                    chosen[parameter.path] = narrowed.draw(rng)
+            else:
+                candidate = self._assembled(chosen)
+                if not self.violations(candidate):
+                    return candidate
+        return None
+
+    def coarse(self, points: int) -> Space:
+        """The same with at most ``points`` values of each range: for a grid."""
+        parameters = tuple(
+            p.coarse(points) if isinstance(p, RangeParameter) else p for p in self.parameters
+        )
+        return replace(self, parameters=parameters)
+
+    def _max_batch_size(self, chosen: Values) -> int:
+        value = chosen.get(MAX_BATCH_SIZE, self.base.max_batch_size)
+        return value if isinstance(value, int) else 0
+
+    def _is_on(self, message_path: str, chosen: Values) -> bool:
+        if message_path == DYNAMIC_BATCHING and self.batcher_implied:
+            return self._max_batch_size(chosen) > 1
+        return chosen.get(message_path) is True
+
+    def _preferred(self, left: Parameter, value: FieldValue, chosen: Values) -> FieldValue:
+        batch = self._max_batch_size(chosen)
+        sizes = value if isinstance(value, tuple) else ()
+        kept = tuple(v for v in sizes if isinstance(v, int) and v <= batch)
+        return None if not kept or (kept == (batch,) and None in left) else kept
+
+    def _assembled(self, chosen: Values) -> Candidate:
+        fields = {path: value for path, value in chosen.items() if path != cache.SIZE}
+        args: tuple[str, ...] = ()
+        if cache.SIZE in chosen:
+            size = chosen[cache.SIZE]
+            args = cache.server_args(size if isinstance(size, int) else None)
+            fields[cache.ENABLE] = True if args else None
+        if self.batcher_implied:
+            fields[DYNAMIC_BATCHING] = True if self._max_batch_size(chosen) > 1 else None
+        return Candidate(fields, args)
+
+    def _walk(self, index: int, chosen: Values) -> Iterator[Values]:
+        if index == len(self.parameters):
+            yield chosen
+            return
+        parameter = self.parameters[index]
+        narrowed = self.narrowed(parameter, chosen)
+        if narrowed is None:
+            yield from self._walk(index + 1, chosen)
+            return
+        for value in narrowed:
+            yield from self._walk(index + 1, {**chosen, parameter.path: value})
+
+    def _count(self, index: int, chosen: Values) -> int:
+        if index == len(self.parameters):
+            return 1
+        parameter = self.parameters[index]
+        narrowed = self.narrowed(parameter, chosen)
+        if narrowed is None:
+            return self._count(index + 1, chosen)
+        if parameter.path != MAX_BATCH_SIZE and not self._decides(parameter.path):
+            return narrowed.count * self._count(index + 1, chosen)
+        return sum(self._count(index + 1, {**chosen, parameter.path: v}) for v in narrowed)
+
+    def _decides(self, path: str) -> bool:
+        return any(p.requires == path for p in self.parameters)
+
+
+def _largest(value: FieldValue) -> int:
+    if isinstance(value, tuple):
+        return max((v for v in value if isinstance(v, int)), default=0)
+    return 0
