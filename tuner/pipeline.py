@@ -62,7 +62,7 @@ def run(request: Request, events: Events) -> Finished:
     with stop.listening():
         job = prepare(request)
         with (
-            installed(job.spec, request.environment) as programs,
+            installed(job, request.environment) as programs,
             open_run(job, programs, request, book) as opened,
         ):
             session = _Session(request, job, programs, opened, book, stop, events)
@@ -79,9 +79,7 @@ def _tuned(session: _Session) -> Verdict:
     spec, opened, events = session.job.spec, session.open, session.events
     events.started(opened.store.directory, spec.budget.trials, opened.manifest.space_size)
     watch = Watch(session.book, events, session.stop.checkpoint)
-    environment = session.request.environment
-    rig = rigged(session.job, session.programs, environment, opened.store.logs, watch)
-    with rig as bench:
+    with rigged(session.job, session.programs, opened.store.logs, watch) as bench:
         events.phase("searching")
         trials, reason = searched(
             Search(

@@ -12,9 +12,8 @@ from tuner.load.measurement import LoadPoint
 from tuner.search.strategy import STRATEGIES
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
-from tuner.spec.model import ServerMode
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import Programs, installed, launcher_for, window_of
+from tuner.steps.rig import Programs, installed, window_of
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
 from tuner.triton.server import Endpoints
@@ -70,8 +69,8 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
     """
     job = prepare(Request(spec=spec_path))
     size = job.space.size()
-    with installed(job.spec, environment) as programs:
-        commands = _commands(job, programs, environment)
+    with installed(job, environment) as programs:
+        commands = _commands(job, programs)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -99,12 +98,11 @@ def _previews(job: Job, count: int) -> list[Preview]:
     return previews
 
 
-def _commands(job: Job, programs: Programs, environment: Mapping[str, str]) -> dict[str, list[str]]:
+def _commands(job: Job, programs: Programs) -> dict[str, list[str]]:
     spec = job.spec
     commands = {}
-    if spec.server.mode is ServerMode.LOCAL:
-        launcher = launcher_for(job, programs, environment)
-        assert isinstance(launcher, LocalLauncher)
+    launcher = programs.launcher
+    if isinstance(launcher, LocalLauncher):
         commands["tritonserver"] = launcher.command(
             (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX"
         )

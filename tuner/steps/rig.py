@@ -17,14 +17,16 @@ from tuner.load.length import window_for
 from tuner.load.measurement import LoadPoint
 from tuner.load.workload import load_generator
 from tuner.run.timebook import TimeBook
-from tuner.spec.model import ServerMode, Spec
+from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job
 from tuner.triton import binaries
 from tuner.triton.binaries import Installation
 from tuner.triton.deploy import Deployer
 from tuner.triton.host import Host, read_host
-from tuner.triton.server import Endpoints, ServerLauncher
+from tuner.triton.launchers import server_launcher
+from tuner.triton.local import LocalLauncher
+from tuner.triton.server import ServerLauncher
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,18 @@ class Programs:
     """What was found on this machine and seen to run.
 
     Attributes:
-        server: None when the server runs elsewhere (docker, remote).
+        launcher: Starts servers the way the spec says.
     """
 
-    server: Installation | None
+    launcher: ServerLauncher
     perf_analyzer: Installation
     host: Host
 
     def versions(self) -> dict[str, str]:
+        local = isinstance(self.launcher, LocalLauncher)
         return {
             "tune": __version__,
-            "tritonserver": "not local" if self.server is None else self.server.version,
+            "tritonserver": self.launcher.installation.version if local else "not local",
             "perf_analyzer": self.perf_analyzer.version,
             "optuna": version("optuna"),
             "python": platform.python_version(),
@@ -53,93 +56,33 @@ class Programs:
 
 
 @contextmanager
-def installed(spec: Spec, environment: Mapping[str, str]) -> Iterator[Programs]:
-    """Finds the programs the spec needs and runs each once.
+def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
+    """Finds the programs the job needs and runs each once.
+
+    The server gets the spec's arguments without those the search owns: a candidate brings these
+    itself.
 
     Raises:
         EnvironmentNotReadyError: One is missing or does not run here.
     """
-    with ExitStack() as stack:
-        server = None
-        if spec.server.mode is ServerMode.LOCAL:
-            surroundings = {**environment, **spec.server.environment}
-            server = stack.enter_context(binaries.tritonserver(spec.server.binary, surroundings))
-        generator = stack.enter_context(
-            binaries.perf_analyzer(spec.workload.perf_analyzer, environment)
-        )
-        yield Programs(server, generator, read_host(environment))
-
-
-def launcher_for(job: Job, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
-    """Starts servers the way the spec says.
-
-    Its server arguments without those the search owns: a candidate brings these itself.
-    """
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
-    return _LAUNCHERS[spec.server.mode](spec, programs, environment)
-
-
-def _local(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
-    from tuner.triton.local import LocalLauncher
-
-    del environment
-    assert programs.server is not None
-    server = spec.server
-    return LocalLauncher(programs.server, spec.repository, server.args, server.gpus)
-
-
-def _docker(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
-    from tuner.triton.docker import DockerLauncher
-
-    del programs
-    server = spec.server
-    assert server.image is not None
-    return DockerLauncher(
-        image=server.image,
-        repository=spec.repository,
-        args=server.args,
-        environment=server.environment,
-        gpus=server.gpus,
-        mounts=server.mounts,
-        shm_size_bytes=int(server.shm_size),
-        engine_environment=environment,
-    )
-
-
-def _remote(spec: Spec, programs: Programs, environment: Mapping[str, str]) -> ServerLauncher:
-    from tuner.triton.remote import RemoteLauncher
-
-    del programs, environment
-    server = spec.server
-    assert server.http is not None
-    assert server.grpc is not None
-    endpoints = Endpoints(server.http, server.grpc, server.metrics)
-    return RemoteLauncher(endpoints, spec.model, float(server.load_timeout))
-
-
-_LAUNCHERS = {
-    ServerMode.LOCAL: _local,
-    ServerMode.DOCKER: _docker,
-    ServerMode.REMOTE: _remote,
-}
+    with (
+        server_launcher(spec, environment) as launcher,
+        binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
+    ):
+        yield Programs(launcher, perf_analyzer, read_host(environment))
 
 
 @contextmanager
-def rigged(
-    job: Job,
-    programs: Programs,
-    environment: Mapping[str, str],
-    logs: Path,
-    watch: Watch,
-) -> Iterator[Bench]:
+def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[Bench]:
     """A bench that is ready to measure; every process and file of it is gone afterwards."""
     spec = job.spec
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-tune-")))
         deployer = stack.enter_context(
             Deployer(
-                launcher_for(job, programs, environment),
+                programs.launcher,
                 spec.model,
                 job.config,
                 logs / "server.log",

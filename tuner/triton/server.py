@@ -21,7 +21,9 @@ class Endpoints:
 class Server(Protocol):
     """A server that answers, for as long as its context is open."""
 
-    endpoints: Endpoints
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where it answers."""
 
     def alive(self) -> bool:
         """False once the process or container has ended, or a remote one stops answering."""
@@ -33,8 +35,9 @@ class Server(Protocol):
 class ServerLauncher(Protocol):
     """Starts servers. One for each mode; made from the spec, holds no process itself."""
 
-    #: True when other server arguments can be had by starting again (False for remote).
-    restartable: bool
+    @property
+    def restartable(self) -> bool:
+        """True when other server arguments can be had by starting again (False for remote)."""
 
     def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[Server]:
         """A server over the repository, in explicit model control, no model loaded, ready.

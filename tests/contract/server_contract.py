@@ -1,0 +1,111 @@
+"""What every way of running a tritonserver must do; subclassed once for each launcher."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc_client
+from integration.triton.repository import CONFIG
+
+from tuner.errors import EnvironmentNotReadyError, ServerGoneError
+from tuner.modelconfig.message import parse, to_load_json
+from tuner.triton.control import Control, ModelState
+from tuner.triton.server import Endpoints, Server, ServerLauncher
+
+#: The model's config with one change.
+SMALLER = to_load_json(parse(CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")))
+
+
+@dataclass(frozen=True)
+class ServerCase:
+    """One launcher over the repository of ``integration.triton.repository``.
+
+    Attributes:
+        kill: Kills the server from outside, without a warning.
+        left: What is still there of a server that was launched (empty after its context).
+    """
+
+    launcher: ServerLauncher
+    model: str
+    kill: Callable[[Server], None]
+    left: Callable[[Server], list[str]]
+
+
+def answer(endpoints: Endpoints, model: str, values: list[float]) -> list[float]:
+    """Sends one request and returns the output."""
+    with grpc_client.InferenceServerClient(endpoints.grpc) as client:
+        given = grpc_client.InferInput("x", [1, len(values)], "FP32")
+        given.set_data_from_numpy(np.array([values], dtype=np.float32))
+        result = client.infer(model, [given], client_timeout=10)
+        output = result.as_numpy("y")
+        assert output is not None
+        return [float(value) for value in output[0]]
+
+
+def eventually(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    """A server counts a request after it has answered it, and a process takes time to die."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+def successes(control: Control, model: str) -> list[float]:
+    metrics = control.metrics()
+    assert metrics is not None
+    return metrics.values("nv_inference_request_success", model=model)
+
+
+class ServerContract:
+    """Subclasses give a ``case`` fixture."""
+
+    @pytest.fixture
+    def case(self) -> ServerCase:
+        raise NotImplementedError
+
+    def test_serves_a_model_with_the_config_asked_for_and_leaves_nothing(
+        self, case: ServerCase, tmp_path: Path
+    ) -> None:
+        with case.launcher.launch([], tmp_path / "server.log") as server:
+            assert server.alive()
+            with Control(server.endpoints) as control:
+                assert control.state(case.model) is not ModelState.READY
+                control.load(case.model, SMALLER, deadline_s=30)
+                assert control.running_config(case.model).max_batch_size == 4
+                assert answer(server.endpoints, case.model, [1, 2, 3, 4]) == [2, 4, 6, 8]
+                eventually(lambda: control.statistics(case.model).success_count == 1)
+                eventually(lambda: successes(control, case.model) == [1.0])
+                assert control.server().version.startswith("2.")
+        assert case.left(server) == []
+
+    def test_a_refused_argument_is_an_error_with_a_reason(
+        self, case: ServerCase, tmp_path: Path
+    ) -> None:
+        with pytest.raises((ServerGoneError, EnvironmentNotReadyError), match="no-such-option"):
+            with case.launcher.launch(["--no-such-option=1"], tmp_path / "server.log"):
+                pass
+
+    def test_a_killed_server_is_noticed(self, case: ServerCase, tmp_path: Path) -> None:
+        with case.launcher.launch([], tmp_path / "server.log") as server:
+            with Control(server.endpoints, timeout_s=5) as control:
+                assert control.server().version
+                case.kill(server)
+                eventually(lambda: not server.alive())
+                with pytest.raises(ServerGoneError):
+                    control.statistics(case.model)
+        assert case.left(server) == []
+
+    def test_a_server_can_be_launched_again_after_an_error_inside(
+        self, case: ServerCase, tmp_path: Path
+    ) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            with case.launcher.launch([], tmp_path / "server.log") as first:
+                raise KeyboardInterrupt
+        assert case.left(first) == []
+        with case.launcher.launch([], tmp_path / "server.log") as second:
+            assert second.alive()

@@ -1,0 +1,76 @@
+"""The contract of load generators, held against perf_analyzer and against recordings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+from contract.load_contract import CLOSED, OPEN, RATE, LoadCase, LoadGeneratorContract
+from integration.load.repository import make_repository
+
+from tuner.load.generator import LoadGenerator
+from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.recorded import RecordedFailure, RecordedLoad
+from tuner.load.workload import load_generator
+from tuner.spec.model import Workload
+from tuner.triton.binaries import perf_analyzer, tritonserver
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+
+
+def recording(load: LoadPoint) -> Measurement:
+    return Measurement(
+        load=load,
+        seed=0,
+        duration_s=3.0,
+        completed_count=120,
+        failed_count=0,
+        throughput_infer_per_s=RATE,
+        avg_latency_us=11_000.0,
+        p50_latency_us=10_500.0,
+        p90_latency_us=12_000.0,
+        p95_latency_us=14_000.0,
+        p99_latency_us=20_000.0,
+        source=LatencySource.REQUESTS,
+        wall_s=4.0,
+    )
+
+
+class TestRecorded(LoadGeneratorContract):
+    @pytest.fixture
+    def case(self) -> LoadCase:
+        gone = RecordedLoad((RecordedFailure(OPEN, "server gone", "it crashed"),))
+        table = RecordedLoad((recording(OPEN), recording(CLOSED)))
+        return LoadCase(table, lambda: gone)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
+    directory = tmp_path_factory.mktemp("contract")
+    repository = make_repository(directory)
+    with (
+        tritonserver(None, os.environ) as installation,
+        perf_analyzer(None, os.environ) as program,
+        LocalLauncher(installation, repository).launch((), directory / "log") as server,
+        Control(server.endpoints) as control,
+    ):
+        control.load("plain", None, 60.0)
+        generator = load_generator(
+            Workload(), "plain", control, server.endpoints, program, directory
+        )
+
+        def kill_in_a_second() -> LoadGenerator:
+            threading.Timer(1.0, os.kill, (server.pid, signal.SIGKILL)).start()
+            return generator  # it will be in the middle of a run
+
+        yield LoadCase(generator, kill_in_a_second)
+
+
+@pytest.mark.integration
+class TestPerfAnalyzer(LoadGeneratorContract):
+    @pytest.fixture
+    def case(self, served: LoadCase) -> LoadCase:
+        return served

@@ -1,0 +1,24 @@
+"""A real tritonserver for the tests of this directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.triton.repository import make_repository
+
+from tuner.triton.binaries import Installation, tritonserver
+from tuner.triton.local import LocalLauncher
+
+
+@pytest.fixture(scope="session")
+def installation() -> Iterator[Installation]:
+    with tritonserver(None, os.environ) as found:
+        yield found
+
+
+@pytest.fixture
+def launcher(installation: Installation, tmp_path: Path) -> LocalLauncher:
+    return LocalLauncher(installation, make_repository(tmp_path))

@@ -1,0 +1,67 @@
+"""A small model repository for the tests of servers, with one model that can misbehave on order."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+MODEL = "doubler"
+
+#: ``parameters.behaviour`` decides what happens when the model is loaded; ``parameters.lock``
+#: names a file that only one copy of the model can hold, like memory that is there once.
+CONFIG = """\
+backend: "python"
+max_batch_size: 8
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+dynamic_batching { }
+parameters { key: "behaviour" value { string_value: "good" } }
+parameters { key: "lock" value { string_value: "" } }
+"""
+
+CODE = """\
+import fcntl
+import json
+import os
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        parameters = json.loads(args["model_config"])["parameters"]
+        behaviour = parameters["behaviour"]["string_value"]
+        if behaviour == "hang":
+            time.sleep(3600)
+        while behaviour == "spin":
+            pass
+        if behaviour == "raise":
+            raise ValueError("no such weights")
+        if behaviour == "die":
+            os._exit(3)
+        if lock := parameters["lock"]["string_value"]:
+            self.memory = open(lock, "w")
+            try:
+                fcntl.flock(self.memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB") from None
+
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor("y", pb_utils.get_input_tensor_by_name(r, "x").as_numpy() * 2)]
+            )
+            for r in requests
+        ]
+"""
+
+
+def make_repository(directory: Path) -> Path:
+    """Writes the repository into ``directory/models`` and returns its path."""
+    repository = directory / "models"
+    (repository / MODEL / "1").mkdir(parents=True)
+    (repository / MODEL / "config.pbtxt").write_text(CONFIG)
+    (repository / MODEL / "1" / "model.py").write_text(textwrap.dedent(CODE))
+    return repository

@@ -1,0 +1,142 @@
+"""Candidates on a real server: what each change costs, and that no failure outlives its trial."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from contract.server_contract import answer, eventually
+from integration.triton.repository import CONFIG, MODEL
+
+from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.modelconfig.message import parse
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.local import LocalLauncher, LocalServer
+
+pytestmark = pytest.mark.integration
+
+COUNT = "instance_group.count"
+SIZE = "max_batch_size"
+BEHAVIOUR = "parameters.behaviour"
+CACHE = ("--cache-config=local,size=1048576",)
+
+
+def candidate(server_args: tuple[str, ...] = (), **fields: FieldValue) -> Candidate:
+    names = {"count": COUNT, "size": SIZE, "behaviour": BEHAVIOUR, "lock": "parameters.lock"}
+    return Candidate({names[name]: value for name, value in fields.items()}, server_args)
+
+
+@pytest.fixture
+def make(launcher: LocalLauncher, tmp_path: Path) -> Callable[..., Deployer]:
+    def deployer(load_timeout_s: float = 30.0) -> Deployer:
+        return Deployer(
+            launcher,
+            MODEL,
+            parse(CONFIG),
+            tmp_path / "server.log",
+            load_timeout_s=load_timeout_s,
+        )
+
+    return deployer
+
+
+def serves(deployer: Deployer) -> bool:
+    endpoints = deployer.deploy(candidate()).endpoints
+    return answer(endpoints, MODEL, [1, 2, 3, 4]) == [2, 4, 6, 8]
+
+
+def test_each_change_takes_the_least_it_can(make: Callable[..., Deployer]) -> None:
+    with make() as deployer:
+        assert deployer.deploy(candidate()).kind is DeploymentKind.RESTART
+        assert serves(deployer)
+        assert deployer.deploy(candidate()).kind is DeploymentKind.UNCHANGED
+
+        wider = deployer.deploy(candidate(count=2))
+        assert wider.kind is DeploymentKind.IN_PLACE
+        assert wider.running.instance_group[0].count == 2
+        # Triton keeps its counters through an in-place update, and drops them in a reload.
+        eventually(lambda: deployer.control.statistics(MODEL).success_count == 1)
+
+        smaller = deployer.deploy(candidate(count=2, size=4))
+        assert smaller.kind is DeploymentKind.RELOAD
+        assert smaller.running.max_batch_size == 4
+        assert deployer.control.statistics(MODEL).success_count == 0
+
+        cached = deployer.deploy(candidate(CACHE))
+        assert cached.kind is DeploymentKind.RESTART
+        assert cached.endpoints != smaller.endpoints
+
+        deployer.fresh()
+        assert deployer.deploy(candidate(CACHE)).kind is DeploymentKind.RESTART
+
+
+def test_a_refused_config_fails_with_tritons_reason_and_the_server_goes_on(
+    make: Callable[..., Deployer],
+) -> None:
+    with make() as deployer:
+        # Not valid by itself: the answer has no reason, the log does.
+        wrong = Candidate({SIZE: 4, "dynamic_batching.preferred_batch_size": (8,)})
+        with pytest.raises(DeployRefusedError) as refused:
+            deployer.deploy(wrong)
+        assert refused.value.message == (
+            f"dynamic batching preferred size must be <= max batch size for {MODEL}"
+        )
+        assert serves(deployer)
+
+        on_gpu = Candidate({"instance_group.kind": "KIND_GPU"})
+        with pytest.raises(DeployRefusedError, match=r"KIND_GPU but no GPUs are available$"):
+            deployer.deploy(on_gpu)
+        assert deployer.deploy(candidate()).kind is DeploymentKind.UNCHANGED
+
+        with pytest.raises(DeployRefusedError, match=r"^ValueError: no such weights$"):
+            deployer.deploy(candidate(behaviour="raise"))
+        with pytest.raises(DeployRefusedError, match=r"(?i)stub"):
+            deployer.deploy(candidate(behaviour="die"))
+        assert deployer.deploy(candidate()).kind is DeploymentKind.UNCHANGED
+        assert serves(deployer)
+
+
+def test_a_model_that_never_loads_hits_the_deadline(make: Callable[..., Deployer]) -> None:
+    with make(load_timeout_s=6.0) as deployer:
+        started = time.monotonic()
+        with pytest.raises(ServerGoneError, match=r"no answer within 6 s"):
+            deployer.deploy(candidate(behaviour="hang"))
+        assert time.monotonic() - started < 9
+        assert not deployer.alive()
+        assert serves(deployer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_server_that_died_or_hangs_is_replaced(
+    make: Callable[..., Deployer], number: signal.Signals
+) -> None:
+    with make() as deployer:
+        deployer.deploy(candidate())
+        server = deployer.server
+        assert isinstance(server, LocalServer)
+        os.kill(server.pid, number)
+        assert deployer.deploy(candidate()).kind is DeploymentKind.RESTART
+        assert serves(deployer)
+        assert deployer.server is not server
+
+
+def test_a_reload_that_runs_out_of_memory_unloads_the_old_copy_first(
+    make: Callable[..., Deployer], tmp_path: Path
+) -> None:
+    memory = str(tmp_path / "memory")
+    with make() as deployer:
+        deployer.deploy(candidate(lock=memory))
+        # Two copies do not fit: the first attempt fails, the second finds the memory free.
+        deployment = deployer.deploy(candidate(lock=memory, size=4))
+        assert deployment.kind is DeploymentKind.RELOAD
+        assert deployment.running.max_batch_size == 4
+
+        # Two instances of one model do not fit either, whatever is unloaded.
+        with pytest.raises(DeployRefusedError, match="out of memory"):
+            deployer.deploy(candidate(lock=memory, size=2, count=2))
+        assert deployer.deploy(candidate(lock=memory)).running.max_batch_size == 8

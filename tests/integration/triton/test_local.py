@@ -1,0 +1,73 @@
+"""What the local launcher does beyond the contract of servers."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from integration.triton.repository import MODEL
+
+from tuner.triton import local
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+from tuner.triton.ports import ADDRESS, free_ports
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_port_that_was_taken_meanwhile_costs_one_more_attempt(
+    launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as thief:
+        thief.bind((ADDRESS, 0))
+        taken = int(thief.getsockname()[1])
+        attempts: list[tuple[int, ...]] = []
+
+        @contextmanager
+        def first_time_taken(count: int) -> Iterator[tuple[int, ...]]:
+            with free_ports(count) as ports:
+                attempts.append(ports if attempts else (*ports[:-1], taken))
+                yield attempts[-1]
+
+        monkeypatch.setattr(local, "free_ports", first_time_taken)
+        with launcher.launch([], tmp_path / "log") as server:
+            assert len(attempts) == 2
+            assert server.endpoints.metrics == f"{ADDRESS}:{attempts[1][2]}"
+    assert "already in use" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(("gpus", "visible"), [("none", b""), ((0, 2), b"0,2"), ("all", None)])
+def test_the_server_sees_only_the_gpus_of_the_spec(
+    launcher: LocalLauncher, tmp_path: Path, gpus: object, visible: bytes | None
+) -> None:
+    limited = dataclasses.replace(launcher, gpus=gpus)
+    with limited.launch([], tmp_path / "log") as server:
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+    values = [v.partition(b"=")[2] for v in environment if v.startswith(b"CUDA_VISIBLE_DEVICES=")]
+    given = os.environb.get(b"CUDA_VISIBLE_DEVICES")
+    expected = given if visible is None else visible
+    assert values == ([] if expected is None else [expected])
+
+
+def test_the_repository_is_not_written_into(launcher: LocalLauncher, tmp_path: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in launcher.repository.rglob("*")}
+    with launcher.launch([], tmp_path / "log") as server, Control(server.endpoints) as control:
+        control.load(MODEL, None, 30)
+    assert {p: p.stat().st_mtime_ns for p in launcher.repository.rglob("*")} == before
+
+
+def test_servers_run_side_by_side_and_append_to_one_log(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with launcher.launch([], log) as first, launcher.launch(["--id=second"], log) as second:
+        assert first.alive()
+        assert second.alive()
+        assert first.endpoints != second.endpoints
+        assert "| server_id                        | second" in second.log_tail(200)
+    assert log.read_text().count("server_version") == 2

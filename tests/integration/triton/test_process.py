@@ -1,0 +1,108 @@
+"""Child processes that end with their context and with their parent, whatever ends those."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from contract.server_contract import eventually
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.triton.process import child, group_members, tail
+
+pytestmark = pytest.mark.integration
+
+SHELL = "/bin/sh"
+#: Starts a grandchild and waits for ever.
+FAMILY = [SHELL, "-c", "sleep 600 & wait"]
+
+
+def test_output_and_exit_status_are_the_programs_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        argv = [SHELL, "-c", "echo $WORD; echo oops >&2; pwd; exit 7"]
+        with child(argv, env={"WORD": "hello"}, stdout=output, cwd=tmp_path) as process:
+            assert process.wait(10) == 7
+    assert log.read_text() == f"hello\noops\n{tmp_path}\n"
+
+
+def test_leaving_the_context_ends_the_whole_group() -> None:
+    with child(FAMILY, env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: len(group_members(process.pid)) == 3)  # shell, sleep, guard
+        assert os.getpgid(process.pid) == process.pid
+        assert os.getsid(process.pid) == os.getsid(0)
+    assert group_members(process.pid) == []
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_grace_lets_a_program_end_by_itself(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as output:
+        argv = [SHELL, "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"]
+        with child(argv, env=dict(os.environ), stdout=output, grace_s=5) as process:
+            eventually(lambda: (tmp_path / "log").read_text() == "up\n")
+    assert process.returncode == 0
+    assert (tmp_path / "log").read_text() == "up\nbye\n"
+
+
+def test_what_ignores_sigterm_is_killed() -> None:
+    argv = [SHELL, "-c", "trap '' TERM; while :; do sleep 0.01; done"]
+    with child(argv, env=dict(os.environ), stdout=subprocess.DEVNULL, grace_s=0.3) as process:
+        eventually(lambda: len(group_members(process.pid)) >= 2)
+    assert process.returncode == -signal.SIGKILL
+    assert group_members(process.pid) == []
+
+
+def test_a_killed_program_takes_its_children_and_its_leftovers_along(tmp_path: Path) -> None:
+    (tmp_path / "left-1").touch()
+    (tmp_path / "left-2").mkdir()
+    (tmp_path / "kept").touch()
+    leftovers = [str(tmp_path / "left-*")]
+    with child(
+        FAMILY, env=dict(os.environ), stdout=subprocess.DEVNULL, leftovers=leftovers
+    ) as process:
+        eventually(lambda: len(group_members(process.pid)) == 3)
+        os.kill(process.pid, signal.SIGKILL)
+        eventually(lambda: group_members(process.pid) == [])
+        assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    program = f"""
+import os, subprocess, time
+from tuner.triton.process import child
+with child({FAMILY!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as process:
+    print(process.pid, flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        group = int(parent.stdout.readline())
+        eventually(lambda: len(group_members(group)) == 3)
+        parent.kill()
+        eventually(lambda: group_members(group) == [])
+
+
+def test_signals_python_ignores_are_not_ignored_by_the_child(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as output:
+        argv = [SHELL, "-c", "grep -E 'Sig(Ign|Blk)' /proc/self/status"]
+        with child(argv, env=dict(os.environ), stdout=output) as process:
+            assert process.wait(10) == 0
+    masks = [int(line.split()[1], 16) for line in (tmp_path / "log").read_text().splitlines()]
+    assert masks == [0, 0]
+
+
+def test_a_program_that_cannot_run_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentNotReadyError, match="cannot execute /no/such/program"):
+        with child(["/no/such/program"], env={}, stdout=subprocess.DEVNULL):
+            pass
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF nonsense")
+    broken.chmod(0o755)
+    with (tmp_path / "log").open("wb") as output:
+        with child([str(broken)], env={}, stdout=output) as process:
+            assert process.wait(10) == 127
+    assert f"cannot execute {broken}" in tail(tmp_path / "log", 1)

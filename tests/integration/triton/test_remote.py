@@ -1,0 +1,112 @@
+"""Servers that somebody else runs: which are refused, and how they are left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from contract.server_contract import eventually
+from integration.triton.repository import CONFIG, MODEL
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.modelconfig.message import parse
+from tuner.space.candidate import Candidate
+from tuner.triton import health, process
+from tuner.triton.control import Control, ModelState
+from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.local import SHM, LocalLauncher
+from tuner.triton.ports import ADDRESS, free_ports
+from tuner.triton.remote import RemoteLauncher
+from tuner.triton.server import Endpoints
+
+pytestmark = pytest.mark.integration
+
+
+@contextmanager
+def server_in_mode(launcher: LocalLauncher, mode: str) -> Iterator[Endpoints]:
+    shm_prefix = f"tune-test-{os.getpid()}-"
+    with free_ports(3) as ports:
+        command = launcher.command(
+            [], repository=launcher.repository, ports=ports, shm_prefix=shm_prefix
+        )
+    command = [arg.replace("mode=explicit", f"mode={mode}") for arg in command]
+    endpoints = Endpoints(*(f"{ADDRESS}:{port}" for port in ports))
+    environment = launcher.installation.environment
+    with process.child(
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        leftovers=[f"{SHM}/{shm_prefix}*"],
+    ):
+        eventually(lambda: health.ready(endpoints), 20)
+        yield endpoints
+
+
+@pytest.mark.parametrize("mode", ["none", "poll"])
+def test_a_server_that_loads_nothing_on_request_is_refused(
+    launcher: LocalLauncher, tmp_path: Path, mode: str
+) -> None:
+    with server_in_mode(launcher, mode) as endpoints:
+        with pytest.raises(EnvironmentNotReadyError, match="none or poll mode") as refused:
+            with RemoteLauncher(endpoints, MODEL).launch([], tmp_path / "unused"):
+                pass
+        assert "--model-control-mode=explicit" in refused.value.hint
+        with Control(endpoints) as control:
+            assert control.state(MODEL) is ModelState.READY
+
+
+def test_no_server_is_an_error_with_the_address(tmp_path: Path) -> None:
+    with free_ports(1) as (port,):
+        nowhere = f"{ADDRESS}:{port}"
+    launcher = RemoteLauncher(Endpoints(nowhere, nowhere, None), MODEL)
+    with pytest.raises(EnvironmentNotReadyError, match=nowhere):
+        with launcher.launch([], tmp_path / "unused"):
+            pass
+
+
+def test_a_wrong_grpc_address_is_told_apart(launcher: LocalLauncher, tmp_path: Path) -> None:
+    with launcher.launch([], tmp_path / "log") as theirs:
+        wrong = Endpoints(theirs.endpoints.http, "127.0.0.1:1", None)
+        with pytest.raises(EnvironmentNotReadyError, match=r"over gRPC at 127.0.0.1:1"):
+            with RemoteLauncher(wrong, MODEL).launch([], tmp_path / "unused"):
+                pass
+
+
+def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path: Path) -> None:
+    wider = Candidate({"instance_group.count": 2})
+    with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
+        control.load(MODEL, None, 30)
+        remote = RemoteLauncher(theirs.endpoints, MODEL)
+        with Deployer(remote, MODEL, parse(CONFIG), tmp_path / "unused") as deployer:
+            # Nothing is known about what ran before, so the first one counts as a start.
+            assert deployer.deploy(wider).kind is DeploymentKind.RESTART
+            assert control.running_config(MODEL).instance_group[0].count == 2
+            with pytest.raises(EnvironmentNotReadyError, match="cannot be given --cache-config"):
+                deployer.deploy(Candidate({}, ("--cache-config=local,size=1048576",)))
+            assert deployer.deploy(wider).kind is DeploymentKind.RESTART
+            deployer.fresh()
+            assert control.state(MODEL) is ModelState.UNAVAILABLE
+            assert deployer.deploy(wider).kind is DeploymentKind.RELOAD
+        assert control.state(MODEL) is ModelState.READY
+        assert control.running_config(MODEL).instance_group[0].count == 1
+
+
+def test_a_model_that_was_not_loaded_is_unloaded(launcher: LocalLauncher, tmp_path: Path) -> None:
+    with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
+        with RemoteLauncher(theirs.endpoints, MODEL).launch([], tmp_path / "unused"):
+            control.load(MODEL, None, 30)
+        assert control.state(MODEL) is ModelState.UNAVAILABLE
+
+
+def test_a_server_that_is_gone_at_the_end_is_a_warning_only(
+    launcher: LocalLauncher, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with launcher.launch([], tmp_path / "log") as theirs:
+        remote = RemoteLauncher(theirs.endpoints, MODEL).launch([], tmp_path / "unused")
+        remote.__enter__()
+    remote.__exit__(None, None, None)
+    assert f"{MODEL} on {theirs.endpoints.grpc} could not be put back" in caplog.text

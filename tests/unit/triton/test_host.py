@@ -1,0 +1,54 @@
+"""Facts of the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from tuner.triton.host import Gpu, Host, parse_gpus, read_host
+
+HOST = Host(
+    cpu="Xeon",
+    cores=8,
+    memory_bytes=1 << 34,
+    kernel="6.1",
+    load_1m=0.1,
+    governor=None,
+    gpus=(Gpu(0, "NVIDIA A10", "GPU-1", 24 << 30, "550.1"),),
+)
+
+
+def test_gpus_are_read_from_nvidia_smi() -> None:
+    lines = [
+        "0, NVIDIA H200, GPU-1, 143771, 565.57.01",
+        "1, NVIDIA GB10, GPU-2, [N/A], 580.1",
+        "No devices were found",
+    ]
+    assert list(parse_gpus(lines)) == [
+        Gpu(0, "NVIDIA H200", "GPU-1", 143771 << 20, "565.57.01"),
+        Gpu(1, "NVIDIA GB10", "GPU-2", None, "580.1"),
+    ]
+
+
+def test_the_fingerprint_is_of_what_measurements_depend_on() -> None:
+    same = HOST.fingerprint("2.51.0")
+    assert len(same) == 16
+    busier = dataclasses.replace(HOST, load_1m=5.0, memory_bytes=1, kernel="6.2")
+    assert busier.fingerprint("2.51.0") == same
+    other_driver = (dataclasses.replace(HOST.gpus[0], driver="560.2"),)
+    for other in (
+        dataclasses.replace(HOST, cpu="EPYC"),
+        dataclasses.replace(HOST, cores=4),
+        dataclasses.replace(HOST, gpus=()),
+        dataclasses.replace(HOST, gpus=other_driver),
+    ):
+        assert other.fingerprint("2.51.0") != same
+    assert HOST.fingerprint("2.52.0") != same
+
+
+def test_this_machine_has_facts_that_can_be_stored() -> None:
+    host = read_host({})
+    assert host.cores >= 1
+    assert host.memory_bytes > 1 << 20
+    assert host.cpu
+    assert json.loads(json.dumps(host.to_json()))["cores"] == host.cores

@@ -1,0 +1,55 @@
+"""The command line of a local server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import SpecError
+from tuner.triton.binaries import Installation, Origin
+from tuner.triton.local import LocalLauncher
+
+INSTALLATION = Installation(
+    binary=Path("/opt/tritonserver/bin/tritonserver"),
+    version="2.51.0",
+    origin=Origin.CONTAINER,
+    environment={},
+    backend_directory=Path("/private/backends"),
+)
+
+
+def command(args: tuple[str, ...] = (), server_args: tuple[str, ...] = ()) -> list[str]:
+    launcher = LocalLauncher(INSTALLATION, Path("/models"), args)
+    return launcher.command(
+        server_args, repository=launcher.repository, ports=(1, 2, 3), shm_prefix="tune-1-"
+    )
+
+
+def test_it_listens_on_this_machine_only_and_loads_nothing_by_itself() -> None:
+    assert command() == [
+        "/opt/tritonserver/bin/tritonserver",
+        "--model-repository=/models",
+        "--model-control-mode=explicit",
+        "--backend-directory=/private/backends",
+        "--http-address=127.0.0.1",
+        "--grpc-address=127.0.0.1",
+        "--metrics-address=127.0.0.1",
+        "--http-port=1",
+        "--grpc-port=2",
+        "--metrics-port=3",
+        "--backend-config=python,shm-region-prefix-name=tune-1-",
+    ]
+
+
+def test_a_candidates_arguments_come_last() -> None:
+    line = command(("--log-verbose=1",), ("--cache-config=local,size=1048576",))
+    assert line[-2:] == ["--log-verbose=1", "--cache-config=local,size=1048576"]
+
+
+@pytest.mark.parametrize(
+    "argument", ["--http-port=8000", "--http-port", "--model-control-mode=none", "--allow-grpc=0"]
+)
+def test_what_is_set_here_may_not_be_set_in_the_spec(argument: str) -> None:
+    with pytest.raises(SpecError, match=argument):
+        command((argument,))

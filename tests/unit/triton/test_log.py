@@ -1,0 +1,104 @@
+"""The one line of a server's words that is worth showing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.triton.log import failure, out_of_memory, refusal
+
+STARTED = """\
+W1121 01:58:50.884070 9830 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory"
+E1121 01:58:50.884384 9830 server.cc:241] "CudaDriverHelper has not been initialized."
+"""
+
+
+USAGE = """\
+/bin/tritonserver: unrecognized option '--foo=1'
+Usage: tritonserver [options]
+  --help
+	Print usage
+"""
+BAD_VALUE = """\
+Usage: tritonserver [options]
+Bad option: "--http-thread-count".
+Invalid option value. Got abc
+"""
+PORT_TAKEN = """\
+E1121 02:03:20.688913 20307 main.cc:257] "failed to start HTTP service: Socket '1' already in use "
+"""
+STUB = """\
+I1121 01:40:22.510025 2472 pb_stub.cc:298]  Failed to initialize Python stub for auto-complete: \
+ModuleNotFoundError: No module named 'numpy'
+
+At:
+  model.py(2)
+"""
+NO_FILES = "error: creating server: Internal - failed to stat file /none\n"
+#: The log's lines of refused configs.
+POLL_FAILED = """\
+E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': old"
+E1121 1 2 repository.cc:1460] "Poll failed for model directory 'other': no"
+E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': Bad config: Token.\\nx\\n^"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("\n\n", ""),
+        (STARTED + NO_FILES, "creating server: Internal - failed to stat file /none"),
+        (USAGE, "unrecognized option '--foo=1'"),
+        (BAD_VALUE, 'Bad option: "--http-thread-count".'),
+        (
+            STARTED + PORT_TAKEN + STARTED,
+            "failed to start HTTP service: Socket '1' already in use",
+        ),
+        (STUB, "ModuleNotFoundError: No module named 'numpy'"),
+        (STARTED + "Segmentation fault\n", "Segmentation fault"),
+        ('E1121 02:03:20.688913 20307 main.cc:257] ""', ""),
+    ],
+)
+def test_failure_is_the_line_that_says_why(text: str, expected: str) -> None:
+    assert failure(text) == expected
+
+
+def test_refusal_drops_tritons_wrapping() -> None:
+    message = (
+        "load failed for model 'm': version 1 is at UNAVAILABLE state: Invalid argument: "
+        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available;\n"
+    )
+    assert refusal(message, "m", "") == (
+        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"
+    )
+
+
+def test_refusal_keeps_the_exception_and_drops_the_traceback() -> None:
+    message = (
+        "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: "
+        "ValueError: no such weights\n\nAt:\n  /models/m/1/model.py(9): initialize\n;\n"
+    )
+    assert refusal(message, "m", "") == "ValueError: no such weights"
+
+
+def test_refusal_finds_the_reason_of_this_model_in_the_log() -> None:
+    message = "failed to load 'm', failed to poll from model repository"
+    assert refusal(message, "m", POLL_FAILED) == "Bad config: Token."
+    assert refusal(message, "third", POLL_FAILED) == message
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB", True),
+        ("cudaMalloc failed: CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("std::bad_alloc", True),
+        ("Failed to allocate memory for requested buffer of size 1073741824", True),
+        ("memory limit set for GPU 0 has exceeded, model loading is rejected", True),
+        ("unable to resize shared memory: No space left on device", True),
+        ("ValueError: no such weights", False),
+        ("unexpected inference output 'memory'", False),
+    ],
+)
+def test_out_of_memory(reason: str, expected: bool) -> None:
+    assert out_of_memory(reason) is expected

@@ -1,0 +1,47 @@
+"""The stand-in of a repository that a server may write into."""
+
+from __future__ import annotations
+
+import py_compile
+from pathlib import Path
+
+import pytest
+
+from tuner.triton.mirror import mirrored
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    version = tmp_path / "repository" / "model" / "1"
+    (version / "helpers").mkdir(parents=True)
+    (version.parent / "config.pbtxt").write_text("backend: 'python'")
+    (version / "model.py").write_text("x = 1")
+    (version / "helpers" / "part.py").write_text("y = 2")
+    (version / "__pycache__").mkdir()
+    (version / "__pycache__" / "model.cpython-39.pyc").touch()
+    (tmp_path / "elsewhere" / "1").mkdir(parents=True)
+    (tmp_path / "repository" / "linked").symlink_to(tmp_path / "elsewhere")
+    (version / "loop").symlink_to(version.parent)
+    return tmp_path / "repository"
+
+
+def test_directories_are_new_and_files_are_links(repository: Path) -> None:
+    with mirrored(repository) as mirror:
+        version = mirror / "model" / "1"
+        assert (version / "model.py").resolve() == repository / "model" / "1" / "model.py"
+        assert (version / "helpers" / "part.py").is_symlink()
+        assert not version.is_symlink()
+        assert (mirror / "linked" / "1").is_dir()
+        assert not (version / "loop").exists()
+    assert not mirror.exists()
+    assert (repository / "model" / "1" / "model.py").read_text() == "x = 1"
+
+
+def test_python_leaves_no_bytecode_anywhere(repository: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
+    with mirrored(repository) as mirror:
+        version = mirror / "model" / "1"
+        for code in (version / "model.py", version / "helpers" / "part.py"):
+            with pytest.raises(OSError, match="__pycache__"):
+                py_compile.compile(str(code), doraise=True)
+    assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before

@@ -1,0 +1,268 @@
+"""Finds a tritonserver and a perf_analyzer that run here, and what they need to run.
+
+Looked for in this order: the name in the spec, ``$TUNE_TRITONSERVER`` or
+``$TUNE_PERF_ANALYZER``, PATH, ``/opt/tritonserver/bin`` (NVIDIA's images), the wheels
+(``pip install 'triton-tune[local]'``). What is found is checked by running it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.triton import log
+from tuner.triton.private import private_directory
+
+_CONTAINER_BIN = Path("/opt/tritonserver/bin")
+_RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
+_INSTALL_HINT = (
+    "install the wheels with `pip install 'triton-tune[local]'` (x86-64 Linux, glibc 2.35 or "
+    "newer), or name a binary of your own in the spec"
+)
+
+
+class Origin(Enum):
+    """Where a binary was found."""
+
+    SPEC = "the spec"
+    VARIABLE = "the environment variable"
+    PATH = "PATH"
+    CONTAINER = "/opt/tritonserver"
+    WHEEL = "the wheel"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A program that was seen to run.
+
+    Attributes:
+        environment: Whole environment for its processes.
+        backend_directory: For ``--backend-directory``; None where its own default is right.
+        cache_directory: For ``--cache-directory``; likewise.
+    """
+
+    binary: Path
+    version: str
+    origin: Origin
+    environment: Mapping[str, str] = field(repr=False)
+    backend_directory: Path | None = None
+    cache_directory: Path | None = None
+
+
+@contextmanager
+def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[Installation]:
+    """A tritonserver that runs; its private directories last as long as the context.
+
+    Args:
+        named: Path or name from the spec, if any.
+        environment: Variables of this process, with those the spec adds for the server.
+
+    Raises:
+        EnvironmentNotReadyError: There is none, or it does not run here.
+    """
+    binary, origin = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, _wheel_server())
+    root = binary.resolve().parents[1]
+    with private_directory() as private:
+        if (root / "python_backend_stubs").is_dir():
+            variables, backend_directory = _wheel_surroundings(root, private, environment)
+        else:
+            variables, backend_directory = dict(environment), root / "backends"
+        _check_libraries(binary, variables)
+        yield Installation(
+            binary=binary,
+            version=_server_version(binary, variables, private),
+            origin=origin,
+            environment=variables,
+            backend_directory=_directory(backend_directory),
+            cache_directory=_directory(root / "caches"),
+        )
+
+
+@contextmanager
+def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator[Installation]:
+    """A perf_analyzer that runs. Arguments and errors as for `tritonserver`.
+
+    The wheel's binary wants two libraries that most machines lack; the server's wheel has them
+    under other names, so they are linked into a private directory.
+    """
+    wheel = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
+    binary, origin = _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, wheel)
+    with private_directory() as private:
+        variables = {**environment, "no_proxy": _no_proxy(environment)}
+        _link_missing(_missing_libraries(binary, variables), private)
+        variables["LD_LIBRARY_PATH"] = _joined([private], environment.get("LD_LIBRARY_PATH"))
+        _check_libraries(binary, variables)
+        output = _output_of([str(binary), "--version"], variables)
+        version = re.search(r"Perf Analyzer Version (\S+)", output)
+        if not version:
+            raise EnvironmentNotReadyError(
+                f"{binary} is not NVIDIA's perf_analyzer: it answered {output[:80]!r}",
+                "the package `perf-analyzer` on PyPI is an empty placeholder; " + _INSTALL_HINT,
+            )
+        yield Installation(binary, version[1], origin, variables)
+
+
+def _find(
+    name: str, variable: str, named: str | None, environment: Mapping[str, str], wheel: Path | None
+) -> tuple[Path, Origin]:
+    for asked, origin in ((named, Origin.SPEC), (environment.get(variable), Origin.VARIABLE)):
+        if asked:
+            found = shutil.which(asked, path=environment.get("PATH", ""))
+            if not found:
+                where = f"${variable}" if origin is Origin.VARIABLE else origin.value
+                raise EnvironmentNotReadyError(
+                    f"no executable {asked} ({name} named by {where})", "correct the path"
+                )
+            return Path(found).absolute(), origin
+    if on_path := shutil.which(name, path=environment.get("PATH", "")):
+        return Path(on_path).absolute(), Origin.PATH
+    for candidate, origin in ((_CONTAINER_BIN / name, Origin.CONTAINER), (wheel, Origin.WHEEL)):
+        if candidate is not None and os.access(candidate, os.X_OK):
+            return candidate, origin
+    raise EnvironmentNotReadyError(f"no {name} found", _INSTALL_HINT)
+
+
+def _wheel_package() -> Path | None:
+    """Directory of the installed ``pytriton``, found without importing it."""
+    spec = importlib.util.find_spec("pytriton")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def _wheel_server() -> Path | None:
+    package = _wheel_package()
+    return package / "tritonserver" / "bin" / "tritonserver" if package else None
+
+
+def _wheel_surroundings(
+    root: Path, private: Path, environment: Mapping[str, str]
+) -> tuple[dict[str, str], Path]:
+    """Environment and backend directory for the server of the wheel.
+
+    The Python backend wants its stub beside its library, while the wheel keeps one for each
+    Python elsewhere: a private directory holds links to both. The stub finds the packages of
+    the Python that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
+    """
+    stubs = root / "python_backend_stubs"
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = stubs / ours / "triton_python_backend_stub"
+    if not stub.exists():
+        have = ", ".join(sorted(p.name for p in stubs.iterdir()))
+        raise EnvironmentNotReadyError(
+            f"this tritonserver has no Python backend for Python {ours} (it has {have})",
+            "use a virtual environment with Python 3.11 or 3.12",
+        )
+    backend = private / "backends" / "python"
+    libraries = private / "lib"
+    backend.mkdir(parents=True)
+    libraries.mkdir()
+    for file in [stub, *(f for f in (root / "backends" / "python").iterdir() if f.is_file())]:
+        (backend / file.name).symlink_to(file)
+    if libpython := _libpython():
+        (libraries / libpython.name).symlink_to(libpython)
+    bundled = root.parents[1] / "nvidia_pytriton.libs"
+    variables = dict(environment)
+    variables["PATH"] = _joined([Path(sys.executable).parent], environment.get("PATH"))
+    variables["LD_LIBRARY_PATH"] = _joined([libraries, bundled], environment.get("LD_LIBRARY_PATH"))
+    _check_libraries(stub, variables)
+    return variables, backend.parent
+
+
+def _libpython() -> Path | None:
+    """The running Python's shared library; None when it is built without, or not installed."""
+    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    places = (sysconfig.get_config_var("LIBDIR") or "", f"{sys.base_prefix}/lib")
+    return next((Path(p) / name for p in places if (Path(p) / name).exists()), None)
+
+
+def _missing_libraries(binary: Path, environment: Mapping[str, str]) -> list[str]:
+    """What the dynamic linker does not find, by its own account (as ``ldd`` asks it)."""
+    output = _output_of([str(binary)], {**environment, "LD_TRACE_LOADED_OBJECTS": "1"})
+    libraries = re.findall(r"^\s*(\S+) => not found", output, re.MULTILINE)
+    versions = re.findall(r"version `(\S+)' not found", output)
+    return sorted({*libraries, *versions})
+
+
+def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:
+    missing = _missing_libraries(binary, environment)
+    if not missing:
+        return
+    if any(name.startswith("libpython") for name in missing):
+        hint = (
+            f"the Python at {sys.base_prefix} has no shared library: install it (Debian: "
+            f"`apt-get install libpython{sys.version_info.major}.{sys.version_info.minor}`), or "
+            "use a Python built with --enable-shared (pyenv: PYTHON_CONFIGURE_OPTS)"
+        )
+    elif any(name.startswith("GLIBC") for name in missing):
+        hint = "this system's C library is too old for it; use a newer system or the docker mode"
+    else:
+        hint = _INSTALL_HINT
+    raise EnvironmentNotReadyError(f"{binary} lacks {', '.join(missing)}", hint)
+
+
+def _link_missing(names: Sequence[str], directory: Path) -> None:
+    """Links libraries the server's wheel bundles (libb64-98cb6333.so.0d) under their own names."""
+    package = _wheel_package()
+    if package is None:
+        return
+    bundled = package.parent / "nvidia_pytriton.libs"
+    for name in names:
+        stem, _, suffix = name.partition(".so")
+        for file in bundled.glob(f"{stem}-*.so{suffix}*"):
+            (directory / name).symlink_to(file)
+            break
+
+
+def _server_version(binary: Path, environment: Mapping[str, str], private: Path) -> str:
+    """Starts the server on a repository that is not there: it tells its version and ends."""
+    off = [f"--allow-{service}=false" for service in ("http", "grpc", "metrics")]
+    command = [str(binary), f"--model-repository={private / 'none'}", *off]
+    output = _output_of(command, environment)
+    version = re.search(r"server_version\s*\|\s*(\S+)", output)
+    if not version:
+        raise EnvironmentNotReadyError(
+            f"{binary} does not start: {log.failure(output)}", _INSTALL_HINT
+        )
+    return version[1]
+
+
+def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_RUN_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentNotReadyError(
+            f"{command[0]} does not run: {error}", _INSTALL_HINT
+        ) from error
+    return done.stdout.decode(errors="replace")
+
+
+def _directory(path: Path) -> Path | None:
+    return path if path.is_dir() else None
+
+
+def _joined(first: Sequence[str | Path], rest: str | None) -> str:
+    return os.pathsep.join([*map(str, first), *([rest] if rest else [])])
+
+
+def _no_proxy(environment: Mapping[str, str]) -> str:
+    """Without it gRPC sends even 127.0.0.1 through a proxy named in the environment."""
+    known = environment.get("no_proxy") or environment.get("NO_PROXY")
+    return ",".join([*([known] if known else []), "127.0.0.1", "localhost"])

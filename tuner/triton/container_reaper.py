@@ -1,0 +1,39 @@
+"""Removes a container once its standard input ends.
+
+Run as a script by `tuner.triton.docker` (``python -P container_reaper.py ID``), which holds the
+other end of the pipe. The kernel closes that end when the launcher dies, whatever kills it, so
+the container never outlives its launcher: unlike a child process it hangs on the engine, and a
+parent-death signal does not reach it. It runs in a session of its own, out of the reach of the
+terminal's Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import docker
+from docker.errors import APIError, NotFound
+
+
+def main() -> None:
+    client = docker.from_env()
+    sys.stdin.buffer.read()
+    remove(client, sys.argv[1])
+
+
+def remove(client: docker.DockerClient, container: str) -> None:
+    """Kills and deletes a container; one that is gone already is fine.
+
+    Raises:
+        docker.errors.APIError: The engine refuses.
+    """
+    # Podman's forced removal asks politely first and waits up to 10 s.
+    with contextlib.suppress(APIError):
+        client.api.kill(container)
+    with contextlib.suppress(NotFound):
+        client.api.remove_container(container, v=True, force=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Model control, statistics and metrics of a running server, with a deadline on every request."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
+from tuner.triton.server import Endpoints
+from tuner.triton.statistics import Metrics, StatisticsSnapshot
+
+_POLL_S = 0.01
+_GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")
+_NOT_EXPLICIT = "explicit model load / unload is not allowed"
+_NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
+_LOOPBACK = ("127.", "localhost:", "[::1]")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a model; -1 is a variable dimension, the batch included."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a loaded model takes and gives."""
+
+    versions: tuple[str, ...]
+    platform: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class ServerMetadata:
+    """What the server says about itself."""
+
+    version: str
+    extensions: tuple[str, ...]
+
+
+class ModelState(Enum):
+    """A model's state in the repository index, of its best version."""
+
+    READY = "READY"
+    LOADING = "LOADING"
+    UNLOADING = "UNLOADING"
+    UNAVAILABLE = "UNAVAILABLE"
+    NEVER_LOADED = ""
+
+
+class Control:
+    """Talks to one server over gRPC; use it as a context manager.
+
+    Every method raises `ServerGoneError` when the server does not answer in time.
+
+    Args:
+        endpoints: Of the server.
+        timeout_s: For every request but loading and unloading.
+    """
+
+    def __init__(self, endpoints: Endpoints, timeout_s: float = 10.0) -> None:
+        import tritonclient.grpc as client
+
+        # gRPC would send even 127.0.0.1 through a proxy named in the environment.
+        local = endpoints.grpc.startswith(_LOOPBACK)
+        channel_args = [("grpc.enable_http_proxy", 0)] if local else None
+        self._client: Any = client.InferenceServerClient(endpoints.grpc, channel_args=channel_args)
+        self._endpoints = endpoints
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def load(self, model: str, config_json: str | None, deadline_s: float) -> None:
+        """Loads a model, with a config that replaces its file's when one is given.
+
+        Without one, a loaded model whose files are unchanged stays as it is, even when it was
+        loaded with another config.
+
+        Raises:
+            DeployRefusedError: The config or the model was refused; what ran before still runs.
+            EnvironmentNotReadyError: The server is not in explicit model control.
+            ServerGoneError: Not loaded by the deadline (a Python stub that cannot start hangs
+                for ever), or the server died.
+        """
+        with _translated(f"loading {model}", deadline_s):
+            self._client.load_model(model, config=config_json, client_timeout=deadline_s)
+
+    def unload(self, model: str, deadline_s: float) -> None:
+        """Unloads a model and returns when it is really gone, its memory with it."""
+        deadline = time.monotonic() + deadline_s
+        with _translated(f"unloading {model}", deadline_s):
+            self._client.unload_model(model, client_timeout=deadline_s)
+        while self.state(model) not in (ModelState.UNAVAILABLE, ModelState.NEVER_LOADED):
+            if time.monotonic() > deadline:
+                raise ServerGoneError(f"{model} was not unloaded within {deadline_s:g} s")
+            time.sleep(_POLL_S)
+
+    def check_explicit(self) -> None:
+        """Returns when models may be loaded and unloaded, and changes nothing.
+
+        Raises:
+            EnvironmentNotReadyError: The server runs in none or poll mode.
+        """
+        # Unloading what is not there succeeds in explicit mode and is refused in the others.
+        with _translated("asking for explicit model control", self._timeout_s):
+            self._client.unload_model(_NO_SUCH_MODEL, client_timeout=self._timeout_s)
+
+    def ready(self, model: str) -> bool:
+        """Whether the model takes requests."""
+        with _translated(f"asking whether {model} is ready", self._timeout_s):
+            return bool(self._client.is_model_ready(model, client_timeout=self._timeout_s))
+
+    def state(self, model: str) -> ModelState:
+        """The model's state; of several versions the one that is furthest from gone counts."""
+        with _translated("reading the repository index", self._timeout_s):
+            index = self._client.get_model_repository_index(client_timeout=self._timeout_s)
+        states = {ModelState(entry.state) for entry in index.models if entry.name == model}
+        return next((state for state in ModelState if state in states), ModelState.NEVER_LOADED)
+
+    def running_config(self, model: str) -> Any:
+        """The ``ModelConfig`` message the server runs, completed by its backend."""
+        with _translated(f"reading the config of {model}", self._timeout_s):
+            response = self._client.get_model_config(model, client_timeout=self._timeout_s)
+        return response.config
+
+    def metadata(self, model: str) -> ModelMetadata:
+        """Inputs and outputs of a loaded model."""
+        with _translated(f"reading the metadata of {model}", self._timeout_s):
+            response = self._client.get_model_metadata(model, client_timeout=self._timeout_s)
+        return ModelMetadata(
+            versions=tuple(response.versions),
+            platform=response.platform,
+            inputs=tuple(Tensor(t.name, t.datatype, tuple(t.shape)) for t in response.inputs),
+            outputs=tuple(Tensor(t.name, t.datatype, tuple(t.shape)) for t in response.outputs),
+        )
+
+    def statistics(self, model: str) -> StatisticsSnapshot:
+        """The model's counters now."""
+        with _translated(f"reading the statistics of {model}", self._timeout_s):
+            response = self._client.get_inference_statistics(model, client_timeout=self._timeout_s)
+        return StatisticsSnapshot.from_response(response)
+
+    def server(self) -> ServerMetadata:
+        """Version and extensions."""
+        with _translated("reading the server's metadata", self._timeout_s):
+            response = self._client.get_server_metadata(client_timeout=self._timeout_s)
+        return ServerMetadata(response.version, tuple(response.extensions))
+
+    def metrics(self) -> Metrics | None:
+        """The metrics endpoint's values now; None when the server has none."""
+        if self._endpoints.metrics is None:
+            return None
+        connection = http.client.HTTPConnection(self._endpoints.metrics, timeout=self._timeout_s)
+        try:
+            connection.request("GET", "/metrics")
+            return Metrics.parse(connection.getresponse().read().decode())
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerGoneError(f"reading the metrics: {error}") from error
+        finally:
+            connection.close()
+
+
+@contextmanager
+def _translated(doing: str, deadline_s: float) -> Iterator[None]:
+    """Turns the client library's one exception into ours, by its gRPC status."""
+    from tritonclient.utils import InferenceServerException
+
+    try:
+        yield
+    except InferenceServerException as error:
+        message, status = str(error.message()), str(error.status())
+        if _NOT_EXPLICIT in message:
+            raise EnvironmentNotReadyError(
+                "the server does not let models be loaded: it runs in none or poll mode",
+                "start it with --model-control-mode=explicit",
+            ) from error
+        if status == "StatusCode.DEADLINE_EXCEEDED":
+            raise ServerGoneError(f"{doing}: no answer within {deadline_s:g} s") from error
+        if status in _GONE:
+            raise ServerGoneError(f"{doing}: the server is gone ({message})") from error
+        raise DeployRefusedError(message) from error

@@ -1,0 +1,253 @@
+"""Brings a candidate onto the server with the least work, and makes the server healthy again."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.modelconfig.compare import differences
+from tuner.modelconfig.message import to_load_json
+from tuner.modelconfig.path import set_fields
+from tuner.space.candidate import Candidate
+from tuner.triton import health
+from tuner.triton import log as server_log
+from tuner.triton.control import Control
+from tuner.triton.server import Endpoints, Server, ServerLauncher
+
+_LOG_LINES = 200
+
+
+class DeploymentKind(Enum):
+    """What it took, cheapest first."""
+
+    UNCHANGED = "unchanged"
+    IN_PLACE = "in place"  # only instances differ: Triton adds or removes some
+    RELOAD = "reload"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A candidate that is being served.
+
+    Attributes:
+        seconds: Time it took.
+        running: The ``ModelConfig`` message the server runs, completed by its backend.
+    """
+
+    kind: DeploymentKind
+    seconds: float
+    endpoints: Endpoints
+    running: Any
+
+
+@dataclass
+class _Running:
+    """The current server and what it was last asked to serve."""
+
+    server: Server
+    control: Control
+    server_args: tuple[str, ...]
+    stack: ExitStack
+    config: Any = None  # the ModelConfig as asked; None when nothing is loaded for certain
+
+
+class Deployer:
+    """Owns the server of a run; use it as a context manager. The server starts when needed.
+
+    Every override is made from the same ``base_config``: Triton updates instances in place only
+    when the rest of what was *asked* is equal to what was asked before.
+
+    Args:
+        launcher: Starts servers.
+        model: The model's name.
+        base_config: ``ModelConfig`` message of the repository's file; not modified.
+        log: File for the server's output (appended).
+        load_timeout_s: A model that takes longer to load counts as hung.
+        unload_first: Unload before each reload. Done by itself after a reload ran out of
+            memory, since by default old and new copy are in memory together.
+    """
+
+    def __init__(
+        self,
+        launcher: ServerLauncher,
+        model: str,
+        base_config: Any,
+        log: Path,
+        *,
+        load_timeout_s: float = 120.0,
+        unload_first: bool = False,
+    ) -> None:
+        self._launcher = launcher
+        self._model = model
+        self._base = base_config
+        self._log = log
+        self._load_timeout_s = load_timeout_s
+        self._unload_first = unload_first
+        self._running: _Running | None = None
+
+    def __enter__(self) -> Deployer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    @property
+    def server(self) -> Server:
+        """The current server.
+
+        Raises:
+            ServerGoneError: There is none now.
+        """
+        return self._current().server
+
+    @property
+    def control(self) -> Control:
+        """Of the current server; raises as `server` does."""
+        return self._current().control
+
+    def alive(self) -> bool:
+        """Whether the current server lives and answers."""
+        running = self._running
+        return (
+            running is not None and running.server.alive() and health.live(running.server.endpoints)
+        )
+
+    def fresh(self) -> None:
+        """Lets the next `deploy` begin with a newly started server, its cache empty.
+
+        A server that cannot be restarted has its model unloaded instead; its cache stays.
+        """
+        if self._launcher.restartable or self._running is None:
+            self._stop()
+        else:
+            self._running.control.unload(self._model, self._load_timeout_s)
+            self._running.config = None
+
+    def deploy(self, candidate: Candidate) -> Deployment:
+        """Serves ``candidate``: nothing else is served when this returns.
+
+        Raises:
+            DeployRefusedError: Triton refused it, with Triton's reason; the next deploy works.
+            ServerGoneError: The server crashed or hung; the next deploy starts another.
+            EnvironmentNotReadyError: No server can be started at all.
+        """
+        started = time.monotonic()
+        config = self._config(candidate)
+        try:
+            kind = self._bring(candidate, config)
+            running_config = self._read_back(candidate, config)
+        except ServerGoneError:
+            self._stop()
+            raise
+        return Deployment(kind, time.monotonic() - started, self.server.endpoints, running_config)
+
+    def _current(self) -> _Running:
+        if self._running is None:
+            raise ServerGoneError("no server is running")
+        return self._running
+
+    def _config(self, candidate: Candidate) -> Any:
+        config = type(self._base)()
+        config.CopyFrom(self._base)
+        set_fields(config, candidate.fields)
+        return config
+
+    def _bring(self, candidate: Candidate, config: Any) -> DeploymentKind:
+        running = self._running
+        if running is None or running.server_args != candidate.server_args or not self._healthy():
+            self._stop()
+            running = self._start(candidate.server_args)
+            self._load(running, config)
+            return DeploymentKind.RESTART
+        if running.config == config:
+            return DeploymentKind.UNCHANGED
+        in_place = running.config is not None and _without_instances(running.config) == (
+            _without_instances(config)
+        )
+        self._load(running, config, unload_first=self._unload_first and not in_place)
+        return DeploymentKind.IN_PLACE if in_place else DeploymentKind.RELOAD
+
+    def _healthy(self) -> bool:
+        running = self._running
+        if running is None or not self.alive():
+            return False
+        try:
+            return running.config is None or running.control.ready(self._model)
+        except ServerGoneError:
+            return False
+
+    def _start(self, server_args: tuple[str, ...]) -> _Running:
+        with ExitStack() as stack:
+            server = stack.enter_context(self._launcher.launch(server_args, self._log))
+            control = stack.enter_context(Control(server.endpoints))
+            self._running = _Running(server, control, server_args, stack.pop_all())
+        return self._running
+
+    def _stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.stack.close()
+
+    def _load(self, running: _Running, config: Any, *, unload_first: bool = False) -> None:
+        """One load, and after an out-of-memory reload another with nothing loaded beside it."""
+        had_one = running.config is not None and not unload_first
+        if unload_first:
+            self._unload(running)
+        try:
+            self._load_once(running, config)
+        except DeployRefusedError as refused:
+            if not (had_one and server_log.out_of_memory(refused.message)):
+                raise
+            self._unload_first = True
+            self._unload(running)
+            self._load_once(running, config)
+
+    def _load_once(self, running: _Running, config: Any) -> None:
+        text = to_load_json(config)
+        try:
+            running.control.load(self._model, text, self._load_timeout_s)
+        except DeployRefusedError as refused:
+            log = running.server.log_tail(_LOG_LINES)
+            reason = server_log.refusal(refused.message, self._model, log)
+            raise DeployRefusedError(reason) from refused
+        except ServerGoneError as gone:
+            reason = server_log.failure(running.server.log_tail(_LOG_LINES))
+            raise ServerGoneError(f"{gone.message}; the log ends with: {reason}") from gone
+        running.config = config
+
+    def _unload(self, running: _Running) -> None:
+        running.config = None
+        running.control.unload(self._model, self._load_timeout_s)
+
+    def _read_back(self, candidate: Candidate, config: Any) -> Any:
+        """The config the server runs, which must hold what was asked.
+
+        A failed load can leave the old config serving without a word.
+        """
+        running = self.control.running_config(self._model)
+        different = differences(config, running, candidate.fields)
+        if different:
+            self._current().config = None
+            raise DeployRefusedError(
+                f"the server still serves the old config: {'; '.join(different)}"
+            )
+        return running
+
+
+def _without_instances(config: Any) -> Any:
+    rest = type(config)()
+    rest.CopyFrom(config)
+    rest.ClearField("instance_group")
+    return rest

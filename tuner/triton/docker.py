@@ -1,0 +1,347 @@
+"""tritonserver in a container: any engine that answers Docker's API (Docker, Podman).
+
+The docker SDK (a dependency of Model Analyzer) is used directly rather than Model Analyzer's
+``TritonServerDocker``: that one publishes its ports on every interface, makes a shell command of
+its arguments, downloads images of many gigabytes without asking, and leaves its container behind
+when it is killed.
+
+A container belongs to the engine and does not die with us. Two things remove it: the reaper
+(`tuner.triton.container_reaper`), a process that waits for our end, and, if that was killed
+too, the next launch, which recognises containers of dead owners by their label.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from tuner.errors import EnvironmentNotReadyError, ServerGoneError, SpecError
+from tuner.triton import container_owner, health, process
+from tuner.triton.local import OWNED_ARGS
+from tuner.triton.ports import ADDRESS, free_ports
+from tuner.triton.server import Endpoints
+
+_SERVICES = ("http", "grpc", "metrics")
+_INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
+_REPOSITORY_INSIDE = "/models"
+_PORT_ATTEMPTS = 3
+_LOG_END_S = 5.0
+_LABEL = "tuner.run"
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the second one on WSL
+_REAPER = str(Path(__file__).with_name("container_reaper.py"))
+_logger = logging.getLogger(__name__)
+
+
+class Network(Enum):
+    """How the host reaches the server.
+
+    HOST has no address translation in the measured path; the server listens on 127.0.0.1
+    only. With PUBLISHED the engine forwards ports of 127.0.0.1, for engines whose host network
+    is not ours (rootless ones, Docker Desktop).
+    """
+
+    HOST = "host"
+    PUBLISHED = "bridge"
+
+
+@dataclass(frozen=True)
+class DockerServer:
+    """A tritonserver in a container; see `tuner.triton.server.Server`."""
+
+    endpoints: Endpoints
+    container_id: str
+    _container: Any = field(repr=False)
+    _log_follower: threading.Thread = field(repr=False)
+    _log: Path
+    _log_start: int
+
+    def alive(self) -> bool:
+        if _running(self._container):
+            return True
+        self._log_follower.join(_LOG_END_S)  # its last words are on the way
+        return False
+
+    def log_tail(self, lines: int = 40) -> str:
+        return process.tail(self._log, lines, self._log_start)
+
+
+@dataclass(frozen=True)
+class DockerLauncher:
+    """Starts tritonserver in a container; see `tuner.triton.server.ServerLauncher`.
+
+    Attributes:
+        image: Must be on the machine and have `tritonserver` on its PATH.
+        repository: Mounted read-only.
+        engine_environment: This process's variables: `DOCKER_HOST` and the like name the engine.
+        args: tritonserver arguments from the spec; a candidate's come after them and win.
+        environment: Variables added inside the container.
+        gpus: GPUs the container sees; "all" is none on a machine that has none.
+        mounts: Host path to container path, read-only.
+        shm_size_bytes: Size of /dev/shm.
+        start_timeout_s: A server that is not ready by then counts as hung.
+        network: Chosen to suit the engine when None.
+    """
+
+    image: str
+    repository: Path
+    engine_environment: Mapping[str, str] = field(repr=False)
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gpus: Literal["all", "none"] | tuple[int, ...] = "all"
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    shm_size_bytes: int = 1 << 30
+    start_timeout_s: float = 120.0
+    network: Network | None = None
+    restartable: ClassVar[bool] = True
+
+    @contextmanager
+    def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:
+        with _engine(self.engine_environment) as client, ExitStack() as stack:
+            _remove_leftovers(client)
+            network = self.network or _suitable_network(client)
+            yield self._ready(stack, client, network, server_args, log)
+
+    def options(
+        self, network: Network, ports: Sequence[int], server_args: Sequence[str]
+    ) -> dict[str, Any]:
+        """What the engine is asked for: arguments of the SDK's ``containers.create``.
+
+        Args:
+            network: How the server is to be reached.
+            ports: The server's own HTTP, gRPC and metrics ports.
+            server_args: A candidate's arguments.
+
+        Raises:
+            SpecError: An argument is one that is set here.
+            EnvironmentNotReadyError: A path to mount does not exist.
+        """
+        from docker.types import Mount
+
+        mounts = {str(self.repository.resolve()): _REPOSITORY_INSIDE, **self.mounts}
+        variables = dict(self.environment)
+        if self.gpus == "none":  # also where NVIDIA's runtime is the engine's default
+            variables.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
+        options = {
+            "image": self.image,
+            "command": self._command(network, ports, server_args),
+            "environment": variables,
+            "mounts": [
+                Mount(inside, _existing(path), "bind", read_only=True)
+                for path, inside in mounts.items()
+            ],
+            "shm_size": self.shm_size_bytes,
+            "device_requests": _device_requests(self.gpus),
+            "network_mode": network.value,
+            "labels": {_LABEL: container_owner.current()},
+        }
+        if network is Network.PUBLISHED:
+            options["ports"] = {f"{port}/tcp": (ADDRESS, None) for port in ports}
+        return options
+
+    def _command(
+        self, network: Network, ports: Sequence[int], server_args: Sequence[str]
+    ) -> list[str]:
+        given = [*self.args, *server_args]
+        for argument in given:
+            if argument.partition("=")[0] in OWNED_ARGS:
+                raise SpecError(
+                    f"tritonserver argument {argument}: this one is set by tune",
+                    "remove it from server.args",
+                )
+        address = ADDRESS if network is Network.HOST else "0.0.0.0"  # noqa: S104 - the container's
+        return [
+            "tritonserver",
+            f"--model-repository={_REPOSITORY_INSIDE}",
+            "--model-control-mode=explicit",
+            *(f"--{service}-address={address}" for service in _SERVICES),
+            *(f"--{s}-port={port}" for s, port in zip(_SERVICES, ports, strict=True)),
+            *given,
+        ]
+
+    def _ready(
+        self,
+        stack: ExitStack,
+        client: Any,
+        network: Network,
+        server_args: Sequence[str],
+        log: Path,
+    ) -> DockerServer:
+        """A ready server, owned by ``stack``; started again when somebody took one of its ports."""
+        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+            with ExitStack() as attempt:
+                server = attempt.enter_context(self._started(client, network, server_args, log))
+                try:
+                    health.wait_until_ready(server, self.start_timeout_s)
+                except ServerGoneError as error:
+                    if attempts_left and "already in use" in error.message:
+                        continue
+                    raise
+                stack.enter_context(attempt.pop_all())
+                return server
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _started(
+        self, client: Any, network: Network, server_args: Sequence[str], log: Path
+    ) -> Iterator[DockerServer]:
+        """A container, not yet ready; at the end it is removed and its log complete."""
+        with free_ports(len(_SERVICES)) as free:
+            ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
+        container = _created(client, self.options(network, ports, server_args))
+        log_start = log.stat().st_size if log.exists() else 0
+        follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
+        with ExitStack() as after_removal, _reaped(container, self.engine_environment):
+            _start(container)
+            follower.start()
+            after_removal.callback(follower.join, _LOG_END_S)
+            if network is Network.PUBLISHED:
+                ports = _published(container, ports)
+            endpoints = Endpoints(*(f"{ADDRESS}:{port}" for port in ports))
+            yield DockerServer(endpoints, container.id, container, follower, log, log_start)
+
+
+@contextmanager
+def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env(environment=dict(environment))
+    except DockerException as error:
+        raise EnvironmentNotReadyError(
+            f"no container engine answers: {error}",
+            "start Docker, or set DOCKER_HOST to an engine's socket, e.g. Podman's",
+        ) from error
+    with closing(client):
+        yield client
+
+
+def _created(client: Any, options: dict[str, Any]) -> Any:
+    from docker.errors import APIError, ImageNotFound
+
+    try:
+        client.images.get(options["image"])
+        return client.containers.create(**options)
+    except ImageNotFound as error:
+        raise EnvironmentNotReadyError(
+            f"the image {options['image']} is not on this machine",
+            f"fetch it with `docker pull {options['image']}`, or check server.image in the spec",
+        ) from error
+    except APIError as error:
+        raise _refused(error) from error
+
+
+def _start(container: Any) -> None:
+    from docker.errors import APIError
+
+    try:
+        container.start()
+    except APIError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: Any) -> EnvironmentNotReadyError:
+    return EnvironmentNotReadyError(
+        f"the engine cannot start the container: {error.explanation}",
+        "check server.image, mounts and gpus in the spec; GPUs need the NVIDIA Container Toolkit",
+    )
+
+
+@contextmanager
+def _reaped(container: Any, environment: Mapping[str, str]) -> Iterator[None]:
+    """Has the container removed when the context is left, and when this process dies."""
+    reaper = subprocess.Popen(
+        [sys.executable, "-P", _REAPER, container.id],
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert reaper.stdin is not None
+        reaper.stdin.close()  # what it waits for
+        if reaper.wait() != 0:
+            _remove(container)
+
+
+def _remove(container: Any) -> None:
+    from tuner.triton import container_reaper
+
+    container_reaper.remove(container.client, container.id)
+
+
+def _follow_log(container: Any, log: Path) -> None:
+    """Copies the container's output to the file until the container ends."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    with (
+        log.open("ab", buffering=0) as file,
+        suppress(DockerException, RequestException, OSError),
+        closing(container.logs(stream=True, follow=True)) as chunks,
+    ):
+        for chunk in chunks:
+            file.write(chunk)
+
+
+def _running(container: Any) -> bool:
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        container.reload()
+    except (DockerException, RequestException):
+        return False
+    return bool(container.status == "running")
+
+
+def _published(container: Any, ports: Sequence[int]) -> list[int]:
+    """The ports of 127.0.0.1 the engine chose for the container's own; none if it has ended."""
+    container.reload()
+    bindings = [container.ports.get(f"{port}/tcp") for port in ports]
+    return [int(b[0]["HostPort"]) for b in bindings if b]
+
+
+def _existing(path: str) -> str:
+    if not Path(path).exists():  # some engines would make an empty directory of it
+        raise EnvironmentNotReadyError(
+            f"{path} cannot be mounted: it does not exist", "check server.mounts in the spec"
+        )
+    return path
+
+
+def _device_requests(gpus: Literal["all", "none"] | tuple[int, ...]) -> list[Any]:
+    from docker.types import DeviceRequest
+
+    if gpus == "none" or (gpus == "all" and not any(Path(d).exists() for d in _GPU_DEVICES)):
+        return []
+    if gpus == "all":
+        return [DeviceRequest(count=-1, capabilities=[["gpu"]])]
+    return [DeviceRequest(device_ids=[str(gpu) for gpu in gpus], capabilities=[["gpu"]])]
+
+
+def _suitable_network(client: Any) -> Network:
+    info = client.info()
+    rootless = any("rootless" in option for option in info.get("SecurityOptions") or ())
+    desktop = "Docker Desktop" in info.get("OperatingSystem", "")
+    return Network.PUBLISHED if rootless or desktop else Network.HOST
+
+
+def _remove_leftovers(client: Any) -> None:
+    """Removes containers whose launcher died together with its reaper."""
+    found = client.containers.list(all=True, ignore_removed=True, filters={"label": _LABEL})
+    for container in found:
+        if container_owner.gone(container.labels.get(_LABEL, "")):
+            _logger.warning("removing container %s of a tune that was killed", container.short_id)
+            _remove(container)

@@ -1,0 +1,83 @@
+"""Becomes a command that dies with its parent and takes its process group along.
+
+Run as a script by `tuner.triton.process` (``python -I -S guarded_exec.py PARENT LEFTOVERS
+COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a process
+with threads. PARENT is the process id that must still be ours, LEFTOVERS glob patterns joined
+by ``:`` of what to remove. It imports nothing of this package and must stay quick to start.
+
+The command keeps this process id. A small guard is left beside it in the same process group: the
+kernel wakes it when the command ends, however that happened, and it kills what is left of the
+group. Without it the children of a killed tritonserver linger (a Python stub that is busy in
+``initialize`` looks for its parent only now and then).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PARENT_DIED = signal.SIGUSR1
+
+
+def main() -> None:
+    parent, leftovers, *command = sys.argv[1:]
+    _signal_on_parent_death(signal.SIGKILL)
+    if os.getppid() != int(parent):  # it died before the line above
+        os._exit(1)
+    itself = os.getpid()
+    # Blocked before the fork, so that the guard misses nothing.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_PARENT_DIED})
+    if os.fork() == 0:
+        _guard(itself, leftovers.split(os.pathsep))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED})
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    try:
+        os.execv(command[0], command)  # noqa: S606 - the command is what we are for
+    except OSError as error:
+        sys.stderr.write(f"error: cannot execute {command[0]}: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(127)
+
+
+def _signal_on_parent_death(number: signal.Signals) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+
+
+def _guard(command_pid: int, leftovers: list[str]) -> None:
+    """Waits for the command's end, removes its leftovers and kills the group, itself included."""
+    for polite in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(polite, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    os.chdir("/")
+    _signal_on_parent_death(_PARENT_DIED)
+    if os.getppid() == command_pid:
+        signal.sigwait({_PARENT_DIED})
+    remove(leftovers)
+    os.killpg(0, signal.SIGKILL)
+
+
+def remove(leftovers: list[str]) -> None:
+    """Deletes the files and directories that match; what is gone already is fine."""
+    import shutil  # only needed at the end: the start must be quick
+    from contextlib import suppress
+    from pathlib import Path
+
+    for pattern in filter(None, leftovers):
+        for path in Path(pattern).parent.glob(Path(pattern).name):
+            with suppress(OSError):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The spec's server as a launcher, by its mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from tuner.errors import SpecError
+from tuner.spec.model import ServerMode, Spec
+from tuner.triton.binaries import tritonserver
+from tuner.triton.local import LocalLauncher
+from tuner.triton.remote import RemoteLauncher
+from tuner.triton.server import Endpoints, ServerLauncher
+
+
+def server_launcher(
+    spec: Spec, environment: Mapping[str, str]
+) -> AbstractContextManager[ServerLauncher]:
+    """What starts the server the spec asks for; use it as a context manager.
+
+    Args:
+        spec: Its `server`, `repository` and `model` are used.
+        environment: Variables of this process.
+
+    Raises:
+        EnvironmentNotReadyError: There is no tritonserver that runs here.
+        SpecError: A remote server without its addresses.
+    """
+    return _BY_MODE[spec.server.mode](spec, environment)
+
+
+@contextmanager
+def _local(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLauncher]:
+    variables = {**environment, **spec.server.environment}
+    with tritonserver(spec.server.binary, variables) as installation:
+        yield LocalLauncher(installation, spec.repository, spec.server.args, spec.server.gpus)
+
+
+@contextmanager
+def _docker(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLauncher]:
+    from tuner.triton.docker import DockerLauncher
+
+    if spec.server.image is None:
+        raise SpecError("server.mode is docker and server.image is missing", "name the image")
+    yield DockerLauncher(
+        image=spec.server.image,
+        repository=spec.repository,
+        args=spec.server.args,
+        environment=spec.server.environment,
+        gpus=spec.server.gpus,
+        mounts=spec.server.mounts,
+        shm_size_bytes=spec.server.shm_size,
+        engine_environment=environment,
+    )
+
+
+@contextmanager
+def _remote(spec: Spec, _: Mapping[str, str]) -> Iterator[ServerLauncher]:
+    server = spec.server
+    if server.http is None or server.grpc is None:
+        raise SpecError(
+            "server.mode is remote and server.http or server.grpc is missing",
+            "name both addresses as host:port",
+        )
+    endpoints = Endpoints(server.http, server.grpc, server.metrics)
+    yield RemoteLauncher(endpoints, spec.model, server.load_timeout)
+
+
+_Maker = Callable[[Spec, Mapping[str, str]], AbstractContextManager[ServerLauncher]]
+_BY_MODE: dict[ServerMode, _Maker] = {
+    ServerMode.LOCAL: _local,
+    ServerMode.DOCKER: _docker,
+    ServerMode.REMOTE: _remote,
+}

@@ -1,0 +1,60 @@
+"""What a tritonserver says about its own failures, in one line worth showing."""
+
+from __future__ import annotations
+
+import re
+
+_ERROR_LINE = re.compile(r'^E\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$')
+_FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")
+_STUB_LINE = re.compile(r"Failed to initialize Python stub[^:]*: (?P<message>.+)$")
+_USAGE_LINE = re.compile(r"(?P<message>unrecognized option .+|Bad option: .+)$")
+_POLL_FAILED = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<message>.+)")
+_LOAD_FAILED = re.compile(r"^load failed for model '[^']*': version \S+ is at \w+ state: ")
+_STATUS_NAME = re.compile(
+    r"^(Internal|Invalid argument|Unavailable|Unsupported|Unknown|Not found|Already exists): "
+)
+#: On every machine without a GPU; says nothing about a failure.
+_HARMLESS = ("CudaDriverHelper has not been initialized",)
+
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|out_of_memory|bad_alloc|MemoryError|cannot allocate memory"
+    r"|failed to allocate|memory limit set for|no space left on device|cudaErrorMemoryAllocation",
+    re.IGNORECASE,
+)
+
+
+def failure(text: str) -> str:
+    """The line of a server's log that says why it ended; empty when the log is empty."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    for pattern in (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE):
+        for line in reversed(lines):
+            match = pattern.search(line)
+            if match and not any(known in line for known in _HARMLESS):
+                return _first_line(match["message"])
+    return lines[-1] if lines else ""
+
+
+def refusal(message: str, model: str, log: str) -> str:
+    """Triton's reason for not loading a model, short.
+
+    Args:
+        message: What the load request was answered with.
+        model: The model's name.
+        log: The log's last lines: for a config that is not valid by itself the answer says only
+            "failed to poll from model repository" and the log has the reason.
+    """
+    if "failed to poll from model repository" in message:
+        reasons = [m["message"] for m in _POLL_FAILED.finditer(log) if m["model"] == model]
+        if reasons:
+            return _first_line(reasons[-1].rstrip('"'))
+    return _first_line(_LOAD_FAILED.sub("", message.strip()))
+
+
+def out_of_memory(reason: str) -> bool:
+    """Whether a failure is one of memory: device, host, or shared memory."""
+    return bool(_OUT_OF_MEMORY.search(reason))
+
+
+def _first_line(message: str) -> str:
+    first = message.replace("\\n", "\n").strip().partition("\n")[0]
+    return _STATUS_NAME.sub("", first).rstrip("; ")

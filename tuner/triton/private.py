@@ -1,0 +1,45 @@
+"""Temporary directories that do not pile up when their owners are killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PREFIX = "triton-tune-"
+_YOUNG_S = 60.0  # its owner may not have locked it yet
+
+
+@contextmanager
+def private_directory() -> Iterator[Path]:
+    """A new directory for as long as the context is open.
+
+    It is locked meanwhile; directories of ours that nobody holds are what a killed process left,
+    and are removed on the way.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+        lock = os.open(name, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for directory in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # in use, somebody else's, or gone by now
+            if time.time() - directory.stat().st_mtime < _YOUNG_S:
+                continue
+            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory)
+            finally:
+                os.close(lock)

@@ -1,0 +1,103 @@
+"""A server that somebody else runs: used as it is, and left as it was found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
+from tuner.modelconfig.message import to_load_json
+from tuner.triton import health
+from tuner.triton.control import Control, ModelState
+from tuner.triton.server import Endpoints
+
+_logger = logging.getLogger(__name__)
+
+
+def check(endpoints: Endpoints) -> None:
+    """Returns when the server can be tuned, and changes nothing.
+
+    Raises:
+        EnvironmentNotReadyError: Nothing answers, or models cannot be loaded on request.
+    """
+    if not health.live(endpoints):
+        raise EnvironmentNotReadyError(
+            f"no server answers at http://{endpoints.http}/v2/health/live",
+            "check server.http in the spec, and that the server runs",
+        )
+    try:
+        with Control(endpoints) as control:
+            control.check_explicit()
+    except ServerGoneError as error:
+        raise EnvironmentNotReadyError(
+            f"no server answers over gRPC at {endpoints.grpc}: {error.message}",
+            "check server.grpc in the spec",
+        ) from error
+
+
+@dataclass(frozen=True)
+class RemoteServer:
+    """A server reached over the network; see `tuner.triton.server.Server`."""
+
+    endpoints: Endpoints
+
+    def alive(self) -> bool:
+        return health.live(self.endpoints)
+
+    def log_tail(self, lines: int = 40) -> str:
+        """Empty: a remote log cannot be read."""
+        return ""
+
+
+@dataclass(frozen=True)
+class RemoteLauncher:
+    """Starts nothing; see `tuner.triton.server.ServerLauncher`.
+
+    The model that is tuned is put back when the context is left: loaded with the config it ran
+    with before, else unloaded. (Loading it without a config would change nothing: Triton sees
+    the same files as before.) When tune is killed with SIGKILL the last config tried stays.
+
+    Attributes:
+        model: The model that is tuned.
+        load_timeout_s: Deadline for putting it back.
+    """
+
+    endpoints: Endpoints
+    model: str
+    load_timeout_s: float = 120.0
+    restartable: ClassVar[bool] = False
+
+    @contextmanager
+    def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:
+        if server_args:
+            raise EnvironmentNotReadyError(
+                f"a remote server cannot be given {' '.join(server_args)}",
+                "take response_cache.size out of the space, or use the local or docker mode",
+            )
+        check(self.endpoints)
+        with Control(self.endpoints) as control:
+            loaded = control.state(self.model) is ModelState.READY
+            config = to_load_json(control.running_config(self.model)) if loaded else None
+        try:
+            yield RemoteServer(self.endpoints)
+        finally:
+            self._put_back(config)
+
+    def _put_back(self, config_json: str | None) -> None:
+        try:
+            with Control(self.endpoints) as control:
+                if config_json is not None:
+                    control.load(self.model, config_json, self.load_timeout_s)
+                else:
+                    control.unload(self.model, self.load_timeout_s)
+        except TunerError as error:
+            _logger.warning(
+                "%s on %s could not be put back as it was: %s",
+                self.model,
+                self.endpoints.grpc,
+                error.message,
+            )
