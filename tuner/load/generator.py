@@ -16,11 +16,20 @@ class Window:
         duration_s: Length of the measured window.
         warmup_s: Load before it that is not counted.
         deadline_s: The whole run is killed after this long.
+        tail_s: Load kept up after the window, so that late answers are still seen. A request
+            that is not answered by then took at least this long: choose it above the latency
+            SLO, and an unanswered request can never pass for one in time.
     """
 
     duration_s: float
     warmup_s: float
     deadline_s: float
+    tail_s: float = 0.5
+
+    @property
+    def total_s(self) -> float:
+        """How long load is on the model."""
+        return self.warmup_s + self.duration_s + self.tail_s
 
 
 class LoadGenerator(Protocol):

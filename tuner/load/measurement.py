@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # numpy takes a tenth of a second to import
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Arrivals(Enum):
@@ -18,6 +19,7 @@ class Arrivals(Enum):
     CLOSED = "closed"  # level = requests outstanding at all times (concurrency)
     POISSON = "poisson"  # level = mean requests per second, exponential gaps
     TRACE = "trace"  # level = mean requests per second, gaps from a file, rescaled
+    BURSTS = "bursts"  # level = mean requests per second, Poisson that switches between two rates
 
     @property
     def open_loop(self) -> bool:
@@ -95,8 +97,18 @@ class Measurement:
         duration_s: Length of the window the figures are over (not the whole run).
         completed_count: Requests answered without error inside the window.
         failed_count: Requests answered with an error, or refused.
+        throughput_infer_per_s: Inferences answered inside the window, per second of it.
+        p50_latency_us: Nearest rank, like all percentiles. Open loop: over the requests *due*
+            inside the window, counted from the moment they were due (``source`` REQUESTS).
+            Closed loop: over the requests answered inside it.
+        unanswered_count: Requests due inside the window and not answered when the run ended
+            (open loop only). Each counts as slower than every answered one and as at least
+            ``Window.tail_s``, so that a percentile among them is a lower bound.
+        batch_size: Inferences in one request.
+        sent_per_s: Requests sent inside the window, per second of it.
         late_sends: Share of requests sent more than 1 ms after they were due, 0..1
-            (open loop only). Latency counts from the due time when ``source`` is REQUESTS.
+            (open loop only).
+        mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
         latencies_us: Each request's latency, sorted ascending; ``None`` when source is
             WINDOWS. Not stored on disk.
         warnings: Things a reader must know, one sentence each.
@@ -122,6 +134,9 @@ class Measurement:
     network_us: float | None = None
     server: ServerStatistics | None = None
     host: HostUse = field(default_factory=HostUse)
+    batch_size: int = 1
+    unanswered_count: int = 0
+    mean_in_flight: float | None = None
     wall_s: float = 0.0
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

@@ -42,10 +42,11 @@ class Programs:
     host: Host
 
     def versions(self) -> dict[str, str]:
-        local = isinstance(self.launcher, LocalLauncher)
+        launcher = self.launcher
+        local = launcher.installation.version if isinstance(launcher, LocalLauncher) else None
         return {
             "tune": __version__,
-            "tritonserver": self.launcher.installation.version if local else "not local",
+            "tritonserver": local or "not local",
             "perf_analyzer": self.perf_analyzer.version,
             "optuna": version("optuna"),
             "python": platform.python_version(),
