@@ -1,0 +1,68 @@
+"""A process killed while it writes leaves the old config or the new one, never part of either."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.rollback import rollback
+
+pytestmark = pytest.mark.integration
+
+BEFORE = "# before\n" * 20_000
+AFTER = "# the winner\n" * 20_000
+
+#: Applies and takes back for ever, as fast as it can.
+WRITER = """
+import json, sys
+from pathlib import Path
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan
+from tuner.writeback.rollback import rollback
+plan = WritePlan.from_json(json.loads(Path(sys.argv[1]).read_text()))
+print("ready", flush=True)
+while True:
+    apply(plan)
+    rollback(plan.path.parent.parent, plan.model)
+"""
+
+
+def test_killed_at_any_moment(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    stored = tmp_path / "plan.json"
+    stored.write_text(json.dumps(plan.to_json()))
+    moments = random.Random(0)
+    seen = set()
+    for _ in range(20):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(stored)], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            time.sleep(moments.uniform(0.0, 0.05))
+            writer.kill()
+        content = plan.path.read_text()
+        assert content in (BEFORE, AFTER)
+        seen.add(content)
+        apply(plan)
+        assert plan.path.read_text() == AFTER
+        rollback(tmp_path, "m")
+        assert plan.path.read_text() == BEFORE
+        assert not list(plan.path.parent.glob("*.tmp"))
+        assert not list(plan.path.parent.glob(".*.tmp"))
+    assert seen == {BEFORE, AFTER}, "the moments were not spread over the writes"
+
+
+def make_plan(repository: Path) -> WritePlan:
+    path = repository / "m" / "config.pbtxt"
+    path.parent.mkdir()
+    path.write_text(BEFORE)
+    return WritePlan("m", path, sha256_of(BEFORE), BEFORE, AFTER, (), "r1")

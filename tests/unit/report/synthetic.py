@@ -1,0 +1,318 @@
+"""Synthetic runs: made up by a formula, nothing here was measured.
+
+A toy accelerator serves batches; latency rises as the load nears its capacity. Enough to give
+every part of a report something to show: failures, pruned trials, a cache, a GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.load.measurement import (
+    Arrivals,
+    HostUse,
+    LatencySource,
+    LoadPoint,
+    Measurement,
+    ServerStatistics,
+)
+from tuner.report.data import rank
+from tuner.run.manifest import Manifest, sha256_text
+from tuner.run.store import RunStore
+from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.score.judge import passes
+from tuner.score.point import Point, judge_point, score_points
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.objective import Objective
+from tuner.spec.slo import Slo
+
+COUNT, BATCH = "instance_group.count", "max_batch_size"
+PREFERRED = "dynamic_batching.preferred_batch_size"
+DELAY = "dynamic_batching.max_queue_delay_microseconds"
+
+CURRENT = Candidate({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None})
+CONFIG = 'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 1\n'
+BETTER = (
+    'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 16\n'
+    "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
+    "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 3000 }\n"
+)
+REFUSED = (
+    "load failed for model 'toy': version 1 is at UNAVAILABLE state: Internal: "
+    "failed to allocate <pinned> memory & gave up: out of memory"
+)
+
+
+def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) -> Measurement:
+    """What the toy would show at ``rate`` requests per second."""
+    noise = random.Random(f"{candidate.key}{rate}{seed}")
+    delay = number(candidate.fields.get(DELAY))
+    batch = batch_size(candidate, rate)
+    instances = number(candidate.fields.get(COUNT))
+    service_us = 4000 + 120 * batch + 500 * (instances - 2) ** 2
+    capacity = 0.97e6 * batch / service_us
+    busy = min(rate / capacity, 0.995)
+    queue_us = (0.5 * delay + service_us * busy / (2 * (1 - busy))) * noise.uniform(0.95, 1.05)
+    served = min(rate, capacity) * noise.uniform(0.985, 1.0)
+    average = 350 + queue_us + service_us
+    hits = int(served * 3 * 0.4) if candidate.server_args else 0
+    completed = int(served * 3)
+    executed = max(int((completed - hits) / batch), 1)
+    return Measurement(
+        load=LoadPoint(Arrivals.POISSON, rate),
+        seed=seed,
+        duration_s=3.0,
+        completed_count=completed,
+        failed_count=0,
+        throughput_infer_per_s=served,
+        avg_latency_us=average,
+        p50_latency_us=average * 0.93,
+        p90_latency_us=average * 1.4,
+        p95_latency_us=average * 1.6,
+        p99_latency_us=average * noise.uniform(1.7, 1.9),
+        source=LatencySource.REQUESTS,
+        sent_per_s=rate,
+        late_sends=0.001,
+        client_send_us=40.0,
+        client_recv_us=30.0,
+        network_us=250.0,
+        server=ServerStatistics(
+            success_count=completed,
+            fail_count=0,
+            inference_count=completed - hits,
+            execution_count=executed,
+            queue_us=queue_us,
+            compute_input_us=service_us * 0.05,
+            compute_infer_us=service_us * 0.9,
+            compute_output_us=service_us * 0.05,
+            cache_hit_count=hits,
+            cache_miss_count=completed - hits if hits else 0,
+            batch_stats=batches(batch, executed, service_us),
+        ),
+        host=HostUse(
+            cpu_percent=62.0,
+            pending_requests_max=round(rate * queue_us / 1e6 + 1),
+            gpu_memory_used_bytes=int(2e9 + 4e8 * instances) if gpu else None,
+            gpu_utilization=busy if gpu else None,
+            gpu_power_w=90 + 200 * busy if gpu else None,
+        ),
+        wall_s=4.1,
+        warnings=("the load generator used 1.9 of 2 cores",) if rate > 1800 else (),
+        command=("/opt/bin/perf_analyzer", "-m", "toy", "--request-intervals", "it's <a> file"),
+    )
+
+
+def batch_size(candidate: Candidate, rate: float) -> int:
+    largest = int(number(candidate.fields.get(BATCH)))
+    preferred = candidate.fields.get(PREFERRED)
+    wanted = int(max(preferred)) if isinstance(preferred, tuple) else largest  # type: ignore[call-overload]
+    gathered = 1 + rate * (number(candidate.fields.get(DELAY)) + 4000) / 1e6
+    return int(max(1, min(largest, wanted, gathered)))
+
+
+def batches(batch: int, executions: int, service_us: float) -> tuple[tuple[int, int, int], ...]:
+    sizes = sorted({max(1, batch // 4), max(1, batch // 2), batch})
+    shares = [0.1, 0.2, 0.7][-len(sizes) :]
+    return tuple(
+        (size, max(1, int(executions * share)), int(executions * share * service_us * 1000))
+        for size, share in zip(sizes, shares, strict=True)
+    )
+
+
+def number(value: FieldValue) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Toy:
+    """How a synthetic run is made."""
+
+    trials: int = 40
+    seed: int = 0
+    slo: tuple[str, ...] = ("p99_latency <= 40ms", "error_rate <= 0%")
+    objective: str = "maximize goodput"
+    cache: bool = True
+    gpu: bool = False
+    model: str = "toy"
+
+    @property
+    def slos(self) -> tuple[Slo, ...]:
+        return tuple(Slo.parse(text) for text in self.slo)
+
+
+def make_trials(toy: Toy) -> list[Trial]:
+    draw = random.Random(toy.seed)
+    candidates = [CURRENT]
+    while len(candidates) < toy.trials:
+        largest = draw.choice([4, 8, 16, 32])
+        fields: dict[str, FieldValue] = {
+            COUNT: draw.randint(1, 4),
+            BATCH: largest,
+            PREFERRED: draw.choice([None, (4,), (4, 8)]) if largest >= 8 else None,
+            DELAY: draw.choice([0, int(math.exp(draw.uniform(4, 9)))]),
+        }
+        arguments = (
+            ("--cache-config=local,size=67108864",) if toy.cache and draw.random() < 0.3 else ()
+        )
+        candidate = Candidate(fields, arguments)
+        if candidate not in candidates:
+            candidates.append(candidate)
+    return [make_trial(toy, number, c) for number, c in enumerate(candidates)]
+
+
+def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
+    started = f"2025-03-01T10:{number_ // 4 % 60:02}:{number_ % 4 * 15:02}+00:00"
+    common: dict[str, Any] = {"number": number_, "candidate": candidate, "started_at": started}
+    if number_ % 13 == 5:
+        time = TrialTime(0.02, 1.9, 0.0, 0.1)
+        return Trial(**common, state=TrialState.FAILED, reason=REFUSED, attempts=2, time=time)
+    own = random.Random(candidate.key).uniform(0.9, 1.1)
+    levels = [float(f"{own * level:.4g}") for level in (110, 300, 700, 1200, 1600, 2000, 2500)]
+    points: list[Point] = []
+    for level in levels:
+        seed = toy.seed + number_
+        points.append(judge_point(toy.slos, measure(candidate, level, seed, gpu=toy.gpu)))
+        if not passes(points[-1].slo):
+            break
+    pruned = number_ % 7 == 3
+    return Trial(
+        **common,
+        state=TrialState.PRUNED if pruned else TrialState.MEASURED,
+        points=tuple(points),
+        score=score_points(Objective.parse(toy.objective), points),
+        reason="misses an SLO at the load the best config so far stands" if pruned else None,
+        deployment="restart" if candidate.server_args else "reload",
+        time=TrialTime(0.03, 1.7, 4.1 * len(points), 0.05),
+    )
+
+
+def best_of(toy: Toy, trials: Sequence[Trial]) -> Trial:
+    scored = [t for t in trials if t.state is TrialState.MEASURED and t.score]
+    return min(scored, key=lambda t: rank(Objective.parse(toy.objective), t))
+
+
+def manifest_of(toy: Toy, run_id: str) -> Manifest:
+    spec = {"model": toy.model, "slo": list(toy.slo), "objective": toy.objective, "space": {}}
+    return Manifest(
+        run_id=run_id,
+        created_at="2025-03-01T10:00:00+00:00",
+        spec_path="search_spaces/toy.yaml",
+        spec_text=f"model: {toy.model}\n",
+        spec_sha256=sha256_text(f"model: {toy.model}\n"),
+        spec=spec,
+        model=toy.model,
+        seed=toy.seed,
+        config_path=f"/models/{toy.model}/config.pbtxt",
+        config_text=CONFIG,
+        config_sha256=sha256_text(CONFIG),
+        versions={"tune": "0.1.0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"},
+        host={"cpu": "Toy CPU @ 2.0 GHz", "cores": 2, "memory_bytes": 8 << 30, "governor": None},
+        gpus=({"name": "Toy GPU", "memory_bytes": 16 << 30},) if toy.gpu else (),
+        fingerprint="0123456789abcdef",
+        command=("tune", "run", "search_spaces/toy.yaml", "--seed", str(toy.seed)),
+    )
+
+
+def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> Path:
+    """A run directory; ``status`` as in result.json, or ``killed`` for one without a result."""
+    toy = toy or Toy()
+    store = RunStore.create(parent, f"20250301-100000-{toy.model.replace('/', '_')}-{status}")
+    store.write_manifest(manifest_of(toy, store.run_id).to_json())
+    trials = make_trials(toy)
+    for trial in trials:
+        with (store.directory / "trials.jsonl").open("a") as file:  # unsynced: 200 of them
+            file.write(json.dumps(trial.to_json()) + "\n")
+    if status == "killed":
+        return store.directory
+    winner = best_of(toy, trials) if status in ("improved", "unconfirmed") else None
+    if winner is not None:
+        confirm(store, toy, trials[0], winner)
+    write_result(store, toy, trials, winner if status == "improved" else None, status)
+    return store.directory
+
+
+def confirm(store: RunStore, toy: Toy, current: Trial, winner: Trial) -> None:
+    for round_ in range(3):
+        for order, (role, trial) in enumerate((("current", current), ("candidate", winner))):
+            level = max(
+                (p.measurement.load.level for p in trial.points if passes(p.slo)), default=120.0
+            )
+            seed = 1000 + round_
+            point = judge_point(toy.slos, measure(trial.candidate, level, seed, gpu=toy.gpu))
+            row = {"round": round_, "order": order, "role": role}
+            store.append_confirmation(
+                {**row, "candidate_key": trial.candidate.key, "point": point.to_json()}
+            )
+
+
+def facts_of(trial: Trial) -> dict[str, Any]:
+    assert trial.score is not None
+    best = trial.score.best_point
+    point = trial.points[0 if best is None else best]
+    measurement = point.measurement
+    return {
+        **trial.candidate.to_json(),
+        "measurements": [measurement.to_json()],
+        "goodput_infer_per_s": None if best is None else measurement.throughput_infer_per_s,
+        "p50_latency_us": measurement.p50_latency_us,
+        "p90_latency_us": measurement.p90_latency_us,
+        "p95_latency_us": measurement.p95_latency_us,
+        "p99_latency_us": measurement.p99_latency_us,
+        "slo": [s.to_json() for s in point.slo],
+    }
+
+
+def write_result(
+    store: RunStore, toy: Toy, trials: Sequence[Trial], winner: Trial | None, status: str
+) -> None:
+    from tuner.writeback.plan import WritePlan
+
+    path = Path(f"/models/{toy.model}/config.pbtxt")
+    plan = WritePlan(toy.model, path, sha256_text(CONFIG), CONFIG, BETTER, (), store.run_id)
+    parts = {
+        "measuring_s": sum(t.time.measuring_s for t in trials) + 24.6,
+        "deploying_s": sum(t.time.deploying_s for t in trials) + 11.0,
+        "searching_s": sum(t.time.searching_s for t in trials),
+        "starting_s": 2.2,
+        "writing_s": 1.4,
+    }
+    counts = {s.value: sum(t.state is s for t in trials) for s in TrialState}
+    gain = winner.score.value / trials[0].score.value if winner else 1.0  # type: ignore[union-attr]
+    ratio = {"estimate": gain, "low": gain * 0.97, "high": gain * 1.03}
+    result = {
+        "schema_version": 1,
+        "run_id": store.run_id,
+        "model": toy.model,
+        "status": status,
+        "reasons": ["a reason, <in> one sentence"],
+        "spec_sha256": sha256_text(f"model: {toy.model}\n"),
+        "baseline": facts_of(trials[0]),
+        "winner": None if winner is None else facts_of(winner),
+        "improvement": None if winner is None else {"goodput_ratio": ratio, "confidence": 0.95},
+        "trials": {"asked": len(trials), "duplicates": 2, **counts},
+        "time": {"wall_s": sum(parts.values()), **parts},
+        "written": None,
+        "server_args": [] if winner is None else list(winner.candidate.server_args),
+        "simplification": None,
+        "diff": plan.diff() if winner else None,
+        "config_before": CONFIG,
+        "config_after": BETTER if winner else None,
+    }
+    if winner is not None:
+        result["written"] = {
+            "path": str(path),
+            "sha256_before": sha256_text(CONFIG),
+            "sha256_after": sha256_text(BETTER),
+            "backup": f"/models/{toy.model}/.config.pbtxt.tune.0123.bak",
+        }
+        result["simplification"] = [
+            {"field": field, "with": 2050.0, "without": 2050.0 + d, "difference": d, "kept": d < -9}
+            for field, d in ((COUNT, -350.0), (PREFERRED, -6.0))
+        ]
+    store.write_result(result)

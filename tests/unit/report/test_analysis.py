@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from unit.report.conftest import Made
+from unit.report.synthetic import BATCH, COUNT, DELAY
+
+from tuner.report.analysis import (
+    importance,
+    incumbent,
+    level_order,
+    level_text,
+    pareto,
+    value,
+    varied_fields,
+)
+from tuner.report.data import ReportData
+from tuner.run.trial import Score, Trial, TrialState
+from tuner.space.candidate import Candidate
+
+
+def with_trials(data: ReportData, trials: list[Trial]) -> ReportData:
+    return replace(data, trials=tuple(trials))
+
+
+def scored(number: int, fields: dict[str, int], score: float, *, feasible: bool = True) -> Trial:
+    return Trial(
+        number,
+        Candidate(fields),
+        TrialState.MEASURED,
+        score=Score(score, feasible, 0.0 if feasible else 1.0, None),
+    )
+
+
+def test_no_trial_on_the_front_is_dominated(made: Made) -> None:
+    rows = pareto(made(), "p99_latency")
+    places = [
+        (r.point.measurement.throughput_infer_per_s, value(r.point, "p99_latency"), r.on_front)
+        for r in rows
+    ]
+    for rate, latency, on_front in places:
+        dominated = any(
+            r >= rate and p <= latency and (r, p) != (rate, latency) for r, p, _ in places
+        )
+        assert on_front is not dominated
+    assert sum(on for *_, on in places) >= 2
+
+
+def test_the_incumbent_never_gets_worse_and_is_feasible(made: Made) -> None:
+    data = with_trials(
+        made(),
+        [
+            scored(0, {COUNT: 1}, 50, feasible=False),
+            scored(1, {COUNT: 2}, 10),
+            scored(2, {COUNT: 3}, 30),
+            scored(4, {COUNT: 4}, 20),
+        ],
+    )
+    assert incumbent(data) == ((1, 10), (2, 30), (4, 30))
+
+
+def test_the_field_that_decides_the_score_is_the_most_important(made: Made) -> None:
+    trials = [scored(n, {COUNT: n % 2, BATCH: n % 3}, 100 * (n % 2) + n % 3) for n in range(30)]
+    first, second = importance(with_trials(made(), trials))
+    assert first.path == COUNT
+    assert first.share > 0.6
+    assert second.share < 0.3
+
+
+def test_a_field_without_influence_has_none(made: Made) -> None:
+    trials = [scored(n, {COUNT: n % 4, BATCH: n // 4 % 4}, n // 4 % 4) for n in range(64)]
+    shares = {i.path: i.share for i in importance(with_trials(made(), trials))}
+    assert shares[COUNT] == 0.0
+    assert shares[BATCH] == pytest.approx(1.0)
+
+
+def test_many_numbers_are_compared_in_quarters(made: Made) -> None:
+    trials = [scored(n, {DELAY: n}, float(n)) for n in range(40)]
+    (found,) = importance(with_trials(made(), trials))
+    assert found.levels == 4
+    assert found.share > 0.85
+
+
+def test_few_trials_say_nothing(made: Made) -> None:
+    assert importance(made(trials=8)) == ()
+
+
+def test_equal_scores_say_nothing(made: Made) -> None:
+    trials = [scored(n, {COUNT: n % 2}, 7.0) for n in range(20)]
+    assert importance(with_trials(made(), trials)) == ()
+
+
+def test_fields_with_one_value_are_left_out(made: Made) -> None:
+    trials = [scored(n, {COUNT: n % 2, BATCH: 8}, n) for n in range(20)]
+    assert varied_fields(with_trials(made(), trials)) == (COUNT,)
+
+
+def test_values_have_labels_in_their_natural_order() -> None:
+    values = [("--cache-config=local,size=1048576",), (4, 16), (4, 8), 16, 4, True, False, None]
+    labels = [level_text(v) for v in sorted(values, key=level_order)]
+    assert labels == ["unset", "off", "on", "4", "16", "[4, 8]", "[4, 16]", "cache 1 MiB"]

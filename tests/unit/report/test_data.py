@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from unit.report.conftest import Made
+from unit.report.synthetic import CURRENT, Toy, make_run
+
+from tuner.errors import SpecError, TunerError
+from tuner.report.data import load
+from tuner.report.result_schema import Status
+from tuner.score.judge import passes
+from tuner.score.verdict import Verdict
+
+
+def test_an_improved_run(made: Made) -> None:
+    data = made("improved")
+    assert data.status is Status.IMPROVED
+    assert data.current is not None
+    assert data.current.candidate == CURRENT
+    assert data.best is not None
+    assert data.best.judged is not None
+    assert passes(data.best.judged.slo)
+    assert [r.role for r in data.best.repeats] == ["candidate"] * 3
+    assert data.subject is data.best
+    assert sum(data.time.values()) == pytest.approx(data.wall_s)
+
+
+def test_points_come_by_rising_load(made: Made) -> None:
+    best = made("improved").best
+    assert best is not None
+    levels = [p.measurement.load.level for p in best.points]
+    assert levels == sorted(levels)
+    assert len(levels) > 2
+
+
+def test_a_kept_run_is_about_the_current_config(made: Made) -> None:
+    data = made("kept")
+    assert data.subject is data.current
+    assert data.slo
+
+
+def test_slos_that_fail_come_first_then_the_smallest_margin(made: Made) -> None:
+    slo = ("avg_latency <= 20s", "p99_latency <= 5ms", "p95_latency <= 21s", "p50_latency <= 3ms")
+    data = made("infeasible", slo=slo)
+    verdicts = [row.found.verdict for row in data.slo]
+    assert verdicts == [Verdict.FAIL, Verdict.FAIL, Verdict.PASS, Verdict.PASS]
+    margins = [row.found.margin for row in data.slo]
+    assert margins[:2] == sorted(margins[:2])  # type: ignore[type-var]
+    assert data.best is not None
+    assert data.best.goodput_infer_per_s is None
+    assert data.best_name == "nearest config"
+
+
+def test_the_worst_repeat_is_what_was_found(made: Made) -> None:
+    row = next(r for r in made("improved").slo if r.found.metric == "p99_latency")
+    values = [r.value for r in row.repeats if r.value is not None]
+    assert len(values) == 3
+    assert row.found.value == max(values)
+
+
+def test_a_run_that_was_killed_has_no_result_but_a_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=6), "killed")
+    with (run / "trials.jsonl").open("a") as file:
+        file.write('{"number": 6, "cand')
+    data = load(run)
+    assert data.status is Status.INTERRUPTED
+    assert not data.finished
+    assert len(data.trials) == 6
+    assert data.wall_s == pytest.approx(sum(data.time.values()))
+    assert data.wall_s > 0
+
+
+def test_a_run_without_trials(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=1), "killed")
+    (run / "trials.jsonl").unlink()
+    data = load(run)
+    assert (data.current, data.best, data.slo) == (None, None, ())
+
+
+def test_a_minimised_metric_ranks_low_values_best(made: Made) -> None:
+    data = made("killed", objective="minimize p99_latency at 100/s")
+    assert not data.maximizes
+    assert data.best is not None
+    scores = [t.score.value for t in data.scored if t.score and t.score.feasible and t.number]
+    best = next(t for t in data.trials if t.number == data.best.trial)
+    assert best.score is not None
+    assert best.score.value == min(scores)
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not a run"):
+        load(tmp_path)
+
+
+def test_a_result_that_breaks_the_schema_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "status": "splendid"}))
+    with pytest.raises(TunerError, match="does not follow version 1:\n  status: "):
+        load(run)
+
+
+def test_a_broken_trial_is_explained(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (run / "trials.jsonl").write_text('{"number": 0}\n')
+    with pytest.raises(TunerError, match="cannot be read: KeyError") as caught:
+        load(run)
+    assert caught.value.hint

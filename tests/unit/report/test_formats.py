@@ -1,0 +1,177 @@
+"""Markdown, JUnit, CSV, and all of them in one go."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from unit.report.conftest import NASTY, Made
+from unit.report.synthetic import Toy, make_run
+
+from tuner.report import junit, markdown, trials_csv
+from tuner.report.render import FORMATS, render_all
+
+STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_all_forms_are_written_and_written_again(tmp_path: Path, status: str) -> None:
+    run = make_run(tmp_path, Toy(trials=14), status)
+    paths = render_all(run)
+    assert [p.name for p in paths] == list(FORMATS)
+    first = [p.read_bytes() for p in paths]
+    assert [p.read_bytes() for p in render_all(run)] == first
+    assert not list(run.glob("tmp*"))
+
+
+def test_a_run_without_trials_is_rendered(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=1), "killed")
+    (run / "trials.jsonl").unlink()
+    assert all(path.stat().st_size > 0 for path in render_all(run))
+
+
+class TestMarkdown:
+    def test_verdict_comes_first_and_the_diff_is_whole(self, made: Made) -> None:
+        data = made("improved")
+        text = markdown.render(data)
+        assert text.startswith("## toy: Improved\n\nWrites ")
+        assert f"```diff\n{data.diff.rstrip()}\n```" in text
+        assert "| met | p99_latency <= 40ms |" in text
+
+    def test_tables_are_even(self, made: Made) -> None:
+        lines = markdown.render(made("improved", model=NASTY)).splitlines()
+        rows = [re.findall(r"(?<!\\)\|", line) for line in lines if line.startswith("| ")]
+        assert len(rows) > 20
+        blocks = "\n".join(lines).split("\n\n")
+        for block in (b for b in blocks if b.startswith("| ")):
+            assert len({len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()}) == 1
+
+    def test_text_from_outside_stays_text(self, made: Made) -> None:
+        text = markdown.render(made(model=NASTY))
+        outside_code = re.sub(r"(`{3,}).*?\1|(`+)[^`].*?\2", "", text, flags=re.DOTALL)
+        assert "<img" not in outside_code
+        assert "&lt;img" in outside_code
+
+    def test_a_fence_is_longer_than_any_in_the_text(self) -> None:
+        assert markdown.fenced("a\n````\nb", "") == "`````\na\n````\nb\n`````"
+
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("p99_latency <= 40ms", "p99_latency <= 40ms"),
+            ("_a_ *b* `c`", r"\_a\_ \*b\* \`c\`"),
+            ("<b> &lt; & x|y", r"&lt;b> &amp;lt; & x\|y"),
+            ("two\nlines", "two lines"),
+        ],
+    )
+    def test_escaped(self, text: str, shown: str) -> None:
+        assert markdown.escaped(text) == shown
+
+
+class TestStepSummary:
+    def test_is_appended(self, tmp_path: Path) -> None:
+        path = tmp_path / "summary"
+        path.write_text("before\n")
+        markdown.append_step_summary(path, "after\n")
+        assert path.read_text() == "before\nafter\n"
+
+    def test_is_cut_at_a_line_with_a_note(self, tmp_path: Path) -> None:
+        path = tmp_path / "summary"
+        path.write_bytes(b"x" * 500)
+        markdown.append_step_summary(path, "é line\n" * 100, limit_bytes=800)
+        assert path.stat().st_size <= 800
+        added = path.read_bytes()[500:].decode()
+        lines, note = added.split("\n\n\n")
+        assert set(lines.split("\n")) == {"é line"}
+        assert note.startswith("*Cut here")
+
+    def test_a_full_one_is_left_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "summary"
+        path.write_bytes(b"x" * 790)
+        markdown.append_step_summary(path, "more\n" * 10, limit_bytes=800)
+        assert path.stat().st_size == 790
+
+
+class TestJUnit:
+    def cases(self, text: str) -> dict[str, ET.Element]:
+        suite = ET.fromstring(text).find("testsuite")
+        assert suite is not None
+        cases = suite.findall("testcase")
+        assert suite.get("tests") == str(len(cases))
+        for kind in ("failure", "error"):
+            assert suite.get(f"{kind}s") == str(sum(c.find(kind) is not None for c in cases))
+        return {str(case.get("name")): case for case in cases}
+
+    def test_one_case_an_slo_and_one_for_the_confirmation(self, made: Made) -> None:
+        cases = self.cases(junit.render(made("improved")))
+        assert set(cases) == {"p99_latency <= 40ms", "error_rate <= 0%", "confirmation"}
+        assert all(len(case.findall("failure")) == 0 for case in cases.values())
+
+    def test_a_missed_slo_fails_with_what_was_found(self, made: Made) -> None:
+        cases = self.cases(junit.render(made("infeasible", slo=("p99_latency <= 5ms",))))
+        failure = cases["p99_latency <= 5ms"].find("failure")
+        assert failure is not None
+        assert re.match(
+            r"missed: expected p99_latency <= 5ms, found [\d.]+ ms \(missed by [\d.]+ %\)",
+            str(failure.get("message")),
+        )
+        assert cases["confirmation"].find("skipped") is not None
+
+    def test_too_little_data_is_no_pass(self, made: Made) -> None:
+        cases = self.cases(junit.render(made("kept", slo=("gpu_memory <= 1GiB",))))
+        failure = cases["gpu_memory <= 1GiB"].find("failure")
+        assert failure is not None
+        assert failure.get("type") == "not enough data"
+
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [("failed", "error"), ("killed", "error"), ("unconfirmed", "failure")],
+    )
+    def test_a_run_without_a_verdict_is_no_pass(self, made: Made, status: str, kind: str) -> None:
+        assert self.cases(junit.render(made(status)))["confirmation"].find(kind) is not None
+
+    def test_what_xml_cannot_hold_is_replaced(self, made: Made) -> None:
+        data = made()
+        named = replace(data, manifest=replace(data.manifest, model="a\x00\x1b[31m" + NASTY))
+        cases = self.cases(junit.render(named))
+        assert "\ufffd" in str(cases["confirmation"].get("classname"))
+
+
+class TestCsv:
+    def rows(self, text: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(text)))
+
+    def test_one_row_a_trial_with_numbers_in_the_units_of_their_names(self, made: Made) -> None:
+        data = made("improved", gpu=True)
+        rows = self.rows(trials_csv.render(data))
+        assert [int(row["trial"]) for row in rows] == list(range(40))
+        best = rows[data.best.trial]  # type: ignore[union-attr, index]
+        assert float(best["score"]) == pytest.approx(float(best["throughput_infer_per_s"]))
+        assert float(best["p99_latency_us"]) < 40_000
+        assert json.loads(best["server_args"]) == []
+
+    def test_failed_trials_have_empty_cells_and_a_reason(self, made: Made) -> None:
+        row = self.rows(trials_csv.render(made()))[5]
+        assert row["state"] == "failed"
+        assert (row["p99_latency_us"], row["score"]) == ("", "")
+        assert "<pinned> memory & gave up" in row["reason"]
+
+    def test_pandas_reads_numbers_as_numbers(self, made: Made) -> None:
+        import pandas as pd
+
+        frame = pd.read_csv(io.StringIO(trials_csv.render(made(gpu=True))))
+        assert frame["p99_latency_us"].dtype == float
+        assert frame["field.instance_group.count"].dtype == int
+        assert len(frame) == 40
+
+    def test_text_is_never_a_formula(self, made: Made) -> None:
+        data = made(trials=6)
+        trials = (*data.trials[:5], replace(data.trials[5], reason="=cmd|' /C calc'!A0"))
+        rows = self.rows(trials_csv.render(replace(data, trials=trials)))
+        assert rows[5]["reason"] == "'=cmd|' /C calc'!A0"

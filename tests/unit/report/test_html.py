@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from unit.report.conftest import NASTY, Made
+
+from tuner.report import html
+
+STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
+VOID = {"meta", "link", "img", "input", "br", "hr"}
+
+
+class Page(HTMLParser):
+    """Elements, with a check that each is closed where it should be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, str] = {}
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        name = self.elements[-1][1].get("id") if self.elements else None
+        if name and self.open and self.open[-1] == self.elements[-1][0]:
+            self.text[name] = self.text.get(name, "") + data
+
+    def ids(self) -> list[str]:
+        return [str(a["id"]) for _, a in self.elements if "id" in a]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_status_makes_a_whole_page(made: Made, status: str) -> None:
+    page = Page(html.render(made(status)))
+    ids = page.ids()
+    assert len(ids) == len(set(ids))
+    links = [a["href"] for tag, a in page.elements if tag == "a"]
+    assert all(str(link).startswith("#") and str(link)[1:] in ids for link in links)
+
+
+def test_charts_and_figures_are_the_same_set(made: Made) -> None:
+    page = Page(html.render(made("improved", gpu=True)))
+    plots = [a["data-figure"] for _, a in page.elements if "data-figure" in a]
+    figures = json.loads(page.text["figures"])
+    assert sorted(str(p) for p in plots) == sorted(figures)
+    expected = {"curve-p99_latency", "pareto", "parts", "batches", "importance", "slice-0"}
+    assert expected | {"history", "time", "cache", "gpu"} <= set(figures)
+
+
+def test_every_chart_has_its_numbers_in_a_table(made: Made) -> None:
+    text = html.render(made("improved", gpu=True))
+    figures = re.findall(r"<figure.*?</figure>", text, re.DOTALL)
+    assert len(figures) >= 10
+    assert all("<details>" in f and f.count("<tr>") >= 2 for f in figures)
+
+
+def test_figures_are_valid_for_plotly(made: Made) -> None:
+    from plotly import graph_objects
+
+    page = Page(html.render(made("improved", gpu=True)))
+    for figure in json.loads(page.text["figures"]).values():
+        graph_objects.Figure(figure)  # raises on an unknown or wrong property
+
+
+def test_nothing_comes_from_outside(made: Made) -> None:
+    page = Page(html.render(made()))
+    for _, attributes in page.elements:
+        for name in ("src", "href", "action", "data"):
+            assert not (attributes.get(name) or "").startswith(("http", "//", "file"))
+    policy = next(a["content"] for _, a in page.elements if a.get("http-equiv"))
+    assert str(policy).startswith("default-src 'none';")
+
+
+def test_text_from_outside_stays_text(made: Made) -> None:
+    text = html.render(made(model=NASTY))
+    page = Page(text)
+    assert not [tag for tag, _ in page.elements if tag == "img"]
+    assert text.count("</script>") == 3
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+def test_hover_labels_are_escaped_for_plotly(made: Made) -> None:
+    data = made(slo=("p99_latency <= 40ms",))
+    figures = json.loads(Page(html.render(data)).text["figures"])
+    labels = [t for trace in figures["curve-p99_latency"]["data"] for t in trace["text"]]
+    assert labels
+    assert all("p99_latency &lt;= 40ms" in label for label in labels)
+
+
+def test_plotly_is_inside_once_and_whole(made: Made) -> None:
+    from plotly.offline import get_plotlyjs
+
+    page = Page(html.render(made()))
+    packed = base64.b64decode(page.text["plotly-gzip-base64"])
+    assert gzip.decompress(packed).decode() == get_plotlyjs()
+
+
+def test_200_trials_stay_below_5_mb(made: Made) -> None:
+    assert len(html.render(made(trials=200, gpu=True)).encode()) < 5_000_000
+
+
+def test_failures_are_grouped_by_the_reason_of_the_server(made: Made) -> None:
+    text = html.render(made())
+    assert text.count("failed to allocate &lt;pinned&gt; memory &amp; gave up") >= 1
+    assert '3 trials\n(<a href="#trial-5">5</a>, ' in text
+
+
+def test_few_trials_say_why_nothing_is_said_about_fields(made: Made) -> None:
+    text = html.render(made(trials=8))
+    assert "fewer than 10 scored trials say nothing about it" in text
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "a & b", "\u2028"])
+def test_json_in_a_script_cannot_end_it(text: str) -> None:
+    written = html.script_json({"t": text})
+    assert not set(written) & set("<>&")
+    assert json.loads(written) == {"t": text}

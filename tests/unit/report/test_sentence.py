@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from unit.report.conftest import Made
+
+from tuner.report.next_steps import next_steps, repeat_commands
+from tuner.report.sentence import verdict_sentence
+
+
+def test_improved_says_what_by_how_much_and_how_sure(made: Made) -> None:
+    sentence = verdict_sentence(made("improved"))
+    assert re.fullmatch(
+        r"Writes .*instances \d.*: [\d,]+/s within p99_latency <= 40ms and error_rate <= 0%, "
+        r"[\d.]+ times the current config \(95 % interval [\d.]+ to [\d.]+\)\.",
+        sentence,
+    )
+
+
+def test_improved_but_not_written_says_so(made: Made) -> None:
+    data = replace(made("improved"), written=None)
+    assert verdict_sentence(data).startswith("Found, and did not write, ")
+    assert [command.split()[1] for _, command in next_steps(data)[:2]] == ["apply", "apply"]
+
+
+def test_a_current_config_that_met_the_slos_at_no_load_is_named(made: Made) -> None:
+    data = made("improved")
+    assert data.current is not None
+    current = replace(data.current, goodput_infer_per_s=None)
+    sentence = verdict_sentence(replace(data, improvement=None, current=current))
+    assert sentence.endswith("; the current config met the SLOs at no load tried.")
+
+
+def test_infeasible_names_the_nearest_config_and_the_slo_it_misses(made: Made) -> None:
+    sentence = verdict_sentence(made("infeasible", slo=("p99_latency <= 5ms",)))
+    assert re.search(r"the nearest, .+, misses p99_latency <= 5ms, found [\d.]+ ms\.$", sentence)
+
+
+@pytest.mark.parametrize(
+    ("status", "start"),
+    [
+        ("kept", "Nothing better than the current config was found among "),
+        ("unconfirmed", "Delay "),
+        ("failed", "The run failed after 40 trials; nothing was written. Best so far"),
+        ("interrupted", "The run was stopped after 40 trials; nothing was written."),
+        ("killed", "The run was stopped after 40 trials; nothing was written."),
+    ],
+)
+def test_every_status_has_its_sentence_and_next_step(made: Made, status: str, start: str) -> None:
+    data = made(status)
+    assert verdict_sentence(data).startswith(start)
+    assert any(command.startswith("tune ") for _, command in next_steps(data))
+
+
+def test_a_minimised_metric_is_told_at_its_load(made: Made) -> None:
+    data = made("improved", objective="minimize p99_latency at 100/s")
+    assert re.search(r"p99_latency [\d.]+ ms at [\d.]+/s within", verdict_sentence(data))
+    assert "times better than the current config" in verdict_sentence(data)
+
+
+def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> None:
+    data = made("killed")
+    assert next_steps(data) == [
+        (
+            "go on where it stopped",
+            f"tune run search_spaces/toy.yaml --resume {data.directory}",
+        )
+    ]
+
+
+def test_commands_to_repeat_are_fit_for_a_shell(made: Made) -> None:
+    commands = dict(repeat_commands(made("improved")))
+    assert commands["the run, as it was started"] == "tune run search_spaces/toy.yaml --seed 0"
+    load = commands["the load of the best config's numbers"]
+    assert load.startswith("/opt/bin/perf_analyzer -m toy ")
+    assert """'it'"'"'s <a> file'""" in load

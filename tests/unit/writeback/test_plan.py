@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from unit.writeback.plans import make_plan
+
+from tuner.errors import SpecError
+from tuner.run.manifest import Manifest, sha256_text
+from tuner.writeback.plan import WritePlan, plan_from_run
+
+
+def manifest(config_text: str = "old", config_sha256: str | None = "") -> Manifest:
+    return Manifest(
+        run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, model="m",
+        seed=0, config_path="/repo/m/config.pbtxt", config_text=config_text,
+        config_sha256=sha256_text(config_text) if config_sha256 == "" else config_sha256,
+        versions={}, host={}, gpus=(), fingerprint="f",
+    )  # fmt: skip
+
+
+RESULT = {"status": "improved", "winner": {}, "config_after": "new", "server_args": ["--x=1"]}
+
+
+def test_survives_json(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, before="a\r\n# é\n", after="b\n")
+    assert WritePlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_made_from_a_run() -> None:
+    plan = plan_from_run(manifest(), RESULT)
+    assert plan.path == Path("/repo/m/config.pbtxt")
+    assert (plan.text_before, plan.text_after) == ("old", "new")
+    assert plan.sha256_before == sha256_text("old")
+    assert plan.sha256_after == sha256_text("new")
+    assert plan.server_args == ("--x=1",)
+
+
+def test_another_path_may_be_named(tmp_path: Path) -> None:
+    assert plan_from_run(manifest(), RESULT, tmp_path / "x").path == tmp_path / "x"
+
+
+def test_a_model_without_a_config_has_no_text_before() -> None:
+    plan = plan_from_run(manifest("", None), RESULT)
+    assert plan.text_before is None
+    assert plan.sha256_before is None
+    assert plan.diff().endswith("@@ -0,0 +1 @@\n+new\n\\ No newline at end of file\n")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"status": "kept", "winner": None, "config_after": None},
+        {"status": "infeasible", "winner": None},
+        {"status": "failed", "winner": None, "config_after": "text"},
+    ],
+)
+def test_a_run_without_a_winner_is_refused(result: dict[str, object]) -> None:
+    with pytest.raises(
+        SpecError, match=f"r1 has no config to write: it ended as {result['status']}"
+    ):
+        plan_from_run(manifest(), result)
+
+
+def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> None:
+    diff = make_plan(tmp_path, before="a\nb\n", after="a\nc").diff()
+    assert diff == (
+        "--- a/m/config.pbtxt\n+++ b/m/config.pbtxt\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+        "\\ No newline at end of file\n"
+    )
+
+
+def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
+    assert make_plan(tmp_path, before="a\n", after="a\n").diff() == ""

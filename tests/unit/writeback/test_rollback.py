@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unit.writeback.plans import AFTER, BEFORE, make_plan
+
+from tuner.errors import EnvironmentNotReadyError, StalePlanError
+from tuner.writeback.apply import apply
+from tuner.writeback.journal import JOURNAL_NAME, Entry, locked_journal
+from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.rollback import rollback
+
+
+def applied(repository: Path, before: str | None = BEFORE) -> WritePlan:
+    plan = make_plan(repository, before)
+    apply(plan)
+    return plan
+
+
+def test_restores_byte_for_byte(tmp_path: Path) -> None:
+    plan = applied(tmp_path)
+    written = rollback(tmp_path, "m")
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert (written.sha256_before, written.sha256_after) == (sha256_of(AFTER), sha256_of(BEFORE))
+    assert written.backup is not None
+    assert written.backup.read_bytes() == AFTER.encode()
+
+
+def test_removes_a_file_that_was_not_there_before(tmp_path: Path) -> None:
+    plan = applied(tmp_path, before=None)
+    assert rollback(tmp_path, "m").sha256_after is None
+    assert not plan.path.exists()
+
+
+@pytest.mark.parametrize("before", [BEFORE, None])
+def test_the_second_time_nothing_changes(tmp_path: Path, before: str | None) -> None:
+    plan = applied(tmp_path, before)
+    rollback(tmp_path, "m")
+    again = rollback(tmp_path, "m")
+    assert not again.changed
+    assert plan.path.exists() == (before is not None)
+
+
+def test_can_be_applied_again_afterwards(tmp_path: Path) -> None:
+    plan = applied(tmp_path)
+    rollback(tmp_path, "m")
+    assert apply(plan).changed
+    assert plan.path.read_bytes() == AFTER.encode()
+    assert rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_takes_back_the_last_write_only(tmp_path: Path) -> None:
+    applied(tmp_path)
+    plan = make_plan(tmp_path, before=AFTER, after="third\n")
+    apply(plan)
+    rollback(tmp_path, "m")
+    assert plan.path.read_bytes() == AFTER.encode()
+    assert not rollback(tmp_path, "m").changed
+
+
+def test_a_file_changed_since_the_write_is_refused_unless_forced(tmp_path: Path) -> None:
+    plan = applied(tmp_path)
+    plan.path.write_text("edited\n")
+    with pytest.raises(StalePlanError, match="changed after it was written") as caught:
+        rollback(tmp_path, "m")
+    assert "--force" in caught.value.hint
+    assert plan.path.read_text() == "edited\n"
+    written = rollback(tmp_path, "m", force=True)
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert written.backup is not None
+    assert written.backup.read_text() == "edited\n"
+
+
+def test_a_model_never_written_is_explained_and_left_alone(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    with pytest.raises(EnvironmentNotReadyError, match="tune never wrote"):
+        rollback(tmp_path, "m")
+    assert [p.name for p in plan.path.parent.iterdir()] == ["config.pbtxt"]
+
+
+def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    backup = apply(plan).backup
+    assert backup is not None
+    backup.write_text("damaged")
+    with pytest.raises(EnvironmentNotReadyError, match="missing or damaged"):
+        rollback(tmp_path, "m")
+    assert plan.path.read_bytes() == AFTER.encode()
+
+
+def test_a_write_noted_but_never_made_needs_no_rollback(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    with locked_journal(plan.path.parent) as journal:
+        journal.append(Entry("apply", "", "r1", sha256_of(BEFORE), sha256_of(AFTER)))
+    assert not rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_rollback_noted_but_never_made_is_finished(tmp_path: Path) -> None:
+    plan = applied(tmp_path)
+    with locked_journal(plan.path.parent) as journal:
+        journal.append(Entry("rollback", "", "r1", sha256_of(AFTER), sha256_of(BEFORE)))
+    assert rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_journal_line_cut_short_by_a_crash_is_passed_over(tmp_path: Path) -> None:
+    plan = applied(tmp_path)
+    journal = plan.path.with_name(JOURNAL_NAME)
+    journal.write_bytes(journal.read_bytes() + b'{"action": "app')
+    assert rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert not rollback(tmp_path, "m").changed

@@ -1,0 +1,177 @@
+"""What the trials say together: the Pareto front, the incumbent, which fields matter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.report.data import ReportData, judged_point
+from tuner.run.trial import Point, Trial
+from tuner.space.candidate import FieldValue
+from tuner.space.words import server_arg_text
+
+#: Fewer scored trials than this say nothing about which field matters.
+FEWEST_TRIALS = 10
+#: A field with more different numbers than this is looked at in quarters.
+MOST_LEVELS = 6
+
+
+@dataclass(frozen=True)
+class TrialPoint:
+    """A trial with the measurement that stands for it."""
+
+    trial: Trial
+    point: Point
+    on_front: bool
+
+
+def pareto(data: ReportData, metric: str) -> tuple[TrialPoint, ...]:
+    """Every measured trial by throughput and ``metric``; the front has no trial dominated.
+
+    A trial is dominated when another has at least its throughput at no more latency, and is
+    better in one of the two.
+    """
+    judged = [(t, p) for t in data.scored if (p := judged_point(t)) is not None]
+    judged.sort(key=lambda tp: (-tp[1].measurement.throughput_infer_per_s, value(tp[1], metric)))
+    lowest = float("inf")
+    rows = []
+    for trial, point in judged:
+        on_front = value(point, metric) < lowest
+        lowest = min(lowest, value(point, metric))
+        rows.append(TrialPoint(trial, point, on_front))
+    return tuple(rows)
+
+
+def value(point: Point, metric: str) -> float:
+    """A latency metric of the spec (``p99_latency``) in microseconds."""
+    found = getattr(point.measurement, f"{metric}_us")
+    assert isinstance(found, float | int)
+    return float(found)
+
+
+def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
+    """(trial number, best feasible score so far) for every scored trial from the first feasible."""
+    better = max if data.maximizes else min
+    best: float | None = None
+    steps = []
+    for trial in data.scored:
+        assert trial.score is not None
+        if trial.score.feasible:
+            best = trial.score.value if best is None else better(best, trial.score.value)
+        if best is not None:
+            steps.append((trial.number, best))
+    return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Share of the scores' rank variance that goes with one field, 0..1."""
+
+    path: str
+    share: float
+    levels: int
+
+
+def importance(data: ReportData) -> tuple[Importance, ...]:
+    """Which fields the score depends on, most important first.
+
+    The effect size of the Kruskal-Wallis test of the score by the field's value,
+    ``(H - k + 1) / (n - k)`` for n trials and k values, cut off at 0: a rank statistic, so that a
+    few extreme scores do not decide, and free of the advantage of fields with many values.
+    Numbers of more than MOST_LEVELS different values are taken in quarters, by rank.
+    Source: Tomczak and Tomczak, The need to report effect size estimates revisited (2014).
+
+    Empty with fewer than FEWEST_TRIALS scored trials, or when no field varies.
+    """
+    if len(data.scored) < FEWEST_TRIALS:
+        return ()
+    ranks = _ranks([t.score.value for t in data.scored if t.score])
+    found = []
+    for path in varied_fields(data):
+        groups: dict[Hashable, list[float]] = defaultdict(list)
+        levels = _levels([settings(t).get(path) for t in data.scored])
+        for level, rank in zip(levels, ranks, strict=True):
+            groups[level].append(rank)
+        share = _effect(list(groups.values()), ranks)
+        if share is not None:
+            found.append(Importance(path, share, len(groups)))
+    return tuple(sorted(found, key=lambda i: (-i.share, i.path)))
+
+
+def varied_fields(data: ReportData) -> tuple[str, ...]:
+    """Fields (and ``server arguments``) with more than one value among the scored trials."""
+    values: dict[str, set[str]] = defaultdict(set)
+    paths = {path for t in data.scored for path in settings(t)}
+    for trial in data.scored:
+        for path in paths:
+            values[path].add(level_text(settings(trial).get(path)))
+    return tuple(sorted(path for path, seen in values.items() if len(seen) > 1))
+
+
+def settings(trial: Trial) -> Mapping[str, FieldValue]:
+    """All that a trial sets, server arguments as one more field."""
+    arguments = trial.candidate.server_args
+    return {**trial.candidate.fields, **({"server arguments": arguments} if arguments else {})}
+
+
+def level_text(value: FieldValue) -> str:
+    """A value as the label of an axis: ``unset``, ``4``, ``[4, 8]``, ``on``, ``cache 64 MiB``."""
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ", ".join(server_arg_text(str(v)) for v in value) if _texts(value) else str([*value])
+    return str(value)
+
+
+def level_order(value: FieldValue) -> tuple[int, float, str]:
+    """Sorts values of one field: unset, off and on, numbers, then texts."""
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, bool):
+        return (1, float(value), "")
+    if isinstance(value, int | float):
+        return (2, float(value), "")
+    if isinstance(value, tuple) and value and not _texts(value):
+        return (3, float(max(value)), level_text(value))
+    return (4, 0.0, level_text(value))
+
+
+def _texts(value: tuple[int, ...] | tuple[str, ...]) -> bool:
+    return any(isinstance(v, str) for v in value)
+
+
+def _levels(values: Sequence[FieldValue]) -> list[Hashable]:
+    """The group each value belongs to: itself, or its quarter among many different numbers."""
+    numbers = sorted(v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
+    if len(set(numbers)) <= MOST_LEVELS:
+        return [level_text(v) for v in values]
+    edges = [numbers[len(numbers) * quarter // 4] for quarter in (1, 2, 3)]
+    return [
+        sum(v >= edge for edge in edges)
+        if isinstance(v, int | float) and not isinstance(v, bool)
+        else level_text(v)
+        for v in values
+    ]
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """1 for the smallest; equal values share the mean of their ranks."""
+    places: dict[float, list[int]] = defaultdict(list)
+    for place, number in enumerate(sorted(values), start=1):
+        places[number].append(place)
+    return [sum(places[v]) / len(places[v]) for v in values]
+
+
+def _effect(groups: Sequence[Sequence[float]], ranks: Sequence[float]) -> float | None:
+    """Kruskal-Wallis effect size; H is the ranks' between-group share times n - 1 (ties in it)."""
+    n, k = len(ranks), len(groups)
+    mean = sum(ranks) / n
+    total = sum((r - mean) ** 2 for r in ranks)
+    if total == 0.0 or k < 2 or n <= k:
+        return None
+    between = sum(len(g) * (sum(g) / len(g) - mean) ** 2 for g in groups)
+    h = (n - 1) * between / total
+    return min(max((h - k + 1) / (n - k), 0.0), 1.0)

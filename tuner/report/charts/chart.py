@@ -1,0 +1,228 @@
+"""A chart: a plotly figure as plain values, a sentence to read it by, and its table.
+
+Colours of text, grid and ground are set in the browser, from the page's own (light or dark).
+Traces use colours that people with any colour vision tell apart (after Okabe and Ito) and that
+stand out from both grounds; no meaning hangs on a colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+from math import ceil, floor, log10
+from typing import Any
+
+from tuner.report.data import ReportData
+from tuner.run.trial import Trial, TrialState
+from tuner.score.verdict import SloResult
+
+BLUE, ORANGE, GREEN, RED = "#2f7fc1", "#d98a00", "#2a9d74", "#cc4a2b"
+SKY, PURPLE, GREY, OLIVE = "#63b3e4", "#b565a7", "#8a9099", "#a9a12f"
+
+CURRENT, BEST = ORANGE, BLUE
+
+#: Values that span more than this ratio are drawn on a logarithmic axis.
+LOG_RATIO = 8.0
+
+
+class Outcome(Enum):
+    """Trials by how they ended, each with a shape and a colour of its own."""
+
+    FEASIBLE = "meets the SLOs"
+    INFEASIBLE = "misses an SLO"
+    PRUNED = "given up early (bound)"
+
+    @property
+    def symbol(self) -> str:
+        return {"FEASIBLE": "circle", "INFEASIBLE": "circle-open", "PRUNED": "x"}[self.name]
+
+    @property
+    def color(self) -> str:
+        return {"FEASIBLE": BLUE, "INFEASIBLE": GREY, "PRUNED": ORANGE}[self.name]
+
+
+def outcome_of(trial: Trial) -> Outcome:
+    """The outcome of a trial that has a score."""
+    if trial.state is TrialState.PRUNED:
+        return Outcome.PRUNED
+    feasible = trial.score is not None and trial.score.feasible
+    return Outcome.FEASIBLE if feasible else Outcome.INFEASIBLE
+
+
+@dataclass(frozen=True)
+class Table:
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """``name`` is a slug; ``note`` says what to look for; ``figure`` has ``data`` and ``layout``.
+
+    ``small``: two or three stand side by side.
+    """
+
+    name: str
+    title: str
+    note: str
+    figure: dict[str, Any]
+    table: Table
+    small: bool = False
+
+    @property
+    def height(self) -> int:
+        """Pixels to keep free for it."""
+        return int(self.figure["layout"].get("height", 400))
+
+
+def hover(*lines: str) -> str:
+    """Lines of a hover label; plotly reads its own kind of HTML in them, so they are escaped."""
+    return "<br>".join(escape(line, quote=False) for line in lines if line)
+
+
+def scatter(
+    name: str,
+    x: Sequence[object],
+    y: Sequence[float],
+    *,
+    color: str,
+    text: Sequence[str],
+    mode: str = "markers",
+    symbol: str = "circle",
+    **more: Any,
+) -> dict[str, Any]:
+    """A scatter trace whose hover label is ``text`` (from `hover`)."""
+    return {
+        "type": "scatter",
+        "name": escape(name, quote=False),
+        "x": list(x),
+        "y": list(y),
+        "mode": mode,
+        "text": list(text),
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"color": color, "symbol": symbol, "size": 9, "line": {"color": color}},
+        "line": {"color": color, "width": 2},
+        **more,
+    }
+
+
+def line(name: str, x: Sequence[object], y: Sequence[float], color: str) -> dict[str, Any]:
+    """A line in steps, without labels of its own."""
+    return {
+        "type": "scatter",
+        "name": name,
+        "x": list(x),
+        "y": list(y),
+        "mode": "lines",
+        "line": {"color": color, "width": 2, "shape": "hv"},
+        "hoverinfo": "skip",
+    }
+
+
+def bar(
+    name: str, x: Sequence[object], y: Sequence[object], color: str, **more: Any
+) -> dict[str, Any]:
+    """A bar trace; lay it down with ``orientation="h"``."""
+    return {
+        "type": "bar",
+        "name": escape(name, quote=False),
+        "x": list(x),
+        "y": list(y),
+        "marker": {"color": color},
+        **more,
+    }
+
+
+def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:
+    """An axis that starts at 0, or is logarithmic where ``values`` span too much for that.
+
+    Args:
+        title: With the unit.
+        values: What must be in sight; empty leaves the range to plotly.
+        more: Plotly's own settings.
+    """
+    common = {"title": {"text": title}, "automargin": True}
+    positive = sorted(v for v in values if v > 0)
+    if not positive:
+        return {**common, "rangemode": "tozero", **more}
+    low, high = positive[0], positive[-1]
+    if high <= low * LOG_RATIO:
+        return {**common, "range": [0, high * 1.08], **more}
+    ticks = _ticks(low, high)
+    ranges = [log10(low / 1.15), log10(high * 1.15)]
+    words = [f"{tick:g}" for tick in ticks]
+    logarithmic = {"type": "log", "range": ranges, "tickvals": ticks, "ticktext": words}
+    return {**common, **logarithmic, **more}
+
+
+def trial_axis(data: ReportData) -> dict[str, Any]:
+    """The numbers of the trials, whole ones only."""
+    last = max((t.number for t in data.trials), default=0)
+    whole = {"dtick": 1} if last <= 12 else {}
+    return {**axis("trial"), "range": [-0.5 - last / 50, last + 0.5 + last / 50], **whole}
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... around a range of positive numbers; only powers of 10 when it is wide."""
+    steps = (1, 2, 5) if high / low < 1000 else (1,)
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return [step * 10.0**power for power in powers for step in steps]
+
+
+def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], factor: float) -> None:
+    """Draws each bound as a dashed line across the chart, with its expression.
+
+    Args:
+        layout: Changed in place; ``yaxis`` must be set.
+        results: SLOs on the metric of the y axis.
+        factor: From the metric's base unit to the axis's.
+    """
+    bounds = {r.bound * factor: r.expression for r in results}
+    logarithmic = layout["yaxis"].get("type") == "log"
+    layout["shapes"] = [
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": bound,
+            "y1": bound,
+            "line": {"color": RED, "width": 2, "dash": "dash"},
+        }
+        for bound in bounds
+    ]
+    layout["annotations"] = [
+        {
+            "xref": "paper",
+            "x": 1,
+            "xanchor": "right",
+            "yanchor": "bottom",
+            "y": log10(bound) if logarithmic else bound,
+            "text": escape(expression, quote=False),
+            "showarrow": False,
+            "font": {"color": RED},
+        }
+        for bound, expression in bounds.items()
+    ]
+
+
+#: One of the charts over one another: title, colour, y, hover text.
+Panel = tuple[str, str, Sequence[float], Sequence[str]]
+
+
+def panels(x: Sequence[int], x_axis: dict[str, Any], rows: Sequence[Panel]) -> dict[str, Any]:
+    """Scatter charts over one another with one x axis."""
+    data = []
+    layout: dict[str, Any] = {"xaxis": x_axis, "showlegend": False}
+    gap = 0.08
+    height = (1 - gap * (len(rows) - 1)) / len(rows)
+    for index, (title, color, y, text) in enumerate(rows):
+        top = 1 - index * (height + gap)
+        suffix = "" if index == 0 else str(index + 1)
+        layout[f"yaxis{suffix}"] = axis(title, domain=[max(top - height, 0.0), top])
+        data.append(scatter(title, x, y, color=color, text=text, yaxis=f"y{suffix}"))
+    layout["xaxis"]["anchor"] = f"y{len(rows)}" if len(rows) > 1 else "y"
+    layout["height"] = 140 + 150 * len(rows)
+    return {"data": data, "layout": layout}

@@ -1,0 +1,328 @@
+"""A run as it lies on disk, finished or not, as one value that every renderer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tuner.errors import TunerError
+from tuner.report.result_schema import (
+    ConfigFacts,
+    Improvement,
+    Result,
+    Simplification,
+    Status,
+    WrittenFacts,
+    check,
+)
+from tuner.run.manifest import Manifest
+from tuner.run.store import RunStore
+from tuner.run.trial import Point, Trial, TrialState, TrialTime
+from tuner.score.judge import passes, violation
+from tuner.score.verdict import SloResult, Verdict
+from tuner.space.candidate import Candidate
+from tuner.spec.objective import Goal, Objective
+
+SCHEMA_VERSION = 1
+
+_WORST_FIRST = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One measurement of the confirmation; ``role`` is current, candidate or challenge."""
+
+    round: int
+    order: int
+    role: str
+    candidate_key: str
+    point: Point
+
+
+@dataclass(frozen=True)
+class Side:
+    """A config with all that was measured of it.
+
+    Attributes:
+        trial: Its number in the search; ``None`` when it was not a trial.
+        points: Its load points in the search, by rising load.
+        repeats: Its measurements in the confirmation, in the order they were made.
+        judged: The measurement that stands for it: the last one at the load the result is for;
+            without a result the confirmation's last, else the search's at the highest load that
+            met every SLO, else, when none did, the one that came nearest.
+        goodput_infer_per_s: The result's, else that of ``judged``; ``None`` when no load met
+            every SLO.
+    """
+
+    candidate: Candidate
+    trial: int | None
+    points: tuple[Point, ...]
+    repeats: tuple[Repeat, ...]
+    judged: Point | None
+    goodput_infer_per_s: float | None
+
+    @property
+    def proofs(self) -> tuple[Repeat, ...]:
+        """The repeats at the load of ``judged``."""
+        if self.judged is None:
+            return ()
+        load = self.judged.measurement.load
+        return tuple(r for r in self.repeats if r.point.measurement.load == load)
+
+
+@dataclass(frozen=True)
+class SloRow:
+    """One SLO of the verdict: the worst of what was found, and each repeat."""
+
+    found: SloResult
+    repeats: tuple[SloResult, ...]
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything a renderer may show. Units as in the types it holds.
+
+    Attributes:
+        status: How the run ended; INTERRUPTED when it left no result.
+        best: The winner, else the best trial that is not the current config; ``None`` when
+            nothing else was measured.
+        reasons: Why it ended so, one sentence each.
+        time: Seconds by phase; they add up to ``wall_s``.
+        finished: The run left a result.
+    """
+
+    schema_version: int
+    directory: Path
+    manifest: Manifest
+    objective: Objective
+    status: Status
+    finished: bool
+    reasons: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    current: Side | None
+    best: Side | None
+    improvement: Improvement | None
+    slo: tuple[SloRow, ...]
+    server_args: tuple[str, ...]
+    diff: str
+    written: WrittenFacts | None
+    simplification: tuple[Simplification, ...]
+    wall_s: float
+    time: Mapping[str, float]
+
+    @property
+    def run_id(self) -> str:
+        return self.manifest.run_id
+
+    @property
+    def model(self) -> str:
+        return self.manifest.model
+
+    @property
+    def maximizes(self) -> bool:
+        return self.objective.goal is Goal.MAXIMIZE_GOODPUT
+
+    @property
+    def subject(self) -> Side | None:
+        """The config the verdict is about: what is served from now on, or came nearest."""
+        return self.current if self.status is Status.KEPT else (self.best or self.current)
+
+    @property
+    def best_name(self) -> str:
+        """What to call ``best``: it is not always good."""
+        feasible = self.best is not None and self.best.goodput_infer_per_s is not None
+        return "best config" if feasible else "nearest config"
+
+    @property
+    def scored(self) -> tuple[Trial, ...]:
+        """Trials measured in full."""
+        return tuple(t for t in self.trials if t.state is TrialState.MEASURED and t.score)
+
+    @property
+    def failed(self) -> tuple[Trial, ...]:
+        return tuple(t for t in self.trials if t.state is TrialState.FAILED)
+
+
+def load(directory: Path) -> ReportData:
+    """Reads a run.
+
+    Raises:
+        SpecError: The directory holds no run, or one of another version.
+        TunerError: A file of the run is not what this version writes.
+    """
+    store = RunStore.open(directory)
+    try:
+        manifest = Manifest.from_json(store.manifest())
+        trials = tuple(store.trials())
+        repeats = tuple(_repeat(row) for row in store.confirmation())
+        result = _result(store)
+        return _assemble(directory, manifest, trials, repeats, result)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TunerError(
+            f"a file of the run {directory} cannot be read: {type(error).__name__}: {error}",
+            "was it edited, or written by another version of tune?",
+        ) from error
+
+
+def _repeat(row: Mapping[str, Any]) -> Repeat:
+    point = Point.from_json(row["point"])
+    return Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
+
+
+def _result(store: RunStore) -> Result | None:
+    data = store.result()
+    if data is None:
+        return None
+    try:
+        return Result.model_validate(data)
+    except ValidationError as error:
+        mistakes = "\n".join(f"  {line}" for line in check(data))
+        raise TunerError(
+            f"result.json of run {store.run_id} does not follow version 1:\n{mistakes}",
+            "was it edited, or written by another version of tune?",
+        ) from error
+
+
+def _assemble(
+    directory: Path,
+    manifest: Manifest,
+    trials: tuple[Trial, ...],
+    repeats: tuple[Repeat, ...],
+    result: Result | None,
+) -> ReportData:
+    objective = Objective.parse(str(manifest.spec.get("objective", Objective.goodput())))
+    current = _current(trials, repeats, result)
+    best = _best(objective, trials, repeats, result, current)
+    status = Status.INTERRUPTED if result is None else result.status
+    about = current if status is Status.KEPT else (best or current)
+    time = _trial_seconds(trials) if result is None else result.time.by_phase()
+    return ReportData(
+        schema_version=SCHEMA_VERSION,
+        directory=directory,
+        manifest=manifest,
+        objective=objective,
+        status=status,
+        finished=result is not None,
+        reasons=tuple(result.reasons) if result else ("the run left no result",),
+        trials=trials,
+        current=current,
+        best=best,
+        improvement=result.improvement if result else None,
+        slo=_slo_rows(about),
+        server_args=tuple(result.server_args) if result else (),
+        diff=(result.diff or "") if result else "",
+        written=result.written if result else None,
+        simplification=tuple(result.simplification or ()) if result else (),
+        wall_s=result.time.wall_s if result else sum(time.values()),
+        time=time,
+    )
+
+
+def _current(
+    trials: Sequence[Trial], repeats: Sequence[Repeat], result: Result | None
+) -> Side | None:
+    """The config found in the repository: the result's, else trial 0."""
+    if result is not None and result.baseline is not None:
+        return _side_of(result.baseline, trials, repeats)
+    first = next((t for t in trials if t.number == 0), None)
+    return None if first is None else _side(first.candidate, trials, repeats)
+
+
+def _best(
+    objective: Objective,
+    trials: Sequence[Trial],
+    repeats: Sequence[Repeat],
+    result: Result | None,
+    current: Side | None,
+) -> Side | None:
+    if result is not None and result.winner is not None:
+        return _side_of(result.winner, trials, repeats)
+    own = None if current is None else current.candidate
+    others = [
+        t for t in trials if t.state is TrialState.MEASURED and t.score and t.candidate != own
+    ]
+    if not others:
+        return None
+    return _side(min(others, key=lambda t: rank(objective, t)).candidate, trials, repeats)
+
+
+def rank(objective: Objective, trial: Trial) -> tuple[bool, float, float]:
+    """Sorts scored trials, best first: feasible ones by score, the others by violation."""
+    score = trial.score
+    assert score is not None
+    value = -score.value if objective.goal is Goal.MAXIMIZE_GOODPUT else score.value
+    return (not score.feasible, score.violation, value)
+
+
+def _side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
+    """A side whose headline number, and the load it is for, are the result's own."""
+    candidate = Candidate.from_json({"fields": facts.fields, "server_args": facts.server_args})
+    side = _side(candidate, trials, repeats)
+    judged = side.judged
+    if facts.measurements:
+        load = facts.measurements[-1].load
+        points = [*side.points, *(r.point for r in side.repeats)]
+        judged = next((p for p in reversed(points) if p.measurement.load == load), judged)
+    return replace(side, judged=judged, goodput_infer_per_s=facts.goodput_infer_per_s)
+
+
+def _side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
+    own = [t for t in trials if t.candidate == candidate and t.points]
+    trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
+    again = tuple(r for r in repeats if r.candidate_key == candidate.key)
+    judged = _judged_again(again) or (None if trial is None else judged_point(trial))
+    good = judged is not None and passes(judged.slo)
+    return Side(
+        candidate=candidate,
+        trial=None if trial is None else trial.number,
+        points=() if trial is None else by_load(trial.points),
+        repeats=again,
+        judged=judged,
+        goodput_infer_per_s=judged.measurement.throughput_infer_per_s if judged and good else None,
+    )
+
+
+def by_load(points: Sequence[Point]) -> tuple[Point, ...]:
+    return tuple(sorted(points, key=lambda p: p.measurement.load.level))
+
+
+def _judged_again(repeats: Sequence[Repeat]) -> Point | None:
+    """A finalist's last repeat; of the current config the highest load that it stood."""
+    tried = [r.point for r in repeats if r.role == "candidate"]
+    if tried:
+        return tried[-1]
+    stood = [r.point for r in repeats if passes(r.point.slo)]
+    return max(stood, key=lambda p: p.measurement.load.level, default=None)
+
+
+def judged_point(trial: Trial) -> Point | None:
+    """The point a trial's score stands for; the nearest miss when none met the SLOs."""
+    if trial.score is not None and trial.score.best_point is not None:
+        return trial.points[trial.score.best_point]
+    return min(trial.points, key=lambda p: violation(p.slo), default=None)
+
+
+def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:
+    """One row an SLO, failures first, then what could not be judged, then by small margin."""
+    if side is None or side.judged is None:
+        return ()
+    rows = []
+    for index, found in enumerate(side.judged.slo):
+        repeats = tuple(r.point.slo[index] for r in side.proofs)
+        worst = min((found, *repeats), key=_severity)
+        rows.append(SloRow(worst, repeats))
+    return tuple(sorted(rows, key=lambda row: _severity(row.found)))
+
+
+def _severity(found: SloResult) -> tuple[int, float]:
+    return _WORST_FIRST.index(found.verdict), 0.0 if found.margin is None else found.margin
+
+
+def _trial_seconds(trials: Sequence[Trial]) -> dict[str, float]:
+    """Seconds by phase of a run without a result: those its trials booked."""
+    names = TrialTime.__dataclass_fields__
+    return {name: sum(getattr(t.time, name) for t in trials) for name in names}

@@ -1,0 +1,175 @@
+"""The report as Markdown: for a pull request, a step summary, a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.report.charts.chart import Table
+from tuner.report.data import ReportData, rank
+from tuner.report.next_steps import next_steps
+from tuner.report.quantities import (
+    NOTHING,
+    VERDICTS,
+    count_text,
+    latency_text,
+    margin_text,
+    metric_text,
+    seconds_text,
+)
+from tuner.report.sentence import HEADLINES, change_text, score_text, verdict_sentence
+from tuner.report.tables import comparison, simplification
+
+#: Trials shown, the best ones.
+MOST_TRIALS = 10
+
+#: GitHub refuses a step's summary above 1 MiB; some is left to other tools of the step.
+SUMMARY_LIMIT_BYTES = 900 * 1024
+
+
+def render(data: ReportData) -> str:
+    """The whole report. Text from outside cannot become markup."""
+    parts = [
+        f"## {escaped(data.model)}: {HEADLINES[data.status]}",
+        escaped(verdict_sentence(data)),
+        *[f"- {escaped(reason)}" for reason in data.reasons],
+        *_titled("SLOs", _slo(data)),
+        *_titled("In numbers", comparison(data)),
+        *_fenced("The change", data.diff, "diff"),
+        *_fenced("Server flags it needs", "\n".join(data.server_args), ""),
+        *_titled("Field by field", simplification(data)),
+        *_titled("Best trials", _best_trials(data)),
+        *_failures(data),
+        *_next(data),
+        _signature(data),
+    ]
+    return _joined(parts) + "\n"
+
+
+def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_BYTES) -> None:
+    """Appends to the file that `$GITHUB_STEP_SUMMARY` names, up to ``limit_bytes`` in all.
+
+    What does not fit is cut at a line, with a note in its place.
+    """
+    used = path.stat().st_size if path.exists() else 0
+    note = "\n\n*Cut here: the summary of a step may not be longer. See the run's report.md.*\n"
+    content = text.encode()
+    room = limit_bytes - used
+    if len(content) > room:
+        room -= len(note.encode())
+        if room <= 0:
+            return
+        content = content[:room]
+        content = content[: content.rfind(b"\n") + 1] + note.encode()
+    with path.open("ab") as file:
+        file.write(content)
+
+
+def escaped(text: str) -> str:
+    """Plain text as Markdown that shows it as it is, on one line."""
+    text = " ".join(text.split())
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
+    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+    text = re.sub(r"([\\`*\[\]|#~])", r"\\\1", text)
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)  # p99_latency needs no escape
+
+
+def fenced(text: str, language: str) -> str:
+    """A code block that no line of ``text`` can end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def table_text(table: Table) -> str:
+    lines = [
+        _row(table.headers),
+        "|" + " --- |" * len(table.headers),
+        *(_row(row) for row in table.rows),
+    ]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(escaped(cell) or " " for cell in cells) + " |"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Paragraphs apart, items of one list together."""
+    text = ""
+    for part in parts:
+        together = part.startswith("- ") and text.rsplit("\n", 1)[-1].startswith("- ")
+        text += ("\n" if together else "\n\n") + part
+    return text.strip()
+
+
+def _signature(data: ReportData) -> str:
+    trials = count_text(len(data.trials), "trial")
+    return f"<sub>run {escaped(data.run_id)}, {trials}, {seconds_text(data.wall_s)}</sub>"
+
+
+def _titled(title: str, table: Table | None) -> list[str]:
+    return [] if table is None else [f"### {title}", table_text(table)]
+
+
+def _fenced(title: str, text: str, language: str) -> list[str]:
+    return [f"### {title}", fenced(text, language)] if text.strip() else []
+
+
+def _slo(data: ReportData) -> Table | None:
+    if not data.slo:
+        return None
+    rows = tuple(
+        (
+            VERDICTS[row.found.verdict],
+            row.found.expression,
+            metric_text(row.found.metric, row.found.value),
+            margin_text(row.found),
+            ", ".join(metric_text(r.metric, r.value) for r in row.repeats) or NOTHING,
+        )
+        for row in data.slo
+    )
+    return Table(("verdict", "expected", "found, worst", "margin", "each repeat"), rows)
+
+
+def _best_trials(data: ReportData) -> Table | None:
+    best = sorted(data.scored, key=lambda t: rank(data.objective, t))[:MOST_TRIALS]
+    if not best:
+        return None
+    rows = []
+    for trial in best:
+        score = trial.score
+        assert score is not None
+        point = trial.points[score.best_point] if score.best_point is not None else None
+        rows.append(
+            (
+                str(trial.number),
+                change_text(data, trial.candidate),
+                score_text(data, score.value),
+                latency_text(point.measurement.p99_latency_us if point else None),
+                "yes" if score.feasible else "no",
+            )
+        )
+    return Table(("trial", "change", "score", "p99", "meets the SLOs"), tuple(rows))
+
+
+def _failures(data: ReportData) -> list[str]:
+    if not data.failed:
+        return []
+    lines = [f"- trial {t.number}: {escaped(t.reason or '')}" for t in data.failed[:MOST_TRIALS]]
+    more = len(data.failed) - len(lines)
+    return ["### Failed trials", *lines, *([f"- and {more} more"] if more else [])]
+
+
+def _next(data: ReportData) -> list[str]:
+    lines = [
+        f"- {escaped(reason)}" + (f": {_code(command)}" if command else "")
+        for reason, command in next_steps(data)
+    ]
+    return ["### What next", *lines]
+
+
+def _code(text: str) -> str:
+    ticks = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    return f"{ticks}{text}{ticks}"

@@ -1,0 +1,69 @@
+"""What to do after a run, and how to do it again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from tuner.report.data import ReportData
+from tuner.report.result_schema import Status
+
+
+def next_steps(data: ReportData) -> list[tuple[str, str]]:
+    """What to do now: (reason, command) pairs; the command may be empty."""
+    run, model = shlex.quote(str(data.directory)), shlex.quote(data.model)
+    again = f"tune run {_spec(data)}"
+    if data.status is Status.IMPROVED:
+        flags = [("start the server with the flags above", "")] if data.server_args else []
+        if data.written:
+            return [
+                ("load the model again so that the server reads its new config", ""),
+                *flags,
+                ("take it back", f"tune rollback {model} --repository {_repository(data)}"),
+            ]
+        return [
+            ("look at the change", f"tune apply {run} --dry-run"),
+            ("write it", f"tune apply {run}"),
+            *flags,
+        ]
+    if data.status is Status.KEPT:
+        return [("search further: widen the space or the budget", again)]
+    if data.status is Status.INFEASIBLE:
+        return [
+            ("see which SLO is out of reach and by how much in the table above", ""),
+            ("widen the space, relax that SLO, or use faster hardware", again),
+        ]
+    if data.status is Status.UNCONFIRMED:
+        return [
+            ("measure longer (workload.window) or in more rounds (confirm.rounds)", ""),
+            ("then run again", again),
+        ]
+    if data.status is Status.FAILED:
+        return [
+            ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
+            ("check this machine", "tune doctor"),
+        ]
+    return [("go on where it stopped", f"{again} --resume {run}")]
+
+
+def _repository(data: ReportData) -> str:
+    return shlex.quote(str(Path(data.manifest.config_path).parent.parent))
+
+
+def _spec(data: ReportData) -> str:
+    return shlex.quote(data.manifest.spec_path or "SPEC")
+
+
+def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
+    """(what, command line) pairs that do again what this run did."""
+    manifest = data.manifest
+    commands = [("the run, as it was started", shlex.join(manifest.command))]
+    commands.append(
+        ("the same search, from its seed", f"tune run {_spec(data)} --seed {manifest.seed}")
+    )
+    commands.append(("this report", f"tune report {shlex.quote(str(data.directory))}"))
+    for name, side in (("current config's", data.current), (f"{data.best_name}'s", data.best)):
+        if side is not None and side.judged is not None and side.judged.measurement.command:
+            line = shlex.join(side.judged.measurement.command)
+            commands.append((f"the load of the {name} numbers", line))
+    return commands

@@ -1,0 +1,201 @@
+"""`result.json`, version 1, as models: checked in tests, published as a JSON Schema, read here.
+
+Readers must ignore keys they do not know, so that keys may be added within version 1. A key
+never changes its meaning or unit and is never removed within a version.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tuner.load.measurement import HostUse, LatencySource, LoadPoint, ServerStatistics
+from tuner.score.verdict import Verdict
+
+SCHEMA_VERSION = 1
+
+Count = Annotated[int, Field(ge=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+FieldJson = bool | int | float | str | list[int] | list[str] | None
+
+
+class Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Status(Enum):
+    """How a run ended."""
+
+    IMPROVED = "improved"
+    KEPT = "kept"
+    INFEASIBLE = "infeasible"
+    UNCONFIRMED = "unconfirmed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class MeasurementFacts(Facts):
+    """One load point measured once."""
+
+    load: LoadPoint = Field(description="closed: level is concurrency; else requests per second")
+    seed: int
+    duration_s: NotNegative = Field(description="length of the measured window")
+    completed_count: Count = Field(description="requests answered without error in the window")
+    failed_count: Count = Field(description="requests answered with an error, or refused")
+    unanswered_count: Count = Field(0, description="requests due in the window, never answered")
+    batch_size: int = Field(1, ge=1, description="inferences in one request")
+    throughput_infer_per_s: NotNegative
+    avg_latency_us: NotNegative
+    p50_latency_us: NotNegative
+    p90_latency_us: NotNegative
+    p95_latency_us: NotNegative
+    p99_latency_us: NotNegative
+    source: LatencySource = Field(description="percentiles over requests, or over windows")
+    sent_per_s: float | None = None
+    mean_in_flight: float | None = Field(None, description="requests outstanding, on average")
+    late_sends: float | None = Field(None, description="share sent over 1 ms late, 0..1")
+    client_send_us: float | None = None
+    client_recv_us: float | None = None
+    network_us: float | None = None
+    server: ServerStatistics | None = Field(None, description="Triton's statistics, averages")
+    host: HostUse = Field(description="what the machines did meanwhile")
+    wall_s: NotNegative = Field(description="seconds the whole measurement took")
+    warnings: list[str] = Field(default_factory=list)
+    command: list[str] = Field(default_factory=list, description="the exact command line")
+
+
+class SloFacts(Facts):
+    """One SLO held against one config."""
+
+    expression: str
+    value: float | None = Field(description="base unit: us, 0..1, per second, bytes")
+    verdict: Verdict
+    metric: str | None = None
+    bound: float | None = Field(None, description="in the base unit")
+    margin: float | None = Field(None, description="share of the bound left; negative: missed")
+
+
+class ConfigFacts(Facts):
+    """A config, what it needs, and what was measured of it."""
+
+    fields: dict[str, FieldJson] = Field(description="ModelConfig path to value, searched ones")
+    server_args: list[str] = Field(description="tritonserver arguments it needs")
+    measurements: list[MeasurementFacts] = Field(description="what the numbers below come from")
+    goodput_infer_per_s: float | None = Field(
+        description="throughput at the highest load that met every SLO; null when none did"
+    )
+    p50_latency_us: float | None
+    p90_latency_us: float | None
+    p95_latency_us: float | None
+    p99_latency_us: float | None
+    slo: list[SloFacts]
+
+
+class Interval(Facts):
+    estimate: float
+    low: float
+    high: float
+
+
+class Improvement(Facts):
+    goodput_ratio: Interval = Field(
+        description="times better than the current config; above 1 is better, also when a latency "
+        "or memory is minimised"
+    )
+    confidence: float = Field(gt=0, lt=1, description="of the interval")
+
+
+class TrialCounts(Facts):
+    asked: Count
+    measured: Count
+    pruned: Count
+    failed: Count
+    duplicates: Count = Field(description="proposals that had been measured already")
+
+
+class TimeFacts(BaseModel):
+    """Seconds by phase; all but ``wall_s`` add up to it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    wall_s: NotNegative
+    measuring_s: NotNegative
+    deploying_s: NotNegative
+    searching_s: NotNegative
+
+    def by_phase(self) -> dict[str, float]:
+        """``measuring_s`` and the rest, without the sum; the longest first."""
+        parts = {k: float(v) for k, v in self.model_dump().items() if k != "wall_s"}
+        return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+
+class WrittenFacts(Facts):
+    """What was written to the repository."""
+
+    path: str
+    sha256_before: Sha256 | None
+    sha256_after: Sha256 | None
+    backup: str | None
+
+
+class Simplification(Facts):
+    """One field of the winner put back to the current value, and what that cost.
+
+    ``with`` and ``without`` are in the objective's unit.
+    """
+
+    field: str
+    with_: float | None = Field(alias="with")
+    without: float | None
+    difference: float | None
+    kept: bool
+
+
+class Result(Facts):
+    """How a tuning run ended. Readers ignore keys they do not know."""
+
+    schema_version: Literal[1]
+    run_id: str
+    model: str
+    status: Status
+    reasons: list[str] = Field(default_factory=list, description="why, one sentence each")
+    spec_sha256: str | None = None
+    baseline: ConfigFacts | None = Field(description="the config in the repository; null: unknown")
+    winner: ConfigFacts | None = Field(description="null unless a config proved better")
+    improvement: Improvement | None = Field(
+        description="null without a winner, or when the current config met the SLOs at no load"
+    )
+    trials: TrialCounts
+    time: TimeFacts
+    written: WrittenFacts | None = Field(description="null when nothing was written")
+    server_args: list[str] = Field(default_factory=list, description="what the winner needs")
+    simplification: list[Simplification] | None = None
+    diff: str | None = Field(None, description="unified diff of config.pbtxt")
+    config_before: str | None = None
+    config_after: str | None = None
+
+
+def check(data: Any) -> list[str]:
+    """Mistakes in ``data`` as a `result.json`, one line each; empty when there is none."""
+    try:
+        result = Result.model_validate(data)
+    except ValidationError as error:
+        return [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+    parts = sum(result.time.by_phase().values())
+    if abs(parts - result.time.wall_s) > 0.01 * result.time.wall_s + 0.1:
+        return [f"time: the phases add up to {parts:.1f} s, wall_s is {result.time.wall_s:.1f} s"]
+    return []
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12), kept in docs/result.schema.json."""
+    schema = Result.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "result.json of triton-tune, version 1",
+    }

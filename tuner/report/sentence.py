@@ -1,0 +1,133 @@
+"""The run in one sentence, and its configs and scores in words."""
+
+from __future__ import annotations
+
+from tuner.report.data import ReportData, Side
+from tuner.report.quantities import count_text, metric_text, rate_text
+from tuner.report.result_schema import Status
+from tuner.score.verdict import Verdict
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text, field_text, server_arg_text
+from tuner.spec.slo import Metric
+
+HEADLINES = {
+    Status.IMPROVED: "Improved",
+    Status.KEPT: "Current config kept",
+    Status.INFEASIBLE: "No config meets the SLOs",
+    Status.UNCONFIRMED: "Not confirmed",
+    Status.INTERRUPTED: "Interrupted",
+    Status.FAILED: "Failed",
+}
+
+
+def score_text(data: ReportData, value: float | None) -> str:
+    """A score in the objective's unit."""
+    metric = data.objective.metric
+    return metric_text(metric.value if metric else Metric.THROUGHPUT.value, value)
+
+
+def score_axis(data: ReportData) -> tuple[str, float]:
+    """What the score is, with the unit of an axis, and the factor from its base unit to that."""
+    metric = data.objective.metric
+    if metric is None:
+        return "goodput (infer/s)", 1.0
+    if metric is Metric.GPU_MEMORY:
+        return f"{metric.value} (MiB)", 1.0 / (1 << 20)
+    return f"{metric.value} (ms)", 1e-3
+
+
+def config_text(candidate: Candidate) -> list[str]:
+    """Every searched field and every server argument, one phrase each."""
+    fields = [field_text(path, value) for path, value in candidate.fields.items()]
+    return [*fields, *(server_arg_text(a) for a in candidate.server_args)]
+
+
+def change_text(data: ReportData, candidate: Candidate) -> str:
+    """What differs from the current config, in a few words."""
+    if data.current is None:
+        return ", ".join(config_text(candidate))
+    return changes_text(candidate, data.current.candidate)
+
+
+def verdict_sentence(data: ReportData) -> str:
+    """The run in one sentence, with its numbers and their confidence."""
+    sentence = {
+        Status.IMPROVED: _improved,
+        Status.KEPT: _kept,
+        Status.INFEASIBLE: _infeasible,
+        Status.UNCONFIRMED: _unconfirmed,
+        Status.INTERRUPTED: _unfinished,
+        Status.FAILED: _unfinished,
+    }[data.status](data)
+    return sentence[0].upper() + sentence[1:]
+
+
+def _improved(data: ReportData) -> str:
+    assert data.best is not None
+    verb = "writes" if data.written else "found, and did not write,"
+    gain = _gain(data)
+    return f"{verb} {change_text(data, data.best.candidate)}: {_standing(data, data.best)}{gain}."
+
+
+def _kept(data: ReportData) -> str:
+    standing = f": {_standing(data, data.current)}" if data.current else ""
+    tried = count_text(len(data.scored), "config")
+    return f"nothing better than the current config was found among {tried} measured{standing}."
+
+
+def _infeasible(data: ReportData) -> str:
+    side = data.best or data.current
+    tried = count_text(len(data.scored), "config")
+    if side is None or not data.slo:
+        return f"none of {tried} measured meets every SLO."
+    missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
+    worst = "; ".join(f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
+    name = change_text(data, side.candidate)
+    return f"none of {tried} measured meets every SLO; the nearest, {name}, misses {worst}."
+
+
+def _unconfirmed(data: ReportData) -> str:
+    name = change_text(data, data.best.candidate) if data.best else "the best config"
+    return (
+        f"{name} was best in the search and did not prove itself when measured again; "
+        "the current config stays."
+    )
+
+
+def _unfinished(data: ReportData) -> str:
+    how = "failed" if data.status is Status.FAILED else "was stopped"
+    start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
+    if data.best is None or data.best.goodput_infer_per_s is None:
+        return f"{start}."
+    name = change_text(data, data.best.candidate)
+    return f"{start}. Best so far, not confirmed: {name}, {_standing(data, data.best)}."
+
+
+def _standing(data: ReportData, side: Side | None) -> str:
+    """`2,050/s within p99_latency <= 40ms` or, for a minimised metric, its value and load."""
+    if side is None or side.judged is None:
+        return "not measured"
+    slo = " and ".join(s.expression for s in side.judged.slo)
+    if data.objective.metric is not None:
+        metric = data.objective.metric.value
+        value = next(
+            (s.value for s in side.judged.slo if s.metric == metric),
+            getattr(side.judged.measurement, f"{metric}_us", None),
+        )
+        load = side.judged.measurement.load
+        return f"{metric} {metric_text(metric, value)} at {load} within {slo}"
+    if side.goodput_infer_per_s is None:
+        return f"no load tried met {slo}"
+    return f"{rate_text(side.goodput_infer_per_s)} within {slo}"
+
+
+def _gain(data: ReportData) -> str:
+    if data.improvement is None:
+        reason = "the current config met the SLOs at no load tried"
+        return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
+    ratio = data.improvement.goodput_ratio
+    verb = "times the current config" if data.maximizes else "times better than the current config"
+    return (
+        f", {ratio.estimate:.3g} {verb} ({data.improvement.confidence * 100:.3g} % interval "
+        f"{ratio.low:.3g} to {ratio.high:.3g})"
+    )

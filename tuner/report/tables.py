@@ -1,0 +1,118 @@
+"""The tables that are not behind a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuner.report.charts.chart import Table
+from tuner.report.charts.latency import sides
+from tuner.report.data import ReportData
+from tuner.report.quantities import NOTHING, latency_text, rate_text, share_text
+from tuner.report.sentence import score_text
+from tuner.run.trial import Point
+from tuner.space.words import bytes_text
+
+
+def comparison(data: ReportData) -> Table | None:
+    """The current and the best config side by side, each at the load it is judged at."""
+    shown = [(name, side, side.judged) for name, _, side in sides(data) if side.judged]
+    if not shown:
+        return None
+    names = tuple(name for name, _, _ in shown)
+    goodputs = tuple(rate_text(side.goodput_infer_per_s) for _, side, _ in shown)
+    points = [point for _, _, point in shown]
+    rows = [("goodput", *goodputs)]
+    by_point = [_numbers(point) for point in points]
+    rows += [
+        (name, *(numbers[name] for numbers in by_point))
+        for name in by_point[0]
+        if any(numbers[name] != NOTHING for numbers in by_point)
+    ]
+    return Table(("", *names), tuple(rows))
+
+
+def _numbers(point: Point) -> dict[str, str]:
+    m, server, host = point.measurement, point.measurement.server, point.measurement.host
+    batch = server.mean_batch_size if server else None
+    hits = server.cache_hit_rate if server and server.cache_hit_count else None
+    cpu = None if host.cpu_percent is None else host.cpu_percent / 100
+    memory = host.gpu_memory_used_bytes
+    return {
+        "measured at load": str(m.load),
+        "throughput": rate_text(m.throughput_infer_per_s),
+        "p50 latency": latency_text(m.p50_latency_us),
+        "p90 latency": latency_text(m.p90_latency_us),
+        "p95 latency": latency_text(m.p95_latency_us),
+        "p99 latency": latency_text(m.p99_latency_us),
+        "average latency": latency_text(m.avg_latency_us),
+        "requests in the window": f"{m.completed_count:,}",
+        "failed requests": f"{m.failed_count:,}",
+        "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
+        "mean batch": NOTHING if batch is None else f"{batch:.3g}",
+        "cache hit rate": share_text(hits),
+        "CPU, all cores": share_text(cpu),
+        "GPU memory": NOTHING if memory is None else bytes_text(memory),
+        "GPU utilisation": share_text(host.gpu_utilization),
+        "GPU power": NOTHING if host.gpu_power_w is None else f"{host.gpu_power_w:.0f} W",
+    }
+
+
+def simplification(data: ReportData) -> Table | None:
+    """The winner with one field at a time put back."""
+    if not data.simplification:
+        return None
+    rows = tuple(
+        (
+            row.field,
+            score_text(data, row.with_),
+            score_text(data, row.without),
+            _signed(data, row.difference),
+            "kept" if row.kept else "put back",
+        )
+        for row in data.simplification
+    )
+    return Table(("field", "with", "without", "difference", ""), rows)
+
+
+def _signed(data: ReportData, value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{'-' if value < 0 else '+'}{score_text(data, abs(value))}"
+
+
+def environment(data: ReportData) -> Table:
+    """Machine, programs and identity of the run."""
+    manifest = data.manifest
+    facts: dict[str, object] = {
+        "started": manifest.created_at,
+        "seed": manifest.seed,
+        "objective": str(data.objective),
+        "configs in the space": manifest.space_size,
+        "spec": f"{manifest.spec_path} (sha256 {manifest.spec_sha256[:12]})",
+        **manifest.versions,
+        **{
+            f"host {_label(key)}": _plain(key, value)
+            for key, value in manifest.host.items()
+            if value is not None
+        },
+        **{f"GPU {n}": _facts(gpu) for n, gpu in enumerate(manifest.gpus)},
+        "fingerprint": manifest.fingerprint,
+    }
+    rows = tuple((key, str(value)) for key, value in facts.items() if value is not None)
+    return Table(("fact", "value"), rows)
+
+
+def _facts(gpu: Mapping[str, object]) -> str:
+    return ", ".join(f"{_label(key)} {_plain(key, value)}" for key, value in gpu.items())
+
+
+def _label(key: str) -> str:
+    return key.removesuffix("_bytes").replace("_", " ")
+
+
+def _plain(key: str, value: object) -> str:
+    if key.endswith("_bytes") and isinstance(value, int):
+        return bytes_text(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(str(v) for v in value)
+    return str(value)

@@ -1,0 +1,103 @@
+"""Every trial as one row of a table that pandas and spreadsheets read as it is.
+
+Values are numbers in the unit the column's name ends in; a missing one is an empty cell. Lists
+and server arguments are JSON. Load columns are of the measurement the score stands for.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+
+from tuner.report.data import ReportData, judged_point
+from tuner.run.trial import Point, Trial
+from tuner.space.candidate import FieldValue
+
+Cell = str | int | float | bool | None
+
+
+def render(data: ReportData) -> str:
+    """One header line and one line a trial."""
+    rows = [_row(trial) for trial in data.trials]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    fields = sorted(name for name in names if name.startswith("field."))
+    columns = [name for name in names if name not in fields]
+    at = columns.index("server_args") if columns else 0
+    columns[at:at] = fields
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(cell) for name, cell in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _row(trial: Trial) -> dict[str, Cell]:
+    score, point = trial.score, judged_point(trial)
+    return {
+        "trial": trial.number,
+        "state": trial.state.value,
+        "score": score.value if score else None,
+        "feasible": score.feasible if score else None,
+        "violation": score.violation if score else None,
+        **{f"field.{path}": _plain(value) for path, value in trial.candidate.fields.items()},
+        "server_args": json.dumps(list(trial.candidate.server_args)),
+        **(_load(point) if point else {}),
+        "deployment": trial.deployment,
+        "attempts": trial.attempts,
+        "searching_s": trial.time.searching_s,
+        "deploying_s": trial.time.deploying_s,
+        "measuring_s": trial.time.measuring_s,
+        "other_s": trial.time.other_s,
+        "loads_measured": len(trial.points),
+        "started_at": trial.started_at,
+        "reason": trial.reason,
+    }
+
+
+def _load(point: Point) -> Mapping[str, Cell]:
+    m, server, host = point.measurement, point.measurement.server, point.measurement.host
+    return {
+        "load_kind": m.load.arrivals.value,
+        "load_level": m.load.level,
+        "throughput_infer_per_s": m.throughput_infer_per_s,
+        "p50_latency_us": m.p50_latency_us,
+        "p90_latency_us": m.p90_latency_us,
+        "p95_latency_us": m.p95_latency_us,
+        "p99_latency_us": m.p99_latency_us,
+        "avg_latency_us": m.avg_latency_us,
+        "completed_count": m.completed_count,
+        "failed_count": m.failed_count,
+        "unanswered_count": m.unanswered_count,
+        "error_rate": m.error_rate,
+        "batch_size": m.batch_size,
+        "mean_in_flight": m.mean_in_flight,
+        "client_send_us": m.client_send_us,
+        "network_us": m.network_us,
+        "queue_us": server.queue_us if server else None,
+        "compute_input_us": server.compute_input_us if server else None,
+        "compute_infer_us": server.compute_infer_us if server else None,
+        "compute_output_us": server.compute_output_us if server else None,
+        "client_recv_us": m.client_recv_us,
+        "mean_batch_size": server.mean_batch_size if server else None,
+        "cache_hit_rate": server.cache_hit_rate if server else None,
+        "pending_requests_max": host.pending_requests_max,
+        "cpu_percent": host.cpu_percent,
+        "gpu_memory_used_bytes": host.gpu_memory_used_bytes,
+        "gpu_utilization": host.gpu_utilization,
+        "gpu_power_w": host.gpu_power_w,
+        "measurement_seed": m.seed,
+        "window_s": m.duration_s,
+    }
+
+
+def _plain(value: FieldValue) -> Cell:
+    return json.dumps(list(value)) if isinstance(value, tuple) else value
+
+
+def _cell(value: Cell) -> Cell:
+    """Text that a spreadsheet would run as a formula gets a quote in front."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value
