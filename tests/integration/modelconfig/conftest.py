@@ -1,0 +1,57 @@
+"""One real tritonserver for the tests of this directory, over a repository of small models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.modelconfig.configs import PYTHON
+from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
+
+from tuner.triton.binaries import tritonserver
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+
+CODE = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor("y", pb_utils.get_input_tensor_by_name(r, "x").as_numpy())]
+            )
+            for r in requests
+        ]
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models m, one, two, and the ensemble e of the last two."""
+    root = tmp_path_factory.mktemp("models")
+    configs = {"m": PYTHON, "one": MODEL, "two": MODEL.replace("one", "two"), "e": ENSEMBLE}
+    for name, config in configs.items():
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(config)
+        if name != "e":
+            (root / name / "1" / "model.py").write_text(CODE)
+    return root
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "server.log"
+
+
+@pytest.fixture(scope="module")
+def control(repository: Path, log: Path) -> Iterator[Control]:
+    with (
+        tritonserver(None, os.environ) as installation,
+        LocalLauncher(installation, repository).launch((), log) as server,
+        Control(server.endpoints) as control,
+    ):
+        yield control

@@ -1,0 +1,78 @@
+"""Configs that break one rule each, and near ones that do not: for unit tests and for Triton."""
+
+from __future__ import annotations
+
+from tuner.modelconfig.rules import Rule
+
+GROUP = "instance_group { %s }"
+DYNAMIC = "dynamic_batching { %s }"
+POLICY = "default_queue_policy { %s }"
+
+#: rule, path of the violation, config that breaks it, one that is as near as can be and does not
+REFUSED = [
+    (Rule.PREFERRED_BATCH_SIZE, "dynamic_batching.preferred_batch_size",
+     DYNAMIC % "preferred_batch_size: [ 4, 9 ]", DYNAMIC % "preferred_batch_size: [ 4, 8 ]"),
+    (Rule.PREFERRED_BATCH_SIZE, "dynamic_batching.preferred_batch_size",
+     DYNAMIC % "preferred_batch_size: 0", DYNAMIC % "preferred_batch_size: 1"),
+    (Rule.PREFERRED_BATCH_SIZE, "sequence_batching.oldest.preferred_batch_size",
+     "sequence_batching { oldest { preferred_batch_size: 9 } }",
+     "sequence_batching { oldest { preferred_batch_size: 8 } }"),
+    (Rule.PRIORITY_LEVEL, "dynamic_batching.default_priority_level",
+     DYNAMIC % "priority_levels: 2", DYNAMIC % "priority_levels: 2 default_priority_level: 2"),
+    (Rule.PRIORITY_LEVEL, "dynamic_batching.default_priority_level",
+     DYNAMIC % "priority_levels: 2 default_priority_level: 3", DYNAMIC % ""),
+    (Rule.PRIORITY_LEVEL, "dynamic_batching.priority_queue_policy[3]",
+     DYNAMIC % "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 }",
+     DYNAMIC % "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 2 }"),
+    (Rule.PRESERVE_ORDERING, "dynamic_batching.preserve_ordering",
+     DYNAMIC % "preserve_ordering: true priority_levels: 2 default_priority_level: 1",
+     DYNAMIC % "preserve_ordering: true priority_levels: 1 default_priority_level: 1"),
+    (Rule.PRESERVE_ORDERING, "dynamic_batching.default_queue_policy.timeout_action",
+     DYNAMIC % ("preserve_ordering: true "
+                + POLICY % "timeout_action: DELAY default_timeout_microseconds: 9"),
+     DYNAMIC % ("preserve_ordering: true " + POLICY % "timeout_action: DELAY")),
+    (Rule.PRESERVE_ORDERING, "dynamic_batching.priority_queue_policy[1].timeout_action",
+     DYNAMIC % ("preserve_ordering: true priority_levels: 1 default_priority_level: 1 "
+                "priority_queue_policy { key: 1 value { timeout_action: DELAY "
+                "default_timeout_microseconds: 9 } }"),
+     DYNAMIC % ("priority_levels: 1 default_priority_level: 1 "
+                "priority_queue_policy { key: 1 value { timeout_action: DELAY "
+                "default_timeout_microseconds: 9 } }")),
+    (Rule.SLOT_UTILIZATION, "sequence_batching.direct.minimum_slot_utilization",
+     "sequence_batching { direct { minimum_slot_utilization: 1.5 } }",
+     "sequence_batching { direct { minimum_slot_utilization: 1 } }"),
+    (Rule.INSTANCE_GPUS, "instance_group[0].gpus",
+     GROUP % "kind: KIND_CPU gpus: 0", GROUP % "kind: KIND_GPU gpus: 0"),
+    (Rule.INSTANCE_GPUS, "instance_group[0].gpus",
+     GROUP % "kind: KIND_MODEL gpus: 0", GROUP % "kind: KIND_MODEL"),
+    (Rule.INSTANCE_PROFILE, "instance_group[0].profile",
+     GROUP % 'profile: "0"', 'platform: "tensorrt_plan" ' + GROUP % 'profile: "0"'),
+    (Rule.RESPONSE_CACHE, "response_cache.enable",
+     "response_cache { enable: true } sequence_batching { }", "response_cache { enable: true }"),
+    (Rule.RESPONSE_CACHE, "response_cache.enable",
+     "response_cache { enable: true } model_transaction_policy { decoupled: true }",
+     "response_cache { } model_transaction_policy { decoupled: true }"),
+    (Rule.TENSOR, "input[1].dims", 'input { name: "z" data_type: TYPE_FP32 dims: 0 }',
+     'input { name: "z" data_type: TYPE_FP32 dims: -1 }'),
+    (Rule.TENSOR, "output[1]", 'output { name: "z" dims: 1 }',
+     'output { name: "z" data_type: TYPE_FP32 dims: 1 }'),
+]  # fmt: skip
+
+IDLE = [
+    (Rule.INSTANCE_COUNT, "instance_group[0].count", GROUP % "count: -1", GROUP % "kind: KIND_CPU"),
+    (Rule.PRIORITY_LEVEL, "dynamic_batching.priority_queue_policy",
+     DYNAMIC % "priority_queue_policy { key: 1 }",
+     DYNAMIC % "priority_levels: 1 default_priority_level: 1 priority_queue_policy { key: 1 }"),
+    (Rule.TIMEOUT_OVERRIDE, "dynamic_batching.default_queue_policy.allow_timeout_override",
+     DYNAMIC % (POLICY % "allow_timeout_override: true"),
+     DYNAMIC % (POLICY % "allow_timeout_override: true default_timeout_microseconds: 9")),
+    (Rule.SEQUENCE_DELAY, "sequence_batching.direct.max_queue_delay_microseconds",
+     "sequence_batching { direct { max_queue_delay_microseconds: 9 } }",
+     ("sequence_batching { direct { max_queue_delay_microseconds: 9 "
+     "minimum_slot_utilization: 0.5 } }")),
+    (Rule.CACHE_FLAG, "response_cache.enable", "response_cache { enable: true }", ""),
+    (Rule.HOST_POLICY, "instance_group[0].host_policy",
+     GROUP % 'host_policy: "numa0"', GROUP % 'host_policy: "gpu_0"'),
+    (Rule.RATE_LIMIT, "instance_group[0].rate_limiter",
+     GROUP % "rate_limiter { priority: 2 }", GROUP % "count: 2"),
+]  # fmt: skip

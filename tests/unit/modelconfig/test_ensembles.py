@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from unit.modelconfig.configs import case
+from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
+
+from tuner.modelconfig.ensembles import mistakes, step_mistakes
+from tuner.modelconfig.message import parse
+from tuner.modelconfig.rules import Rule, violations
+
+
+def test_a_sound_ensemble_has_no_mistakes():
+    ensemble = parse(ENSEMBLE)
+    assert list(mistakes(ensemble)) == []
+    assert violations(ensemble) == []
+    for index, name in enumerate(["one", "two"]):
+        assert list(step_mistakes(ensemble, index, name, parse(MODEL))) == []
+
+
+def test_models_that_are_no_ensembles_are_not_judged():
+    assert list(mistakes(parse(MODEL + "instance_group { }"))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "said"),
+    ENSEMBLE_MISTAKES,
+)
+def test_each_mistake_is_found(old, new, path, said):
+    assert old in ENSEMBLE
+    found = list(mistakes(parse(ENSEMBLE.replace(old, new, 1))))
+    assert any(where == path and said in message for where, message, _ in found), found
+    assert {v.rule for v in violations(parse(ENSEMBLE.replace(old, new, 1)))} == {Rule.ENSEMBLE}
+
+
+def test_an_ensemble_needs_steps():
+    (found,) = mistakes(parse('platform: "ensemble" ensemble_scheduling { }'))
+    assert "no step" in found[1]
+    assert list(mistakes(parse('platform: "ensemble"')))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("max_batch_size: 4", "max_batch_size: 2", "batches of 4, its model one only of 2"),
+        ('name: "x"', 'name: "z"', "input z of one is not mapped"),
+        ('name: "x"', 'name: "z" optional: true', "one has no input 'x'"),
+        ('name: "y"', 'name: "z"', "one has no output 'y'"),
+        ('"x" data_type: TYPE_FP32', '"x" data_type: TYPE_INT8', "different data types"),
+    ],
+)
+def test_each_mistake_of_a_step_is_found(old, new, said):
+    assert old in MODEL
+    found = list(step_mistakes(parse(ENSEMBLE), 0, "one", parse(MODEL.replace(old, new, 1))))
+    assert any(said in message for _, message, _ in found), found
+
+
+def test_models_without_batches_fit_ensembles_with_them():
+    model = parse(MODEL.replace("max_batch_size: 4", ""))
+    assert list(step_mistakes(parse(ENSEMBLE), 0, "one", model)) == []
+
+
+def test_optional_inputs_need_no_mapping():
+    model = parse(MODEL + 'input { name: "z" data_type: TYPE_FP32 dims: 4 optional: true }')
+    assert list(step_mistakes(parse(ENSEMBLE), 0, "one", model)) == []
+
+
+def test_the_published_ensemble_misses_an_input():
+    ensemble, bert = parse(case("published/nlp-ensemble")), parse(case("published/bert-onnx"))
+    assert list(mistakes(ensemble)) == []
+    (found,) = step_mistakes(ensemble, 1, "bert-onnx", bert)
+    assert found[1] == "input token_type_ids of bert-onnx is not mapped to any ensemble tensor"

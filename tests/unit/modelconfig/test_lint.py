@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import pytest
+from unit.modelconfig.configs import case
+
+from tuner.errors import SpecError
+from tuner.modelconfig.lint import Severity, lint_repository
+
+PYTHON = """name: "m"
+backend: "python"
+max_batch_size: 8
+"""
+MODEL_PY = """
+class TritonPythonModel:
+    def execute(self, requests):
+        return []
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return tmp_path
+
+
+def add(repository, name, config, files=("1/model.py",), source=MODEL_PY):
+    directory = repository / name
+    directory.mkdir(exist_ok=True)
+    (directory / "config.pbtxt").write_text(config)
+    for file in files:
+        path = directory / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source if file.endswith(".py") else "")
+
+
+def rules(repository, model=None):
+    return {f.rule for f in lint_repository(repository, model)}
+
+
+def only(repository, model="m"):
+    (finding,) = lint_repository(repository, model)
+    return finding
+
+
+def test_a_sound_model_has_no_findings(repository):
+    add(repository, "m", PYTHON)
+    assert lint_repository(repository) == []
+
+
+def test_an_unknown_model_is_an_error(repository):
+    add(repository, "bert", PYTHON)
+    with pytest.raises(SpecError, match="no model"):
+        lint_repository(repository, "bret")
+
+
+def test_syntax_errors_have_their_place(repository):
+    add(repository, "m", case("bad/priority_map"))
+    finding = only(repository)
+    assert (finding.line, finding.column, finding.rule) == (10, 5, "syntax")
+    assert finding.severity is Severity.ERROR
+    assert "key" in finding.hint
+
+
+def test_bytes_that_are_no_text(repository):
+    add(repository, "m", "")
+    (repository / "m" / "config.pbtxt").write_bytes(b"\xff")
+    assert only(repository).rule == "encoding"
+
+
+def test_triton_s_rules_are_errors_at_their_line(repository):
+    add(repository, "m", PYTHON + "instance_group [\n  { kind: KIND_CPU\n    gpus: [ 0 ] }\n]\n")
+    finding = only(repository)
+    assert (finding.rule, finding.severity) == ("instance-gpus", Severity.ERROR)
+    assert (finding.line, finding.column) == (6, 5)
+
+
+def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
+    add(repository, "m", PYTHON + "response_cache { enable: true }\ninstance_group { count: -1 }")
+    found = {f.rule: f.severity for f in lint_repository(repository)}
+    assert found == {"cache-flag": Severity.NOTE, "instance-count": Severity.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "good"),
+    [
+        ("preferred-sizes-set", "dynamic_batching { preferred_batch_size: 8 }", ""),
+        (
+            "no-queue-timeout",
+            "dynamic_batching { max_queue_delay_microseconds: 5 }",
+            "dynamic_batching { default_queue_policy { max_queue_size: 9 } }",
+        ),
+        (
+            "timeout-within-delay",
+            (
+                "dynamic_batching { max_queue_delay_microseconds: 5000 "
+                "default_queue_policy { default_timeout_microseconds: 1000 } }"
+            ),
+            (
+                "dynamic_batching { max_queue_delay_microseconds: 1000 "
+                "default_queue_policy { default_timeout_microseconds: 5000 } }"
+            ),
+        ),
+        (
+            "timeout-within-delay",
+            (
+                "dynamic_batching { max_queue_delay_microseconds: 5000 priority_levels: 1 "
+                "default_priority_level: 1 priority_queue_policy { key: 1 "
+                "value { default_timeout_microseconds: 1000 } } }"
+            ),
+            (
+                "dynamic_batching { max_queue_delay_microseconds: 5000 priority_levels: 1 "
+                "default_priority_level: 1 priority_queue_policy { key: 1 "
+                "value { default_timeout_microseconds: 1000 timeout_action: DELAY } } }"
+            ),
+        ),
+        (
+            "stateless-sequences",
+            "sequence_batching { oldest { } }",
+            'sequence_batching { state { input_name: "s" output_name: "s" } }',
+        ),
+        (
+            "batch-in-dims",
+            'output { name: "logits" data_type: TYPE_FP32 dims: [ -1, 2 ] }',
+            'output { name: "logits" data_type: TYPE_FP32 dims: [ 2 ] }',
+        ),
+        (
+            "mixed-kinds",
+            "instance_group [ { kind: KIND_GPU }, { kind: KIND_CPU } ]",
+            "instance_group [ { kind: KIND_GPU gpus: 0 }, { kind: KIND_GPU gpus: 1 } ]",
+        ),
+    ],
+)
+def test_settings_that_are_seldom_meant(repository, rule, bad, good):
+    add(repository, "m", PYTHON + bad)
+    assert rule in rules(repository)
+    add(repository, "m", PYTHON + good)
+    assert rule not in rules(repository)
+
+
+@pytest.mark.parametrize(
+    ("backend", "files", "rule"),
+    [
+        ("onnxruntime", ["1/model.onnx"], "hidden-batcher"),
+        ("tensorflow", [], "tensorflow"),
+        ("vllm", [], "continuous-batching"),
+    ],
+)
+def test_backends(repository, backend, files, rule):
+    batching = "dynamic_batching { }" if backend == "vllm" else ""
+    config = f'backend: "{backend}" max_batch_size: 8 {batching}'
+    add(repository, "m", config, files or ["1/weights"])
+    assert rule in rules(repository)
+    add(repository, "m", config.replace(backend, "pytorch"), ["1/model.pt"])
+    assert rule not in rules(repository)
+
+
+def test_the_name_is_the_directory_s(repository):
+    add(repository, "other", "# head\n" + PYTHON)
+    finding = only(repository, "other")
+    assert (finding.rule, finding.line) == ("name-mismatch", 2)
+
+
+def test_version_directories(repository):
+    add(repository, "m", PYTHON, ["latest/model.py"])
+    finding = only(repository)
+    assert (finding.rule, finding.file) == ("version-directory", repository / "m")
+    add(
+        repository,
+        "m",
+        PYTHON + "version_policy { specific { versions: [ 1, 3 ] } }",
+        ["1/model.py"],
+    )
+    assert "version 3" in only(repository).message
+
+
+@pytest.mark.parametrize(
+    ("config", "files", "hint"),
+    [
+        ('backend: "tensorrt"', ["1/model.engine"], "rename it to model.plan"),
+        ('platform: "tensorrt_plan"', ["1/model.engine"], "default_model_filename"),
+        ('backend: "fil"', ["1/model.pkl"], "Treelite"),
+        ('backend: "onnxruntime"', ["1/bert.onnx"], "it holds bert.onnx"),
+        ('backend: "python" default_model_filename: "a.py"', ["1/model.py"], "it holds model.py"),
+    ],
+)
+def test_the_file_a_backend_looks_for(repository, config, files, hint):
+    add(repository, "m", config, files)
+    finding = only(repository)
+    assert (finding.rule, finding.file) == ("model-file", repository / "m" / "1")
+    assert hint in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("config", "file"),
+    [
+        ('backend: "tensorrt"', "1/model.plan"),
+        ('backend: "tensorrt" default_model_filename: "a.engine"', "1/a.engine"),
+        ('backend: "fil"', "1/xgboost.json"),
+        ('backend: "some_backend_of_ours"', "1/whatever"),
+        ("", "1/model.onnx"),
+    ],
+)
+def test_files_that_are_right(repository, config, file):
+    add(repository, "m", config, [file])
+    assert lint_repository(repository) == []
+
+
+def published(repository):
+    """The repository of a published guide, as far as it gives one."""
+    add(repository, "bert-onnx", case("published/bert-onnx"), ["1/model.onnx", "2/model.onnx"])
+    add(repository, "tokenizer", case("published/tokenizer"), source=case_model())
+    add(repository, "classifier", "", ["1/model.plan"])
+    add(repository, "nlp-ensemble", case("published/nlp-ensemble"), ["1/.gitkeep"])
+
+
+def case_model():
+    from unit.modelconfig.configs import CASES
+
+    return (CASES / "published" / "tokenizer_model.py.txt").read_text(encoding="utf-8")
+
+
+def test_the_published_repository(repository):
+    published(repository)
+    findings = lint_repository(repository)
+    errors = [
+        (f.file.parent.name, f.line, f.rule) for f in findings if f.severity is Severity.ERROR
+    ]
+    assert errors == [
+        ("nlp-ensemble", 46, "ensemble-step"),
+        ("nlp-ensemble", 64, "ensemble-step-model"),
+    ]
+    messages = " ".join(f.message for f in findings)
+    assert "input token_type_ids of bert-onnx is not mapped" in messages
+    assert "no model 'classifier-head'" in messages
+    notes = {(f.file.name, f.rule) for f in findings if f.severity is Severity.NOTE}
+    assert notes == {
+        ("config.pbtxt", "preferred-sizes-set"),
+        ("config.pbtxt", "no-queue-timeout"),
+        ("model.py", "per-request-loop"),
+        ("model.py", "cancellation"),
+    }
+
+
+def test_one_model_is_linted_against_all(repository):
+    published(repository)
+    assert {f.file.parent.name for f in lint_repository(repository, "nlp-ensemble")} == {
+        "nlp-ensemble"
+    }
+
+
+def test_steps_whose_model_does_not_parse_are_left_to_that_model(repository):
+    published(repository)
+    add(repository, "bert-onnx", "nonsense: 1", ["1/model.onnx"])
+    assert rules(repository, "nlp-ensemble") == {"ensemble-step-model"}
+    assert rules(repository, "bert-onnx") == {"syntax"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bert-dynamic", {"stateless-sequences", "batch-in-dims"}),
+        ("multi-instance", {"mixed-kinds"}),
+    ],
+)
+def test_published_fragments(repository, name, expected):
+    add(repository, name, case(f"published/{name}"), ["1/model.onnx"])
+    assert rules(repository) == expected
+
+
+@pytest.mark.parametrize(("version", "fits"), [("-1", True), ("2", True), ("7", False)])
+def test_steps_name_a_version_that_exists(repository, version, fits):
+    published(repository)
+    config = case("published/nlp-ensemble").replace("-1", version)
+    add(repository, "nlp-ensemble", config, ["1/.gitkeep"])
+    for name in ("tokenizer", "bert-onnx"):
+        (repository / name / "2").mkdir(exist_ok=True)
+    found = [f.message for f in lint_repository(repository, "nlp-ensemble")]
+    assert ("tokenizer has no version 7" in found) is not fits

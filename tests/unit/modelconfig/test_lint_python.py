@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from tuner.modelconfig.lint_finding import Severity
+from tuner.modelconfig.lint_python import lint_source
+
+PATH = Path("m/1/model.py")
+MODEL = """
+import time, threading
+from concurrent.futures import ThreadPoolExecutor
+import concurrent.futures as cf
+
+class TritonPythonModel:
+    def initialize(self, args):
+        {initialize}
+
+    def execute(self, requests):
+{execute}
+        return []
+"""
+
+
+def lint(execute="pass", initialize="pass"):
+    source = MODEL.format(execute=indent(execute, " " * 8), initialize=initialize)
+    return [(f.rule, f.severity) for f in lint_source(PATH, source)]
+
+
+def test_a_plain_model():
+    assert lint() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "rule", "line"),
+    [
+        ("class TritonPythonModel:\n    def execute(self:\n", "python-syntax", 2),
+        ("class Model:\n    pass\n", "python-model", 1),
+        ("\nclass TritonPythonModel:\n    def run(self): ...\n", "python-model", 2),
+    ],
+)
+def test_models_that_cannot_work(source, rule, line):
+    (finding,) = lint_source(PATH, source)
+    assert (finding.rule, finding.line, finding.severity) == (rule, line, Severity.ERROR)
+    assert finding.file == PATH
+
+
+def test_execute_may_be_inherited_or_asynchronous():
+    assert list(lint_source(PATH, "class TritonPythonModel(Base):\n    pass\n")) == []
+    source = "class TritonPythonModel:\n    async def execute(self, requests): ...\n"
+    assert list(lint_source(PATH, source)) == []
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for r in requests:\n    self.model(r)",
+        "for i, r in enumerate(requests):\n    self.session.run(None, r)",
+        "out = [self.model(r) for r in requests]",
+    ],
+)
+def test_work_on_one_request_at_a_time(loop):
+    assert lint(loop) == [("per-request-loop", Severity.NOTE), ("cancellation", Severity.NOTE)]
+
+
+def test_gathering_inputs_and_one_call_is_as_it_should_be():
+    execute = "batch = []\nfor r in requests:\n    batch.append(get(r))\nself.model(batch)"
+    assert lint(execute) == []
+    assert lint("for layer in self.layers:\n    self.run(layer)") == []
+
+
+def test_a_loop_that_asks_for_cancellation():
+    execute = "for r in requests:\n    if r.is_cancelled(): continue\n    self.model(r)"
+    assert lint(execute) == [("per-request-loop", Severity.NOTE)]
+    assert lint("while self.more():\n    step()") == [("cancellation", Severity.NOTE)]
+
+
+def test_sleeping():
+    assert lint("time.sleep(1)") == [("sleep", Severity.WARNING)]
+    assert lint(initialize="time.sleep(1)") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "fine"),
+    [
+        ("ThreadPoolExecutor()", False),
+        ("cf.ThreadPoolExecutor(max_workers=None)", False),
+        ("ThreadPoolExecutor(4)", True),
+        ("cf.ThreadPoolExecutor(max_workers=self.n)", True),
+    ],
+)
+def test_pools_have_a_size(call, fine):
+    expected = [] if fine else [("thread-pool-size", Severity.WARNING)]
+    assert lint(initialize=f"self.pool = {call}") == expected
+
+
+@pytest.mark.parametrize("call", ["threading.Thread(target=f).start()", "ThreadPoolExecutor(2)"])
+def test_threads_for_each_call(call):
+    assert lint(call) == [("thread-per-request", Severity.WARNING)]
+    assert lint(initialize=call) == []

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from unit.modelconfig.configs import BAD, GOOD, case, read
+
+from tuner.errors import SpecError
+from tuner.modelconfig.message import from_server_json, parse, to_load_json, try_parse
+from tuner.modelconfig.schema import same_config
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
+def test_good_configs_parse_and_survive_json(path):
+    config = parse(read(path))
+    assert same_config(from_server_json(to_load_json(config)), config)
+
+
+@pytest.mark.parametrize(
+    ("name", "position", "said", "hint"),
+    [
+        ("unknown_field", "2:1", "no field 'max_batchsize'", "did you mean max_batch_size?"),
+        ("wrong_place", "1:1", "no field 'max_queue_delay", "belongs at dynamic_batching."),
+        ("priority_map", "10:5", "PriorityQueuePolicyEntry", "{ key: ... value { ... } }"),
+        ("unclosed", "3:33", 'Expected "}"', "not closed"),
+        ("open_string", "1:7", "missing ending quote", "on the line it begins"),
+        ("unknown_enum", "1:26", "KIND_GPUS", "KIND_GPU or KIND_CPU"),
+        ("not_a_number", "1:17", "eight", ""),
+        ("two_schedulers", "2:1", "sequence_batching", "exclude each other"),
+        ("twice", "2:7", "multiple", "once"),
+        ("missing_comma", "1:31", 'Expected ","', "commas"),
+        ("out_of_range", "1:17", "99999999999", ""),
+    ],
+)
+def test_a_mistake_says_where_and_what_to_do(name, position, said, hint):
+    with pytest.raises(SpecError) as caught:
+        parse(case(f"bad/{name}"), "models/m/config.pbtxt")
+    assert caught.value.message.startswith(f"models/m/config.pbtxt:{position}: ")
+    assert said in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_every_bad_case_has_its_expectation():
+    marks = test_a_mistake_says_where_and_what_to_do.pytestmark
+    assert {p.stem for p in BAD} == {values[0] for values in marks[0].args[1]}
+
+
+def test_try_parse_gives_the_mistake_as_a_value():
+    mistake = try_parse("name: 3")
+    assert (mistake.line, mistake.column) == (1, 7)
+    assert "string" in mistake.message
+
+
+def test_load_json_has_proto_names_enum_names_and_empty_messages():
+    config = parse(
+        """
+        dynamic_batching { }
+        instance_group { kind: KIND_CPU }
+        parameters { key: "a" value { string_value: "1" } }
+        """
+    )
+    assert json.loads(to_load_json(config)) == {
+        "dynamic_batching": {},
+        "instance_group": [{"kind": "KIND_CPU"}],
+        "parameters": {"a": {"string_value": "1"}},
+    }
+
+
+def test_server_json_may_hold_fields_we_do_not_know():
+    config = from_server_json({"max_batch_size": 8, "field_of_the_future": {"a": 1}})
+    assert config.max_batch_size == 8
+
+
+def test_server_json_reads_numbers_and_strings_alike():
+    document = '{"input": [{"dims": ["-1", 3]}], "instance_group": [{"kind": "KIND_CPU"}]}'
+    config = from_server_json(document)
+    assert list(config.input[0].dims) == [-1, 3]
+    assert config.instance_group[0].kind == 2

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from unit.modelconfig.configs import config
+from unit.modelconfig.rule_cases import DYNAMIC, GROUP, IDLE, REFUSED
+
+from tuner.modelconfig.message import parse
+from tuner.modelconfig.rules import Rule, violations, without_effect
+
+
+@pytest.mark.parametrize(("rule", "path", "bad", "good"), REFUSED)
+def test_what_triton_refuses(rule, path, bad, good):
+    (found,) = violations(config(bad))
+    assert (found.rule, found.path) == (rule, path)
+    assert found.message
+    assert violations(config(good)) == []
+
+
+@pytest.mark.parametrize(("rule", "path", "bad", "good"), IDLE)
+def test_what_loads_and_does_nothing(rule, path, bad, good):
+    (found,) = without_effect(config(bad))
+    assert (found.rule, found.path) == (rule, path)
+    assert violations(config(bad)) == []
+    assert without_effect(config(good)) == []
+
+
+def test_negative_max_batch_size_is_refused():
+    (found,) = violations(parse('backend: "python" max_batch_size: -1'))
+    assert found.rule is Rule.MAX_BATCH_SIZE
+    assert violations(parse('backend: "python"')) == []
+
+
+def test_backends_that_read_the_model_may_complete_tensors_and_batch_size():
+    text = 'backend: "%s" input { name: "x" } dynamic_batching { }'
+    onnx, python = parse(text % "onnxruntime"), parse(text % "python")
+    assert violations(onnx) == without_effect(onnx) == []
+    assert [v.rule for v in violations(python)] == [Rule.TENSOR]
+    assert [v.rule for v in without_effect(python)] == [Rule.BATCHER_WITHOUT_BATCHES]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--cache-config=local,size=1048576"],
+        ["--cache-config", "local,size=1048576"],
+        ["--response-cache-byte-size=1048576"],
+    ],
+)
+def test_cache_of_the_server_and_of_the_model_go_together(args):
+    off, on = config(), config("response_cache { enable: true }")
+    assert without_effect(on, args) == without_effect(off) == []
+    (found,) = without_effect(off, args)
+    assert found.rule is Rule.CACHE_FLAG
+    assert "without response_cache" in found.message
+
+
+def test_server_flags_give_host_policies_and_rate_limits_their_meaning():
+    groups = config(GROUP % 'host_policy: "numa0" rate_limiter { priority: 2 }')
+    args = ["--host-policy=numa0,numa-node=0", "--rate-limit=execution_count"]
+    assert without_effect(groups, args) == []
+
+
+def test_a_plain_config_breaks_nothing():
+    text = DYNAMIC % "preferred_batch_size: 8 max_queue_delay_microseconds: 100"
+    assert violations(config(text)) == without_effect(config(text)) == []

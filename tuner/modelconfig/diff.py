@@ -1,0 +1,21 @@
+"""A config as it was and as it will be, for people to read."""
+
+from __future__ import annotations
+
+import difflib
+
+_NO_NEWLINE = "\\ No newline at end of file\n"
+
+
+def unified_diff(before: str, after: str, name: str) -> str:
+    """The unified diff that ``patch -p1`` takes; empty when the texts are equal.
+
+    Args:
+        before: Text now.
+        after: Text to come.
+        name: Path shown in the header, below ``a/`` and ``b/``.
+    """
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)

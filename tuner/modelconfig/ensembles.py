@@ -1,0 +1,138 @@
+"""Rules for ensembles: what their config may hold, and how tensors flow through the steps.
+
+From ValidateEnsembleSchedulingConfig in core's model_config_utils.cc (`mistakes`, one config)
+and ValidateEnsembleConfig in its ensemble_utils.cc (`step_mistakes`, which needs the configs of
+the models in the steps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tuner.modelconfig.schema import ModelConfig
+
+PLATFORM = "ensemble"
+_STEP = "ensemble_scheduling.step"
+
+#: path, message, hint
+Mistake = tuple[str, str, str]
+
+
+def is_ensemble(config: ModelConfig) -> bool:
+    return bool(config.HasField("ensemble_scheduling") or config.platform == PLATFORM)
+
+
+def mistakes(config: ModelConfig) -> Iterator[Mistake]:
+    """Why Triton refuses this ensemble, whatever models it is made of."""
+    if not is_ensemble(config):
+        return
+    if config.platform != PLATFORM or config.backend:
+        text = f'an ensemble has platform "{PLATFORM}" and no backend'
+        yield "platform", text, f'write platform: "{PLATFORM}"'
+    yield from _forbidden_fields(config)
+    steps = list(config.ensemble_scheduling.step)
+    if not steps:
+        yield "ensemble_scheduling", "the ensemble has no step", "add one step for each model"
+        return
+    incomplete = list(_incomplete_steps(steps))
+    yield from incomplete or _flow(config, steps)
+
+
+def step_mistakes(
+    ensemble: ModelConfig, index: int, name: str, model: ModelConfig
+) -> Iterator[Mistake]:
+    """Why Triton refuses step ``index`` of an ensemble, given the config of the step's model.
+
+    The model's config must be complete: one whose tensors the backend finds out says nothing.
+    """
+    step = ensemble.ensemble_scheduling.step[index]
+    path = f"{_STEP}[{index}]"
+    own, inner = ensemble.max_batch_size, model.max_batch_size
+    if 0 < inner < own:
+        text = f"the ensemble takes batches of {own}, its model {name} only of {inner}"
+        yield path, text, f"raise {name}'s max_batch_size or lower the ensemble's"
+    yield from _unmapped(path, name, step, model)
+    yield from _types(path, name, step, ensemble, model)
+
+
+def _forbidden_fields(config: ModelConfig) -> Iterator[Mistake]:
+    hint = "set it on the models of its steps"
+    if config.instance_group:
+        yield "instance_group", "an ensemble has no instance_group", hint
+    if config.HasField("optimization"):
+        yield "optimization", "an ensemble has no optimization", hint
+    if config.model_warmup:
+        yield "model_warmup", "an ensemble has no model_warmup", hint
+
+
+def _incomplete_steps(steps: list[Any]) -> Iterator[Mistake]:
+    for index, step in enumerate(steps):
+        for field in ("model_name", "model_version", "input_map", "output_map"):
+            if not getattr(step, field):
+                hint = "write model_version: -1 for the latest" if field == "model_version" else ""
+                yield f"{_STEP}[{index}]", f"step {index} has no {field}", hint
+
+
+def _flow(config: ModelConfig, steps: list[Any]) -> Iterator[Mistake]:
+    """Every tensor is written once, read (unless it is an output), and reached from the inputs."""
+    inputs = {tensor.name for tensor in config.input}
+    outputs = {tensor.name for tensor in config.output}
+    read = {name for step in steps for name in step.input_map.values()}
+    written: set[str] = set()
+    for index, step in enumerate(steps):
+        for name in sorted(step.output_map.values()):
+            if name in written or name in inputs:
+                text = f"tensor {name!r} is written more than once"
+                yield f"{_STEP}[{index}].output_map", text, "give each output its own name"
+            written.add(name)
+    for name in sorted(inputs - read - outputs):
+        yield "input", f"no step reads the ensemble's input {name!r}", "map it or remove it"
+    for name in sorted(outputs - written - inputs):
+        yield "output", f"no step writes the ensemble's output {name!r}", "map it or remove it"
+    for index, step in enumerate(steps):
+        for name in sorted(set(step.input_map.values()) - written - inputs):
+            text = f"step {index} ({step.model_name}) reads {name!r}, which nothing writes"
+            yield f"{_STEP}[{index}].input_map", text, "map it from an input or an earlier step"
+        for name in sorted(set(step.output_map.values()) - read - outputs):
+            text = f"nothing uses {name!r}, written by step {index} ({step.model_name})"
+            yield f"{_STEP}[{index}].output_map", text, "remove the mapping"
+
+
+def _unmapped(path: str, name: str, step: Any, model: ModelConfig) -> Iterator[Mistake]:
+    inputs = {tensor.name: tensor for tensor in model.input}
+    outputs = {tensor.name for tensor in model.output}
+    for tensor in inputs.values():
+        if tensor.name not in step.input_map and not tensor.optional:
+            yield (
+                path,
+                f"input {tensor.name} of {name} is not mapped to any ensemble tensor",
+                f'add input_map {{ key: "{tensor.name}" value: ... }}',
+            )
+    if inputs:
+        for key in sorted(set(step.input_map) - set(inputs)):
+            yield f"{path}.input_map", f"{name} has no input {key!r}", _known(list(inputs))
+    if outputs:
+        for key in sorted(set(step.output_map) - outputs):
+            yield f"{path}.output_map", f"{name} has no output {key!r}", _known(sorted(outputs))
+
+
+def _types(
+    path: str, name: str, step: Any, ensemble: ModelConfig, model: ModelConfig
+) -> Iterator[Mistake]:
+    """Data types at the ensemble's own inputs and outputs."""
+    sides = (
+        ("input_map", step.input_map, ensemble.input, model.input),
+        ("output_map", step.output_map, ensemble.output, model.output),
+    )
+    for field, mapping, outer_tensors, inner_tensors in sides:
+        outer = {tensor.name: tensor.data_type for tensor in outer_tensors}
+        inner = {tensor.name: tensor.data_type for tensor in inner_tensors}
+        for key, tensor in sorted(mapping.items()):
+            if key in inner and tensor in outer and inner[key] != outer[tensor]:
+                text = f"{tensor!r} and {name}'s {key!r} have different data types"
+                yield f"{path}.{field}", text, "give both the same data_type"
+
+
+def _known(names: list[str]) -> str:
+    return f"it has {', '.join(names)}"

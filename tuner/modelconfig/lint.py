@@ -1,0 +1,102 @@
+"""What is wrong or risky in a model repository: layout, configs, ensembles, model.py files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import SpecError
+from tuner.modelconfig import ensembles
+from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
+from tuner.modelconfig.lint_config import config_findings
+from tuner.modelconfig.lint_finding import Finding, Severity
+from tuner.modelconfig.lint_layout import layout_findings
+from tuner.modelconfig.lint_python import python_findings
+from tuner.modelconfig.message import Mistake, try_parse
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.suggest import did_you_mean
+from tuner.modelconfig.tree import locate
+
+__all__ = ["Finding", "Severity", "lint_repository"]
+
+
+def lint_repository(repository: Path, model: str | None = None) -> list[Finding]:
+    """Findings about one model, or about all, by model, file and line.
+
+    Args:
+        repository: Directory with one directory for each model.
+        model: Look at this one only; the others are still read for its ensemble steps.
+
+    Raises:
+        EnvironmentNotReadyError: The repository cannot be read.
+        SpecError: There is no such model.
+    """
+    names = model_names(repository)
+    chosen = names if model is None else [model_directory(repository, model).name]
+    findings: list[Finding] = []
+    for name in chosen:
+        findings += _lint_model(repository, name, names)
+    return findings
+
+
+def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
+    try:
+        files = read_model(repository, name)
+    except SpecError as error:  # not UTF-8
+        path = repository / name / "config.pbtxt"
+        return [Finding(path, 1, None, Severity.ERROR, "encoding", error.message, error.hint)]
+    config = try_parse(files.text)
+    if isinstance(config, Mistake):
+        position = (config.line, config.column)
+        return [
+            Finding(files.path, *position, Severity.ERROR, "syntax", config.message, config.hint)
+        ]
+    findings = [
+        *layout_findings(files, config),
+        *config_findings(files, config),
+        *_step_findings(repository, files, config, names),
+        *python_findings(files, config),
+    ]
+    return sorted(findings, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
+
+
+def _step_findings(
+    repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
+) -> Iterator[Finding]:
+    """An ensemble against the models of its steps."""
+    for index, step in enumerate(config.ensemble_scheduling.step):
+        path = f"ensemble_scheduling.step[{index}]"
+        if step.model_name not in names:
+            line, column = locate(files.text, f"{path}.model_name")
+            message = f"there is no model {step.model_name!r} in the repository"
+            hint = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
+            yield Finding(
+                files.path, line, column, Severity.ERROR, "ensemble-step-model", message, hint
+            )
+            continue
+        inner = _complete_config(repository, step.model_name)
+        if inner is None:
+            continue
+        mistakes = [
+            *ensembles.step_mistakes(config, index, step.model_name, inner),
+            *_version_mistakes(repository, path, step),
+        ]
+        for where, message, hint in mistakes:
+            line, column = locate(files.text, where)
+            yield Finding(files.path, line, column, Severity.ERROR, "ensemble-step", message, hint)
+
+
+def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensembles.Mistake]:
+    known = versions(repository / step.model_name)
+    if step.model_version > 0 and step.model_version not in known:
+        text = f"{step.model_name} has no version {step.model_version}"
+        yield f"{path}.model_version", text, "write model_version: -1 for the latest"
+
+
+def _complete_config(repository: Path, name: str) -> ModelConfig | None:
+    """The model's config; None when it does not parse, which is its own finding."""
+    try:
+        return read_model(repository, name).config()
+    except SpecError:
+        return None

@@ -1,0 +1,162 @@
+"""A model's config: Triton's rules, and settings that load and are seldom meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.lint_finding import Finding, Severity
+from tuner.modelconfig.rules import Rule, is_delay, queue_policies, violations, without_effect
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.tree import locate
+
+#: How a server is started is not known here: these may be right.
+_DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
+_TURN_ON_BATCHING = ("onnxruntime", "tensorrt")
+_CONTINUOUS = ("vllm", "tensorrtllm")
+_CLASS_SCORES = ("logit", "prob", "score", "label", "class")
+
+#: severity, rule id, path of the field, message, hint
+_Remark = tuple[Severity, str, str, str, str]
+
+
+def config_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    """Findings with their place in the file."""
+    for severity, rule, path, message, hint in _remarks(config):
+        line, column = locate(files.text, path)
+        yield Finding(files.path, line, column, severity, rule, message, hint)
+
+
+def _remarks(config: ModelConfig) -> Iterator[_Remark]:
+    for found in violations(config):
+        yield Severity.ERROR, found.rule.value, found.path, found.message, found.hint
+    for found in without_effect(config):
+        severity = Severity.NOTE if found.rule in _DEPENDS_ON_SERVER else Severity.WARNING
+        yield severity, found.rule.value, found.path, found.message, found.hint
+    for remark in _REMARKS:
+        yield from remark(config)
+
+
+def _preferred_sizes(config: ModelConfig) -> Iterator[_Remark]:
+    """NVIDIA's batcher.md: "should not be used for most models"; TensorRT profiles excepted."""
+    if config.dynamic_batching.preferred_batch_size and config.backend != "tensorrt":
+        yield (
+            Severity.NOTE,
+            "preferred-sizes-set",
+            "dynamic_batching.preferred_batch_size",
+            "preferred_batch_size makes batches smaller than they could be",
+            "leave it out unless these sizes are much faster (TensorRT profiles)",
+        )
+
+
+def _no_eviction(config: ModelConfig) -> Iterator[_Remark]:
+    """default_timeout_microseconds and max_queue_size are 0, no limit, by default."""
+    if not config.HasField("dynamic_batching"):
+        return
+    policies = [policy for _, policy in queue_policies(config)]
+    if not any(p.default_timeout_microseconds or p.max_queue_size for p in policies):
+        yield (
+            Severity.NOTE,
+            "no-queue-timeout",
+            "dynamic_batching",
+            "queued requests are never evicted; max_queue_delay_microseconds does not do it",
+            "set default_queue_policy { default_timeout_microseconds max_queue_size }",
+        )
+
+
+def _timeout_within_delay(config: ModelConfig) -> Iterator[_Remark]:
+    """A lone request waits for the whole delay, and is rejected when its time is up by then."""
+    delay = config.dynamic_batching.max_queue_delay_microseconds
+    for path, policy in queue_policies(config):
+        timeout = policy.default_timeout_microseconds
+        if 0 < timeout <= delay and not is_delay(policy):
+            yield (
+                Severity.WARNING,
+                "timeout-within-delay",
+                path,
+                f"requests are rejected after {timeout} us and held back for up to {delay} us",
+                "make default_timeout_microseconds well above max_queue_delay_microseconds",
+            )
+
+
+def _stateless_sequences(config: ModelConfig) -> Iterator[_Remark]:
+    """Sequence batching is for stateful models; it has nothing to do with variable lengths."""
+    batching = config.sequence_batching
+    if not config.HasField("sequence_batching") or batching.iterative_sequence:
+        return
+    if not batching.control_input and not batching.state:
+        yield (
+            Severity.WARNING,
+            "stateless-sequences",
+            "sequence_batching",
+            "sequence_batching is for stateful models, this one has no control_input and no state",
+            "use dynamic_batching; variable dims alone need no batcher of their own",
+        )
+
+
+def _batch_in_dims(config: ModelConfig) -> Iterator[_Remark]:
+    """``dims`` leave the batch dimension out when max_batch_size is above 0."""
+    if config.max_batch_size < 1:
+        return
+    for index, output in enumerate(config.output):
+        scores = any(word in output.name.lower() for word in _CLASS_SCORES)
+        if scores and len(output.dims) == 2 and output.dims[0] == -1:
+            yield (
+                Severity.NOTE,
+                "batch-in-dims",
+                f"output[{index}].dims",
+                f"dims leave the batch out: each request gets {output.name} {list(output.dims)}",
+                f"write dims: [ {output.dims[1]} ] if there is one score vector a request",
+            )
+
+
+def _mixed_kinds(config: ModelConfig) -> Iterator[_Remark]:
+    """Triton schedules all instances alike, however slow some are."""
+    kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
+    if {"KIND_GPU", "KIND_CPU"} <= kinds:
+        yield (
+            Severity.WARNING,
+            "mixed-kinds",
+            "instance_group",
+            "CPU instances beside GPU instances are no fallback: they serve an equal share",
+            "keep one kind",
+        )
+
+
+def _hidden_batcher(config: ModelConfig) -> Iterator[_Remark]:
+    """Auto-complete of these backends turns dynamic batching on."""
+    scheduled = config.WhichOneof("scheduling_choice") is not None
+    if config.backend in _TURN_ON_BATCHING and config.max_batch_size > 1 and not scheduled:
+        yield (
+            Severity.NOTE,
+            "hidden-batcher",
+            "max_batch_size",
+            f"{config.backend} turns dynamic batching on by itself when no scheduler is set",
+            "write dynamic_batching { } to say so, or start with --disable-auto-complete-config",
+        )
+
+
+def _backends(config: ModelConfig) -> Iterator[_Remark]:
+    if config.backend == "tensorflow" or config.platform.startswith("tensorflow_"):
+        text = "recent Triton releases have no TensorFlow backend"
+        yield Severity.WARNING, "tensorflow", "backend", text, "export the model to ONNX"
+    if config.backend in _CONTINUOUS and config.HasField("dynamic_batching"):
+        yield (
+            Severity.NOTE,
+            "continuous-batching",
+            "dynamic_batching",
+            f"{config.backend} batches by itself, token by token: dynamic_batching gains nothing",
+            "tune the backend's own parameters",
+        )
+
+
+_REMARKS: tuple[Callable[[ModelConfig], Iterator[_Remark]], ...] = (
+    _preferred_sizes,
+    _no_eviction,
+    _timeout_within_delay,
+    _stateless_sequences,
+    _batch_in_dims,
+    _mixed_kinds,
+    _hidden_batcher,
+    _backends,
+)

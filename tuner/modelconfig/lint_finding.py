@@ -1,0 +1,37 @@
+"""One thing that lint says, and how much it matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+
+class Severity(Enum):
+    """ERROR: the model does not load, or not as written. WARNING: it loads and will disappoint.
+    NOTE: worth knowing, may be meant.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Attributes:
+    file: Where it is; a directory when something is missing there.
+    line: From 1.
+    column: From 1; None when the whole line is meant.
+    rule: Its id, to look it up or to silence it.
+    message: What is wrong.
+    hint: What to do; may be empty.
+    """
+
+    file: Path
+    line: int
+    column: int | None
+    severity: Severity
+    rule: str
+    message: str
+    hint: str = ""

@@ -1,0 +1,98 @@
+"""A model's directory: version directories and the files backends look for in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.modelconfig.ensembles import is_ensemble
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.lint_finding import Finding, Severity
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.tree import locate
+
+
+@dataclass(frozen=True)
+class _Backend:
+    """What a backend loads when ``default_model_filename`` is not set.
+
+    Attributes:
+        files: Any one of these must be there; empty when the backend decides by other means.
+        unreadable: Endings it is often given and cannot read, with what to do.
+    """
+
+    files: tuple[str, ...]
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+
+#: Names from AutoCompleteBackendFields in core's model_config_utils.cc; FIL's from its README.
+_BACKENDS = {
+    "onnxruntime": _Backend(("model.onnx",)),
+    "tensorrt": _Backend(
+        ("model.plan",),
+        ((".engine", "rename it to model.plan, or name it in default_model_filename"),),
+    ),
+    "pytorch": _Backend(("model.pt", "model.pt2", "model.py")),
+    "openvino": _Backend(("model.xml",)),
+    "python": _Backend(("model.py",)),
+    "fil": _Backend(
+        ("xgboost.model", "xgboost.json", "xgboost.ubj", "model.txt", "checkpoint.tl"),
+        ((".pkl", "FIL reads no pickles: convert the model to Treelite's checkpoint.tl"),),
+    ),
+}
+_PLATFORMS = {
+    "onnxruntime_onnx": "onnxruntime",
+    "tensorrt_plan": "tensorrt",
+    "pytorch_libtorch": "pytorch",
+}
+
+
+def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    """Errors of the directory; Triton says most of them only in its log."""
+    if config.name and config.name != files.model:
+        yield _at(
+            files,
+            "name",
+            "name-mismatch",
+            f"the config's name is {config.name!r}, its directory is {files.model!r}",
+            "give both the same name, or leave the name out",
+        )
+    if not files.versions:
+        hint = f"make {files.directory / '1'}" + (", empty" if is_ensemble(config) else "")
+        text = "there is no version directory"
+        yield Finding(files.directory, 1, None, Severity.ERROR, "version-directory", text, hint)
+    for version in config.version_policy.specific.versions:
+        if files.versions and version not in files.versions:
+            text = f"version_policy asks for version {version}, which has no directory"
+            yield _at(files, "version_policy", "version-policy", text, "")
+    if not is_ensemble(config):
+        yield from _model_files(files, config)
+
+
+def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    name = config.backend or _PLATFORMS.get(config.platform, "")
+    backend = _BACKENDS.get(name)
+    if backend is None or config.cc_model_filenames:
+        return
+    wanted = (config.default_model_filename,) if config.default_model_filename else backend.files
+    for version in files.versions:
+        directory = files.directory / str(version)
+        if any((directory / file).exists() for file in wanted):
+            continue
+        text = f"{name} finds no {' or '.join(wanted)} in version {version}"
+        hint = _hint(directory, backend)
+        yield Finding(directory, 1, None, Severity.ERROR, "model-file", text, hint)
+
+
+def _hint(directory: Path, backend: _Backend) -> str:
+    present = sorted(entry.name for entry in directory.iterdir())
+    for ending, hint in backend.unreadable:
+        if any(name.endswith(ending) for name in present):
+            return hint
+    return f"it holds {', '.join(present)}" if present else "it is empty"
+
+
+def _at(files: ModelFiles, path: str, rule: str, message: str, hint: str) -> Finding:
+    line, column = locate(files.text, path)
+    return Finding(files.path, line, column, Severity.ERROR, rule, message, hint)

@@ -1,0 +1,163 @@
+"""model.py files of the Python backend, read and not run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.lint_finding import Finding, Severity
+from tuner.modelconfig.schema import ModelConfig
+
+_CLASS = "TritonPythonModel"
+_ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def python_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    """Findings in the model file of every version; none for other backends."""
+    if config.backend not in ("", "python"):
+        return
+    name = config.default_model_filename or "model.py"
+    for version in files.versions:
+        path = files.directory / str(version) / name
+        if path.suffix == ".py" and path.is_file():
+            yield from lint_source(path, path.read_text(encoding="utf-8", errors="replace"))
+
+
+def lint_source(path: Path, source: str) -> Iterator[Finding]:
+    """Findings in the source of one model.py."""
+    try:
+        module = ast.parse(source)
+    except SyntaxError as error:
+        yield Finding(
+            path, error.lineno or 1, error.offset, Severity.ERROR, "python-syntax", error.msg
+        )
+        return
+    model = next((n for n in ast.walk(module) if _is_class(n)), None)
+    if not isinstance(model, ast.ClassDef):
+        text = f"there is no class {_CLASS}"
+        yield Finding(path, 1, None, Severity.ERROR, "python-model", text)
+        return
+    methods = {n.name: n for n in model.body if isinstance(n, Function)}
+    if "execute" not in methods:
+        if not model.bases:
+            yield _at(path, model, Severity.ERROR, "python-model", f"{_CLASS} has no execute")
+        return
+    yield from _lint_execute(path, methods["execute"], "is_cancelled" in source)
+    for method in methods.values():
+        yield from _lint_threads(path, method)
+
+
+def _is_class(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and node.name == _CLASS
+
+
+def _lint_execute(path: Path, execute: Function, checks_cancelled: bool) -> Iterator[Finding]:
+    loop = _loop_with_own_work(execute)
+    if loop is not None:
+        yield _at(
+            path,
+            loop,
+            Severity.NOTE,
+            "per-request-loop",
+            "execute works on one request after the other: dynamic batching gains little",
+            "join the requests' inputs and call the model once",
+        )
+    endless = next((n for n in ast.walk(execute) if isinstance(n, ast.While)), None)
+    if (loop is not None or endless is not None) and not checks_cancelled:
+        yield _at(
+            path,
+            loop or endless or execute,
+            Severity.NOTE,
+            "cancellation",
+            "the loop goes on when the client has given up",
+            "ask request.is_cancelled() in it (gRPC clients only)",
+        )
+    for call in _calls(execute):
+        if _dotted(call.func) == "time.sleep":
+            text = "execute sleeps, and its instance with it"
+            yield _at(path, call, Severity.WARNING, "sleep", text)
+
+
+def _loop_with_own_work(execute: Function) -> ast.AST | None:
+    """The first loop over the requests that calls something of the model's (``self.x(...)``)."""
+    parameters = [argument.arg for argument in execute.args.args]
+    requests = parameters[1] if len(parameters) > 1 else ""
+    for node in ast.walk(execute):
+        if not isinstance(node, _LOOPS) or not _mentions(_iterated(node), requests):
+            continue
+        if any(_dotted(call.func).startswith("self.") for call in _calls(node)):
+            return node
+    return None
+
+
+def _iterated(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.iter]
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return [generator.iter for generator in node.generators]
+    return []
+
+
+def _mentions(expressions: list[ast.expr], name: str) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name
+        for expression in expressions
+        for node in ast.walk(expression)
+    )
+
+
+def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
+    for call in _calls(method):
+        name = _dotted(call.func).rpartition(".")[2]
+        if name == "ThreadPoolExecutor" and not _limits_workers(call):
+            yield _at(
+                path,
+                call,
+                Severity.WARNING,
+                "thread-pool-size",
+                "a ThreadPoolExecutor without max_workers takes as many threads as it likes",
+                "set max_workers; every instance is a process with a pool of its own",
+            )
+        elif name in ("Thread", "ThreadPoolExecutor") and method.name not in _ONCE:
+            yield _at(
+                path,
+                call,
+                Severity.WARNING,
+                "thread-per-request",
+                f"{method.name} starts threads for each call: nothing limits how many there are",
+                "make one pool of a stated size in initialize",
+            )
+
+
+def _limits_workers(call: ast.Call) -> bool:
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    size = call.args[0] if call.args else named.get("max_workers")
+    return size is not None and not (isinstance(size, ast.Constant) and size.value is None)
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+
+def _dotted(node: ast.AST) -> str:
+    """``a.b.c`` of a chain of attributes; calls and subscripts on the way are passed over."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Call):
+        return _dotted(node.func)
+    return _dotted(node.value) if isinstance(node, ast.Subscript) else ""
+
+
+def _at(
+    path: Path, node: ast.AST, severity: Severity, rule: str, message: str, hint: str = ""
+) -> Finding:
+    line = getattr(node, "lineno", 1)
+    column = getattr(node, "col_offset", 0) + 1
+    return Finding(path, line, column, severity, rule, message, hint)

@@ -1,0 +1,136 @@
+"""config.pbtxt as Triton's own `ModelConfig` message: parse, send to a server, read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tuner.errors import SpecError
+from tuner.modelconfig.compare import differences
+from tuner.modelconfig.schema import ModelConfig, message_types, new_config
+from tuner.modelconfig.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+
+__all__ = [
+    "Mistake",
+    "ModelConfig",
+    "differences",
+    "from_server_json",
+    "new_config",
+    "parse",
+    "to_load_json",
+    "try_parse",
+]
+
+_UNKNOWN_FIELD = re.compile(r'Message type "(?P<type>[\w.]+)" has no field named "(?P<name>[^"]*)"')
+_UNKNOWN_ENUM = re.compile(r'Enum type "(?P<type>[\w.]+)" has no value named (?P<name>\w+)')
+_HINTS = {
+    'Expected "}"': "a { is not closed",
+    'Expected ">"': "a < is not closed",
+    'Expected ","': "values in [ ] are separated by commas",
+    "missing ending quote": "close the string on the line it begins",
+    "should not have multiple": "give the field once",
+    "member of oneof": "these fields exclude each other: keep one",
+}
+_POSITION = re.compile(r"^\d+(:\d+)? : ")
+_SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Why a text is no config. ``line`` and ``column`` count from 1."""
+
+    line: int
+    column: int
+    message: str
+    hint: str
+
+
+def parse(text: str, source: str = "config.pbtxt") -> ModelConfig:
+    """The message a config.pbtxt stands for; the empty text is the empty config.
+
+    Raises:
+        SpecError: The text is no config; the message begins with ``source:line:column``.
+    """
+    result = try_parse(text)
+    if isinstance(result, Mistake):
+        message = f"{source}:{result.line}:{result.column}: {result.message}"
+        raise SpecError(message, result.hint)
+    return result
+
+
+def try_parse(text: str) -> ModelConfig | Mistake:
+    """Like `parse`, with the mistake as a value: for those who collect mistakes."""
+    from google.protobuf import text_format
+
+    config = new_config()
+    try:
+        text_format.Parse(text, config)
+    except text_format.ParseError as error:
+        return _mistake(error, config.DESCRIPTOR)
+    return config
+
+
+def to_load_json(message: ModelConfig) -> str:
+    """The JSON that ``load_model(config=...)`` takes: proto field names, enum names.
+
+    64-bit integers are strings in it, as proto3's JSON mapping says; Triton reads both.
+    """
+    from google.protobuf import json_format
+
+    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
+
+
+def from_server_json(document: str | Mapping[str, Any]) -> ModelConfig:
+    """The config a server reports (``GET /v2/models/M/config``), as text or decoded.
+
+    Fields that the installed client does not know yet are left out.
+    """
+    from google.protobuf import json_format
+
+    data = json.loads(document) if isinstance(document, str) else dict(document)
+    return json_format.ParseDict(data, new_config(), ignore_unknown_fields=True)
+
+
+def _mistake(error: Any, root: Descriptor) -> Mistake:
+    text = _SOURCE_LINE.sub("", _POSITION.sub("", str(error))).rstrip(".")
+    hint = next((hint for words, hint in _HINTS.items() if words in text), "")
+    if unknown := _UNKNOWN_FIELD.search(text):
+        name = unknown["name"]
+        text = f"there is no field {name!r} in {unknown['type'].removeprefix('inference.')}"
+        hint = _hint_for_unknown(name, _find_type(root, unknown["type"]), root)
+    elif unknown := _UNKNOWN_ENUM.search(text):
+        names = _enum_names(root, unknown["type"])
+        hint = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
+    return Mistake(error.GetLine() or 1, error.GetColumn() or 1, text, hint)
+
+
+def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor) -> str:
+    if descriptor is not None and descriptor.GetOptions().map_entry:
+        return "an entry of a map is written { key: ... value { ... } }, one block for each key"
+    close = did_you_mean(name, descriptor.fields_by_name if descriptor else ())
+    if close:
+        return close
+    elsewhere = _paths_to(name, root)
+    if elsewhere:
+        return f"{name} belongs at {' or '.join(elsewhere[:3])}"
+    return "remove it, or install a tritonclient that is as new as the server"
+
+
+def _find_type(root: Descriptor, full_name: str) -> Descriptor | None:
+    return next((d for _, d in message_types(root) if d.full_name == full_name), None)
+
+
+def _paths_to(name: str, root: Descriptor) -> list[str]:
+    return [f"{prefix}{name}" for prefix, d in message_types(root) if name in d.fields_by_name]
+
+
+def _enum_names(root: Descriptor, full_name: str) -> list[str]:
+    fields = (field for _, d in message_types(root) for field in d.fields)
+    types = (field.enum_type for field in fields if field.enum_type is not None)
+    return next(([v.name for v in t.values] for t in types if t.full_name == full_name), [])

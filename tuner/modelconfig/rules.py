@@ -1,0 +1,362 @@
+"""Triton's own rules for a model config, checked before a config reaches a server.
+
+`violations` are reasons for which Triton refuses to load the model. Over its API it often says
+no more than "failed to poll from model repository"; the reason is in its log only.
+`without_effect` lists settings that load and do nothing: a search that varies them measures
+noise.
+
+Rules are those of ValidateModelConfig, ValidateInstanceGroup and ValidateIOShape in
+model_config_utils.cc of Triton's core. Each function says how tritonserver 2.51 (24.10)
+answered when it was tried ("refused", "loads"), or "source" where it was only read.
+Ensembles have theirs in `tuner.modelconfig.ensembles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tuner.modelconfig import ensembles
+from tuner.modelconfig.schema import ModelConfig
+
+#: Backends that find out max_batch_size from the model's own file when the config has none.
+_COMPLETED_BACKENDS = ("onnxruntime", "tensorrt", "openvino", "tensorflow")
+_DEFAULT_HOST_POLICIES = ("cpu", "model", "gpu_")
+
+
+class Rule(Enum):
+    """What a violation is about; the value is the id that reports show."""
+
+    MAX_BATCH_SIZE = "max-batch-size"
+    TENSOR = "tensor"
+    PREFERRED_BATCH_SIZE = "preferred-batch-size"
+    PRIORITY_LEVEL = "priority-level"
+    PRESERVE_ORDERING = "preserve-ordering"
+    SLOT_UTILIZATION = "slot-utilization"
+    INSTANCE_GPUS = "instance-gpus"
+    INSTANCE_PROFILE = "instance-profile"
+    INSTANCE_COUNT = "instance-count"
+    RESPONSE_CACHE = "response-cache"
+    ENSEMBLE = "ensemble"
+    BATCHER_WITHOUT_BATCHES = "batcher-without-batches"
+    CACHE_FLAG = "cache-flag"
+    HOST_POLICY = "host-policy"
+    RATE_LIMIT = "rate-limit"
+    TIMEOUT_OVERRIDE = "timeout-override"
+    SEQUENCE_DELAY = "sequence-delay"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One rule that a config breaks.
+
+    Attributes:
+        path: The field to look at, as in `tuner.modelconfig.path`.
+        message: What is wrong.
+        hint: What to do.
+    """
+
+    rule: Rule
+    path: str
+    message: str
+    hint: str = ""
+
+
+def violations(config: ModelConfig, server_args: Sequence[str] = ()) -> list[Violation]:
+    """Why Triton would refuse ``config``; empty when none of its known rules is broken.
+
+    Args:
+        config: As asked for, not as completed by a backend.
+        server_args: tritonserver's arguments; no rule of refusal depends on them so far.
+    """
+    del server_args
+    return [found for rule in _REFUSALS for found in rule(config)]
+
+
+def without_effect(config: ModelConfig, server_args: Sequence[str] = ()) -> list[Violation]:
+    """Settings that load and then do nothing, alone or with these arguments of tritonserver."""
+    found = [found for rule in _IDLE for found in rule(config)]
+    return found + list(_needs_flags(config, server_args))
+
+
+def _max_batch_size(config: ModelConfig) -> Iterator[Violation]:
+    """Below 0: refused."""
+    if config.max_batch_size < 0:
+        yield Violation(
+            Rule.MAX_BATCH_SIZE,
+            "max_batch_size",
+            f"max_batch_size is {config.max_batch_size}",
+            "use 0 for a model that takes no batches",
+        )
+
+
+def _tensors(config: ModelConfig) -> Iterator[Violation]:
+    """No name, type or dims, or a dimension that is neither -1 nor 1 or more: refused.
+
+    Backends that read the model's own file may fill in what is missing.
+    """
+    for name in ("input", "output"):
+        for index, tensor in enumerate(getattr(config, name)):
+            missing = [f for f in ("name", "data_type", "dims") if not getattr(tensor, f)]
+            path = f"{name}[{index}]"
+            if missing and not is_completed(config):
+                text = f"{name} {tensor.name or index} has no {' and no '.join(missing)}"
+                yield Violation(Rule.TENSOR, path, text)
+            wrong = [dim for dim in tensor.dims if dim < 1 and dim != -1]
+            if wrong:
+                text = f"{name} {tensor.name} has dimension {wrong[0]}"
+                yield Violation(Rule.TENSOR, f"{path}.dims", text, "-1 is any length")
+
+
+def _preferred_sizes(config: ModelConfig) -> Iterator[Violation]:
+    """Above max_batch_size, or below 1, dynamic or sequence batching: refused."""
+    places = {"dynamic_batching": config.dynamic_batching}
+    places["sequence_batching.oldest"] = config.sequence_batching.oldest
+    for place, batcher in places.items():
+        path = f"{place}.preferred_batch_size"
+        sizes = list(batcher.preferred_batch_size)
+        limit = config.max_batch_size
+        if any(size > limit for size in sizes):
+            yield Violation(
+                Rule.PREFERRED_BATCH_SIZE,
+                path,
+                f"preferred_batch_size {max(sizes)} is above max_batch_size {limit}",
+                "raise max_batch_size or leave preferred_batch_size out",
+            )
+        if any(size <= 0 for size in sizes):
+            text = f"preferred_batch_size {min(sizes)} is not positive"
+            yield Violation(Rule.PREFERRED_BATCH_SIZE, path, text)
+
+
+def _priority_levels(config: ModelConfig) -> Iterator[Violation]:
+    """default_priority_level, or a policy's key, outside 1..priority_levels: refused."""
+    batching = config.dynamic_batching
+    levels = batching.priority_levels
+    if not levels:
+        return
+    if not 1 <= batching.default_priority_level <= levels:
+        yield Violation(
+            Rule.PRIORITY_LEVEL,
+            "dynamic_batching.default_priority_level",
+            f"default_priority_level is {batching.default_priority_level}, "
+            f"there are {levels} priority_levels",
+            f"set default_priority_level to one of 1 to {levels}",
+        )
+    for level in sorted(batching.priority_queue_policy):
+        if not 1 <= level <= levels:
+            yield Violation(
+                Rule.PRIORITY_LEVEL,
+                f"dynamic_batching.priority_queue_policy[{level}]",
+                f"priority_queue_policy has a policy for level {level} of {levels}",
+                f"its keys are levels, 1 to {levels}",
+            )
+
+
+def _preserve_ordering(config: ModelConfig) -> Iterator[Violation]:
+    """With several priority levels, or with a timeout that delays: refused.
+
+    timeout_action DELAY without any timeout loads.
+    """
+    batching = config.dynamic_batching
+    if not batching.preserve_ordering:
+        return
+    path = "dynamic_batching.preserve_ordering"
+    if batching.priority_levels > 1:
+        text = f"preserve_ordering allows one priority level, not {batching.priority_levels}"
+        yield Violation(Rule.PRESERVE_ORDERING, path, text)
+    for policy_path, policy in queue_policies(config):
+        if is_delay(policy) and policy.default_timeout_microseconds:
+            yield Violation(
+                Rule.PRESERVE_ORDERING,
+                f"{policy_path}.timeout_action",
+                "preserve_ordering excludes timeout_action DELAY",
+                "use timeout_action REJECT",
+            )
+
+
+def _slot_utilization(config: ModelConfig) -> Iterator[Violation]:
+    """Outside 0..1: refused."""
+    share = config.sequence_batching.direct.minimum_slot_utilization
+    if not 0 <= share <= 1:
+        path = "sequence_batching.direct.minimum_slot_utilization"
+        text = f"minimum_slot_utilization is {share:g}, it is a share of 0 to 1"
+        yield Violation(Rule.SLOT_UTILIZATION, path, text)
+
+
+def _instance_groups(config: ModelConfig) -> Iterator[Violation]:
+    """GPUs with KIND_CPU or KIND_MODEL, profiles of anything but TensorRT: refused.
+
+    So are KIND_GPU, and KIND_AUTO with GPUs listed, on a machine that lacks the GPU; what GPUs
+    there are is not known here.
+    """
+    tensorrt = config.backend == "tensorrt" or config.platform == "tensorrt_plan"
+    for index, group in enumerate(config.instance_group):
+        path = f"instance_group[{index}]"
+        kind = group.Kind.Name(group.kind)
+        if group.gpus and kind in ("KIND_CPU", "KIND_MODEL"):
+            yield Violation(
+                Rule.INSTANCE_GPUS,
+                f"{path}.gpus",
+                f"{kind} instances cannot have gpus {list(group.gpus)}",
+                "remove gpus, or use KIND_GPU",
+            )
+        if group.profile and not tensorrt:
+            text = "optimization profiles are for TensorRT models only"
+            yield Violation(Rule.INSTANCE_PROFILE, f"{path}.profile", text)
+
+
+def _response_cache(config: ModelConfig) -> Iterator[Violation]:
+    """With sequence batching or a decoupled model: refused."""
+    if not config.response_cache.enable:
+        return
+    blocker = ""
+    if config.HasField("sequence_batching"):
+        blocker = "sequence batching"
+    elif config.model_transaction_policy.decoupled:
+        blocker = "a decoupled model"
+    if blocker:
+        text = f"the response cache does not work with {blocker}"
+        yield Violation(Rule.RESPONSE_CACHE, "response_cache.enable", text, "turn it off")
+
+
+def _ensemble(config: ModelConfig) -> Iterator[Violation]:
+    """What an ensemble may not have, and its tensors' flow: see `tuner.modelconfig.ensembles`."""
+    for path, message, hint in ensembles.mistakes(config):
+        yield Violation(Rule.ENSEMBLE, path, message, hint)
+
+
+def _batcher_without_batches(config: ModelConfig) -> Iterator[Violation]:
+    """dynamic_batching with max_batch_size 0: loads, and every batch is one request."""
+    batches = config.max_batch_size or is_completed(config)
+    if config.HasField("dynamic_batching") and not batches:
+        yield Violation(
+            Rule.BATCHER_WITHOUT_BATCHES,
+            "dynamic_batching",
+            "dynamic_batching forms no batches while max_batch_size is 0",
+            "set max_batch_size to 1 or more",
+        )
+
+
+def _instance_count(config: ModelConfig) -> Iterator[Violation]:
+    """Below 0: loads, with Triton's default count."""
+    for index, group in enumerate(config.instance_group):
+        if group.count < 0:
+            path = f"instance_group[{index}].count"
+            text = f"instance count {group.count} is read as unset"
+            yield Violation(Rule.INSTANCE_COUNT, path, text)
+
+
+def _policies_without_levels(config: ModelConfig) -> Iterator[Violation]:
+    """priority_queue_policy without priority_levels: loads; the policies are unused (source)."""
+    batching = config.dynamic_batching
+    if batching.priority_queue_policy and not batching.priority_levels:
+        yield Violation(
+            Rule.PRIORITY_LEVEL,
+            "dynamic_batching.priority_queue_policy",
+            "priority_queue_policy does nothing without priority_levels",
+            "set priority_levels and default_priority_level",
+        )
+
+
+def _timeout_override(config: ModelConfig) -> Iterator[Violation]:
+    """allow_timeout_override without a default timeout (PolicyQueue::Enqueue, source)."""
+    for path, policy in queue_policies(config):
+        if policy.allow_timeout_override and not policy.default_timeout_microseconds:
+            yield Violation(
+                Rule.TIMEOUT_OVERRIDE,
+                f"{path}.allow_timeout_override",
+                "allow_timeout_override does nothing without default_timeout_microseconds: "
+                "a request may only shorten the default",
+                "set default_timeout_microseconds",
+            )
+
+
+def _sequence_delay(config: ModelConfig) -> Iterator[Violation]:
+    """Direct strategy: the delay counts only with minimum_slot_utilization (model_config.proto)."""
+    direct = config.sequence_batching.direct
+    if direct.max_queue_delay_microseconds and not direct.minimum_slot_utilization:
+        yield Violation(
+            Rule.SEQUENCE_DELAY,
+            "sequence_batching.direct.max_queue_delay_microseconds",
+            "max_queue_delay_microseconds does nothing without minimum_slot_utilization",
+        )
+
+
+def _needs_flags(config: ModelConfig, server_args: Sequence[str]) -> Iterator[Violation]:
+    """Cache, host policies and rate limits need the model's and the server's consent: loads."""
+    enabled = bool(config.response_cache.enable)
+    offered = has_flag(server_args, "--cache-config", "--response-cache-byte-size")
+    if enabled and not offered:
+        yield Violation(
+            Rule.CACHE_FLAG,
+            "response_cache.enable",
+            "response_cache does nothing on a server started without --cache-config",
+            "start tritonserver with --cache-config=local,size=BYTES",
+        )
+    if offered and not enabled:
+        text = "the server's --cache-config does nothing for a model without response_cache"
+        yield Violation(
+            Rule.CACHE_FLAG, "response_cache.enable", text, "set response_cache { enable: true }"
+        )
+    for index, group in enumerate(config.instance_group):
+        path = f"instance_group[{index}]"
+        policy = group.host_policy
+        known = policy.startswith(_DEFAULT_HOST_POLICIES) or policy in " ".join(server_args)
+        if policy and not known:
+            text = f"host policy {policy!r} does nothing on a server that does not define it"
+            yield Violation(
+                Rule.HOST_POLICY, f"{path}.host_policy", text, f"--host-policy={policy},SETTING"
+            )
+        if group.HasField("rate_limiter") and not has_flag(server_args, "--rate-limit"):
+            text = "rate_limiter does nothing on a server without --rate-limit"
+            yield Violation(
+                Rule.RATE_LIMIT, f"{path}.rate_limiter", text, "--rate-limit=execution_count"
+            )
+
+
+def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:
+    """Path and `ModelQueuePolicy` of each queue policy of the dynamic batcher."""
+    batching = config.dynamic_batching
+    if batching.HasField("default_queue_policy"):
+        yield "dynamic_batching.default_queue_policy", batching.default_queue_policy
+    for level in sorted(batching.priority_queue_policy):
+        policy = batching.priority_queue_policy[level]
+        yield f"dynamic_batching.priority_queue_policy[{level}]", policy
+
+
+def is_completed(config: ModelConfig) -> bool:
+    """The backend, known or not, may fill in what the config leaves out."""
+    return config.backend in _COMPLETED_BACKENDS or not config.backend
+
+
+def is_delay(policy: Any) -> bool:
+    """Requests that time out are kept, behind all others, rather than rejected."""
+    return bool(policy.TimeoutAction.Name(policy.timeout_action) == "DELAY")
+
+
+def has_flag(server_args: Sequence[str], *names: str) -> bool:
+    return any(arg.split("=", 1)[0] in names for arg in server_args)
+
+
+_Check = Callable[[ModelConfig], Iterator[Violation]]
+
+_REFUSALS: tuple[_Check, ...] = (
+    _max_batch_size,
+    _tensors,
+    _preferred_sizes,
+    _priority_levels,
+    _preserve_ordering,
+    _slot_utilization,
+    _instance_groups,
+    _response_cache,
+    _ensemble,
+)
+_IDLE: tuple[_Check, ...] = (
+    _batcher_without_batches,
+    _instance_count,
+    _policies_without_levels,
+    _timeout_override,
+    _sequence_delay,
+)
