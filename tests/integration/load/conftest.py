@@ -1,0 +1,62 @@
+"""One server with the models of `integration.load.repository`, and load on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.load.repository import make_repository
+
+from tuner.load.perf_analyzer import PerfAnalyzer
+from tuner.load.workload import load_generator
+from tuner.spec.model import Workload
+from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+from tuner.triton.server import Server
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A server, and generators of load for its models."""
+
+    server: Server
+    control: Control
+    program: Installation
+    directory: Path
+
+    def generator(self, model: str, **workload: Any) -> PerfAnalyzer:
+        return load_generator(
+            Workload.model_validate(workload),
+            model,
+            self.control,
+            self.server.endpoints,
+            self.program,
+            self.directory,
+        )
+
+
+@pytest.fixture(scope="session")
+def program() -> Iterator[Installation]:
+    with perf_analyzer(None, os.environ) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    directory = tmp_path_factory.mktemp("load")
+    repository = make_repository(directory)
+    with tritonserver(None, os.environ) as installation:
+        launcher = LocalLauncher(installation, repository)
+        cache = ["--cache-config=local,size=4194304"]
+        with (
+            launcher.launch(cache, directory / "server.log") as server,
+            Control(server.endpoints, timeout_s=3.0) as control,
+        ):
+            for model in ("plain", "cached", "types"):
+                control.load(model, None, 60.0)
+            yield Bench(server, control, program, directory)

@@ -1,0 +1,33 @@
+"""A server that stops answering in the middle of a run. It never quite recovers: it has its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tuner.errors import ServerGoneError
+from tuner.load.generator import Window
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.triton.local import LocalServer
+
+if TYPE_CHECKING:
+    from integration.load.conftest import Bench
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_server_that_hangs_is_gone(bench: Bench) -> None:
+    assert isinstance(bench.server, LocalServer)
+    window = Window(duration_s=1.0, warmup_s=0.3, deadline_s=2.5, tail_s=0.2)
+    hang = threading.Timer(0.6, os.kill, (bench.server.pid, signal.SIGSTOP))
+    hang.start()
+    try:
+        with pytest.raises(ServerGoneError, match="stopped answering"):
+            bench.generator("plain").measure(LoadPoint(Arrivals.POISSON, 40.0), window, seed=1)
+    finally:
+        hang.join()
+        os.kill(bench.server.pid, signal.SIGCONT)

@@ -1,0 +1,169 @@
+"""Real load on a real server. Latencies are asserted loosely: test machines are busy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from integration.load.repository import CAPACITY_PER_S, SERVICE_S
+
+from tuner.errors import LoadFailedError
+from tuner.load.generator import Window
+from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
+
+if TYPE_CHECKING:
+    from integration.load.conftest import Bench
+
+pytestmark = pytest.mark.integration
+
+SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
+SERVICE_US = SERVICE_S * 1e6
+
+
+def poisson(rate: float) -> LoadPoint:
+    return LoadPoint(Arrivals.POISSON, rate)
+
+
+def closed(concurrency: float) -> LoadPoint:
+    return LoadPoint(Arrivals.CLOSED, concurrency)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind(bench: Bench) -> Iterator[None]:
+    """Every run removes its own directory; only input files stay, for the next run."""
+    yield
+    assert not list(bench.directory.glob("load-*"))
+    metrics = bench.control.metrics()
+    assert metrics is not None
+    assert not any(metrics.values("nv_inference_pending_request_count"))
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_below_saturation_everything_is_answered(bench: Bench, protocol: str) -> None:
+    generator = bench.generator("plain", protocol=protocol)
+    found = generator.measure(poisson(40.0), SHORT, seed=1)
+    assert found.source is LatencySource.REQUESTS
+    assert found.throughput_infer_per_s == pytest.approx(40.0, abs=3.0)
+    assert found.sent_per_s == pytest.approx(40.0, abs=1.0)
+    assert SERVICE_US < found.p50_latency_us < 3 * SERVICE_US
+    assert found.latencies_us is not None
+    assert found.latencies_us.size == 40
+    assert found.unanswered_count == 0
+    assert found.server is not None
+    assert found.server.success_count == pytest.approx(40, abs=25)
+    assert found.server.compute_infer_us > SERVICE_US
+    assert found.host.cpu_percent is not None
+
+
+def test_a_closed_loop_keeps_its_concurrency(bench: Bench) -> None:
+    found = bench.generator("plain").measure(closed(3), SHORT, seed=1)
+    assert 0.6 * CAPACITY_PER_S < found.throughput_infer_per_s <= CAPACITY_PER_S
+    assert found.mean_in_flight == pytest.approx(3.0, abs=0.3)
+    assert found.p50_latency_us == pytest.approx(
+        3e6 / found.throughput_infer_per_s, rel=0.15
+    )  # Little's law
+    assert found.late_sends is None
+
+
+def test_overload_is_not_hidden_and_leaves_no_queue_behind(bench: Bench) -> None:
+    """Twice the capacity: half of what is due by the end is still waiting."""
+    generator = bench.generator("plain")
+    found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
+    assert found.throughput_infer_per_s <= CAPACITY_PER_S
+    assert found.unanswered_count > 0.2 * 2 * CAPACITY_PER_S
+    assert found.p99_latency_us > 0.5e6
+    assert found.host.pending_requests_max is not None
+    assert found.host.pending_requests_max > 30
+    assert any("lower bounds" in warning for warning in found.warnings)
+    after = generator.measure(poisson(20.0), SHORT, seed=1)
+    assert after.p50_latency_us < 3 * SERVICE_US
+
+
+def test_its_own_windows_agree_with_the_requests(bench: Bench) -> None:
+    """The same load read both ways: from time stamps, and from perf_analyzer's report."""
+    generator = bench.generator("plain")
+    by_window = replace(generator, request_export_bytes=1 << 40).measure(closed(1), SHORT, 1)
+    by_request = generator.measure(closed(1), SHORT, seed=1)
+    assert by_window.source is LatencySource.WINDOWS
+    assert by_window.latencies_us is None
+    assert "profile export" in by_window.warnings[0]
+    assert by_window.p50_latency_us == pytest.approx(by_request.p50_latency_us, rel=0.1)
+    assert by_window.throughput_infer_per_s == pytest.approx(
+        by_request.throughput_infer_per_s, rel=0.15
+    )
+    assert by_window.completed_count == pytest.approx(
+        by_window.throughput_infer_per_s * by_window.duration_s, rel=0.05
+    )
+
+
+def test_windows_alone_survive_an_overload(bench: Bench) -> None:
+    generator = replace(bench.generator("plain"), request_export_bytes=1 << 40)
+    found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
+    assert found.throughput_infer_per_s <= CAPACITY_PER_S * 1.05
+    assert found.p99_latency_us > 10 * SERVICE_US
+
+
+def test_batches_count_as_several_inferences(bench: Bench) -> None:
+    found = bench.generator("plain", batch_size=4).measure(poisson(40.0), SHORT, seed=1)
+    assert found.throughput_infer_per_s == pytest.approx(160.0, abs=12.0)
+    assert found.completed_count == pytest.approx(40, abs=3)
+    assert found.server is not None
+    assert found.server.batch_stats[0][0] == 4
+
+
+def test_unique_inputs_miss_the_cache_and_zipf_repeats_hit_it(bench: Bench) -> None:
+    def hit_rate(**inputs: Any) -> float:
+        generator = bench.generator("cached", inputs={"kind": "random", **inputs})
+        found = generator.measure(poisson(80.0), SHORT, seed=1)
+        assert found.server is not None
+        assert found.server.cache_hit_rate is not None
+        assert found.host.cache_entries is not None
+        return found.server.cache_hit_rate
+
+    assert hit_rate(unique=5000) == 0.0
+    assert hit_rate(unique=100, repeat={"kind": "zipf", "exponent": 1.5}) > 0.5
+
+
+def test_a_failing_request_gives_the_models_own_words(bench: Bench, tmp_path: Path) -> None:
+    values = [[1.0] * 8] * 20 + [[-1.0] * 8]
+    path = tmp_path / "inputs.json"
+    path.write_text(json.dumps({"data": [{"x": v} for v in values]}))
+    generator = bench.generator("plain", inputs={"kind": "file", "file": str(path)})
+    with pytest.raises(LoadFailedError, match="negative input"):
+        generator.measure(poisson(40.0), SHORT, seed=1)
+
+
+def test_inputs_perf_analyzer_refuses(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.json"
+    path.write_text('{"data": [{"z": [1.0]}]}')
+    generator = bench.generator("plain", inputs={"kind": "file", "file": str(path)})
+    with pytest.raises(LoadFailedError, match="missing tensor x"):
+        generator.measure(poisson(40.0), SHORT, seed=1)
+
+
+def test_a_rate_too_low_for_the_window_says_so(bench: Bench) -> None:
+    """perf_analyzer then waits for ever for its own threads: it must not be waited for."""
+    window = Window(duration_s=0.2, warmup_s=0.0, deadline_s=30.0, tail_s=0.1)
+    with pytest.raises(LoadFailedError, match="No valid requests"):
+        bench.generator("plain").measure(poisson(0.1), window, seed=1)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:
+    shapes = {tensor.name: (3, 2) for tensor in bench.control.metadata("types").inputs}
+    generator = bench.generator(
+        "types", protocol=protocol, inputs={"kind": "random", "unique": 9, "shapes": shapes}
+    )
+    found = generator.measure(poisson(50.0), SHORT, seed=1)
+    assert found.completed_count > 40
+    assert found.failed_count == 0
+
+
+def test_little_time_is_spent_beside_the_load(bench: Bench) -> None:
+    generator = bench.generator("plain")
+    walls = [generator.measure(poisson(40.0), SHORT, seed).wall_s for seed in (1, 2, 3)]
+    assert min(walls) - SHORT.total_s < 0.7

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tuner.errors import LoadFailedError, ServerGoneError
+from tuner.load.checks import client_kept_up, warnings_about
+from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
+from tuner.load.generator import Window
+from tuner.load.length import requests_needed, window_for
+from tuner.load.measurement import (
+    Arrivals,
+    HostUse,
+    LatencySource,
+    LoadPoint,
+    Measurement,
+    ServerStatistics,
+)
+from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
+from tuner.load.workload import export_bytes
+from tuner.spec.model import Protocol
+from tuner.triton.control import ModelMetadata, Tensor
+from tuner.triton.server import Endpoints
+
+WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.1)
+ENDPOINTS = Endpoints("127.0.0.1:8000", "127.0.0.1:8001", "127.0.0.1:8002")
+
+
+def poisson(rate: float) -> LoadPoint:
+    return LoadPoint(Arrivals.POISSON, rate)
+
+
+def measured(**fields: Any) -> Measurement:
+    """A measurement nothing is wrong with."""
+    values: dict[str, Any] = {
+        "load": poisson(200.0),
+        "seed": 1,
+        "duration_s": 3.0,
+        "completed_count": 600,
+        "failed_count": 0,
+        "throughput_infer_per_s": 200.0,
+        "avg_latency_us": 10_000.0,
+        "p50_latency_us": 9_000.0,
+        "p90_latency_us": 12_000.0,
+        "p95_latency_us": 15_000.0,
+        "p99_latency_us": 20_000.0,
+        "source": LatencySource.REQUESTS,
+        "sent_per_s": 200.0,
+        "late_sends": 0.01,
+        "client_send_us": 10.0,
+        "client_recv_us": 2.0,
+        "mean_in_flight": 2.0,
+    }
+    return Measurement(**{**values, **fields})
+
+
+def test_a_measurement_survives_json() -> None:
+    server = ServerStatistics(5, 0, 5, 2, 1.0, 2.0, 3.0, 4.0, batch_stats=((2, 1, 10), (3, 1, 20)))
+    whole = measured(
+        server=server,
+        host=HostUse(cpu_percent=10.0, cache_entries=3),
+        unanswered_count=2,
+        batch_size=4,
+        warnings=("One.",),
+        command=("perf_analyzer", "-m", "m"),
+        latencies_us=np.array([1.0, 2.0]),
+    )
+    back = Measurement.from_json(json.loads(json.dumps(whole.to_json())))
+    assert back == whole
+    assert back.latencies_us is None
+
+
+def test_a_good_measurement_has_no_warnings() -> None:
+    assert warnings_about(measured()) == ()
+    assert client_kept_up(measured())
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"late_sends": 0.06}, "6% of the requests were sent more than 1 ms late"),
+        ({"sent_per_s": 190.0}, "sent 190 of 200 requests per second"),
+        ({"client_send_us": 1900.0, "client_recv_us": 200.0}, "takes 21% of the latency"),
+        ({"completed_count": 458}, "458 requests; 459 are needed"),
+        ({"unanswered_count": 3}, "3 requests were not answered"),
+        ({"mean_in_flight": 4.0}, "Little's law does not hold"),
+        ({"load": LoadPoint(Arrivals.CLOSED, 8.0)}, "Little's law does not hold"),
+    ],
+)
+def test_what_is_wrong_is_said(fields: dict[str, Any], expected: str) -> None:
+    warnings = warnings_about(measured(**fields))
+    assert len(warnings) == 1
+    assert expected in warnings[0]
+
+
+def test_a_trace_may_be_slower_in_the_window_than_on_the_whole() -> None:
+    assert client_kept_up(measured(load=LoadPoint(Arrivals.TRACE, 200.0), sent_per_s=150.0))
+    assert not client_kept_up(measured(sent_per_s=150.0))
+
+
+@pytest.mark.parametrize(
+    ("share", "over", "expected"),
+    [
+        (0.90, 0, 44),
+        (0.95, 0, 90),
+        (0.99, 0, 459),
+        (0.99, 1, 662),
+        (0.99, 5, 1307),
+        (0.99, 20, 3304),
+        (0.999, 0, 4603),
+    ],
+)
+def test_requests_needed_match_the_published_rule(share: float, over: int, expected: int) -> None:
+    assert requests_needed(share, over) == expected
+
+
+def test_a_window_is_as_long_as_its_percentile_needs() -> None:
+    def seconds(shares: list[float], rate: float | None) -> float:
+        return window_for(shares, rate, window_s=3.0, max_window_s=20.0, warmup_s=0.5).duration_s
+
+    assert seconds([0.99], 1000.0) == 3.0
+    assert seconds([0.5, 0.99], 100.0) == pytest.approx(4.59)
+    assert seconds([0.99], 10.0) == 20.0
+    assert seconds([0.99], None) == seconds([], 1.0) == 3.0
+
+
+def test_the_tail_is_longer_than_the_latency_bound() -> None:
+    window = window_for(
+        [0.99], 1000.0, window_s=3.0, max_window_s=20.0, warmup_s=0.5, latency_bound_s=2.0
+    )
+    assert window.tail_s > 2.0
+    assert window.deadline_s > window.total_s + 10.0
+
+
+@pytest.mark.parametrize("total_s", [0.1, 1.0, 3.6, 20.0])
+def test_three_windows_cover_the_load(total_s: float) -> None:
+    assert total_s <= load_s(interval_ms(total_s)) < total_s + 0.03
+
+
+def test_command_lines() -> None:
+    files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
+    target = Target("m", ENDPOINTS, Protocol.GRPC, batch_size=4)
+    line = command_line(Path("/bin/pa"), target, poisson(200.0), WINDOW, files)
+    assert line[:7] == ["/bin/pa", "-m", "m", "-u", "127.0.0.1:8001", "-i", "grpc"]
+    options = dict(pairwise(line))
+    assert options["--request-intervals"] == "gaps"
+    assert options["--measurement-interval"] == "1006"
+    assert options["-b"] == "4"
+    assert options["--profile-export-file"] == "export.json"
+    assert "--async" in line
+    assert "--concurrency-range" not in line
+
+
+def test_a_closed_loop_over_http_without_export() -> None:
+    files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), None)
+    target = Target("m", ENDPOINTS, Protocol.HTTP)
+    closed = LoadPoint(Arrivals.CLOSED, 16)
+    line = command_line(Path("/bin/pa"), target, closed, WINDOW, files)
+    options = dict(pairwise(line))
+    assert (options["-u"], options["-i"]) == ("127.0.0.1:8000", "http")
+    assert options["--concurrency-range"] == "16"
+    assert "--request-intervals" not in line
+    assert "--profile-export-file" not in line
+
+
+def test_the_size_of_an_export_is_estimated_from_the_tensors() -> None:
+    tokens = Tensor("ids", "INT64", (-1, -1))
+    states = Tensor("states", "FP32", (-1, -1, 768))
+    model = ModelMetadata(("1",), "onnx", (tokens,), (states,))
+    found = export_bytes(model, batched=True, shapes={"ids": (64,)})
+    assert found == 20 * (64 + 64 * 768)
+
+
+def test_recorded_load_answers_with_the_nearest_level() -> None:
+    table = RecordedLoad((measured(), measured(load=poisson(400.0), p99_latency_us=50_000.0)))
+    assert table.measure(poisson(350.0), WINDOW, seed=0).p99_latency_us == 50_000.0
+    assert table.measure(poisson(220.0), WINDOW, seed=0).p99_latency_us == 20_000.0
+
+
+def test_recorded_noise_is_picked_by_the_seed() -> None:
+    table = RecordedLoad([measured(p99_latency_us=p) for p in (1.0, 2.0, 3.0)])
+    found = [table.measure(poisson(200.0), WINDOW, s).p99_latency_us for s in (0, 1, 2, 3)]
+    assert found == [1.0, 2.0, 3.0, 1.0]
+    assert table.measure(poisson(200.0), WINDOW, 5).seed == 5
+
+
+def test_arrivals_that_were_not_recorded_are_no_result() -> None:
+    with pytest.raises(LoadFailedError, match="closed"):
+        RecordedLoad((measured(),)).measure(LoadPoint(Arrivals.CLOSED, 8), WINDOW, 0)
+
+
+def test_a_table_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    failure = RecordedFailure(poisson(400.0), "server gone", "segmentation fault")
+    write_table({"a": (measured(), failure)}, path)
+    table = read_table(path)
+    assert table == {"a": (measured(), failure)}
+    with pytest.raises(ServerGoneError, match="segmentation fault"):
+        RecordedLoad(table["a"]).measure(poisson(400.0), WINDOW, 0)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tuner.errors import LoadFailedError
+from tuner.load.arrivals import poisson
+from tuner.load.export import Requests
+from tuner.load.generator import Window
+from tuner.load.timeline import observe_closed, observe_open, percentile
+
+BEGIN_NS = 1_795_000_000_000_000_000  # wall clocks are large: float64 cannot hold them to the ns
+WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
+Moments = npt.NDArray[np.float64]
+
+
+def requests(sent_s: Moments, answered_s: Moments, end_s: float) -> Requests:
+    """As the export has them: only what was answered by the end."""
+    seen = answered_s <= end_s
+    sent = BEGIN_NS + np.round(sent_s[seen] * 1e9).astype(np.int64)
+    answered = BEGIN_NS + np.round(answered_s[seen] * 1e9).astype(np.int64)
+    return Requests(sent, answered, BEGIN_NS + round(end_s * 1e9))
+
+
+def one_server(sent_s: Moments, service_s: float) -> Moments:
+    """When a queue with one server and constant service answers."""
+    free, answered = 0.0, []
+    for moment in sent_s.tolist():
+        free = max(free, moment) + service_s
+        answered.append(free)
+    return np.array(answered)
+
+
+def test_below_saturation_latency_is_what_the_server_took() -> None:
+    due = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
+    found = observe_open(requests(due, due + 0.010, 3.1), due, WINDOW)
+    assert found.latencies_us == pytest.approx(np.full(200, 10_000.0), abs=1.0)
+    assert found.answered_count == pytest.approx(200, abs=3)
+    assert found.sent_per_s == pytest.approx(100.0)
+    assert (found.late_sends, found.unanswered_count) == (0.0, 0)
+    assert found.mean_in_flight == pytest.approx(100.0 * 0.010, rel=0.02)
+
+
+def test_latency_counts_from_the_due_time_when_the_client_stalls() -> None:
+    due = np.arange(0.0, 3.0, 0.01)
+    stalled = (due > 1.0) & (due < 1.5)
+    sent = np.where(stalled, 1.5, due)
+    found = observe_open(requests(sent, sent + 0.001, 3.1), due, WINDOW)
+    assert found.latencies_us[-1] == pytest.approx(491_000.0, abs=100.0)
+    assert found.late_sends == pytest.approx(stalled.sum() / 200)
+    assert np.sum(found.latencies_us > 1_100.0) == stalled.sum()
+
+
+def test_overload_shows_in_latency_although_only_the_quick_were_answered() -> None:
+    due = poisson(200.0, (0.5, 2.0, 0.5), seed=1)
+    found = observe_open(requests(due, one_server(due, 0.010), 3.0), due, WINDOW)
+    assert found.answered_count == pytest.approx(200, abs=2)  # 100/s: its capacity
+    assert found.latencies_us.size == 400  # everything due, answered or not
+    assert found.unanswered_count == pytest.approx(200, abs=20)
+    assert percentile(found.latencies_us, 0.5) > 1_000_000.0
+    assert found.sent_per_s == pytest.approx(200.0, rel=0.01)
+    assert found.late_sends == 0.0
+
+
+def test_an_unanswered_request_is_slower_than_all_answered_and_than_the_tail() -> None:
+    due = np.arange(0.0, 3.0, 0.1)
+    answered = due + 0.010
+    answered[due > 2.15] = np.inf  # the server hangs
+    found = observe_open(requests(due, answered, 3.0), due, WINDOW)
+    assert found.unanswered_count == 3
+    assert np.all(found.latencies_us[-3:] >= 500_000.0)
+    assert np.all(found.latencies_us[:-3] < 11_000.0)
+
+
+def test_the_schedule_goes_round_when_the_run_is_longer() -> None:
+    due = np.array([0.1, 0.2, 0.3])
+    sent = np.concatenate([due + 0.3 * i for i in range(10)])
+    found = observe_open(requests(sent, sent + 0.01, 3.1), due, WINDOW)
+    assert found.latencies_us == pytest.approx(np.full(found.latencies_us.size, 10_000.0), abs=1.0)
+    assert found.latencies_us.size == pytest.approx(20, abs=1)
+
+
+def test_a_closed_loop_counts_what_was_answered_inside_the_window() -> None:
+    sent = np.concatenate([np.arange(0.0, 3.0, 0.02), np.arange(0.0, 3.0, 0.02)])
+    found = observe_closed(requests(np.sort(sent), np.sort(sent) + 0.02, 3.0), WINDOW)
+    assert found.answered_count == found.latencies_us.size == pytest.approx(200, abs=2)
+    assert found.mean_in_flight == pytest.approx(2.0, abs=0.05)
+    assert found.late_sends is None
+
+
+def test_littles_law_holds_for_a_queue_in_steady_state() -> None:
+    due = poisson(80.0, (0.5, 2.0, 0.5), seed=5)
+    found = observe_open(requests(due, one_server(due, 0.010), 4.0), due, WINDOW)
+    little = found.answered_count / 2.0 * float(found.latencies_us.mean()) / 1e6
+    assert little == pytest.approx(found.mean_in_flight, rel=0.1)
+
+
+def test_no_request_inside_the_window_is_no_result() -> None:
+    due = np.array([0.1, 5.0])
+    with pytest.raises(LoadFailedError, match="falls inside the measured window"):
+        observe_open(requests(due[:1], due[:1] + 0.01, 3.0), due, WINDOW)
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([1, 2, 3, 4], 0.5, 2), ([1, 2, 3, 4], 0.99, 4), ([7], 0.5, 7), (range(1, 101), 0.99, 99)],
+)
+def test_percentiles_are_observed_values(
+    values: Sequence[int], share: float, expected: int
+) -> None:
+    assert percentile(np.array(values, dtype=float), share) == expected

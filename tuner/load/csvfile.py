@@ -1,0 +1,59 @@
+"""The CSV perf_analyzer writes with ``-f`` and ``--verbose-csv``: one row, averages in us."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import LoadFailedError
+
+
+@dataclass(frozen=True)
+class WindowReport:
+    """perf_analyzer's own figures, over its three windows together."""
+
+    throughput_infer_per_s: float
+    avg_latency_us: float
+    p50_latency_us: float
+    p90_latency_us: float
+    p95_latency_us: float
+    p99_latency_us: float
+    client_send_us: float
+    client_recv_us: float
+    network_us: float
+
+
+def is_complete(path: Path) -> bool:
+    """Whether perf_analyzer has finished writing its header and its row."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return False
+    return text.count("\n") >= 2 and text.endswith("\n")
+
+
+def read(path: Path) -> WindowReport:
+    """Reads the report.
+
+    Raises:
+        LoadFailedError: It is missing, empty, or a column is (another version's layout).
+    """
+    try:
+        with path.open(newline="") as file:
+            row = next(csv.DictReader(file))
+        return WindowReport(
+            throughput_infer_per_s=float(row["Inferences/Second"]),
+            avg_latency_us=float(row["Avg latency"]),
+            p50_latency_us=float(row["p50 latency"]),
+            p90_latency_us=float(row["p90 latency"]),
+            p95_latency_us=float(row["p95 latency"]),
+            p99_latency_us=float(row["p99 latency"]),
+            client_send_us=float(row["Client Send"]),
+            client_recv_us=float(row["Client Recv"]),
+            network_us=float(row["Network+Server Send/Recv"]),
+        )
+    except (OSError, StopIteration) as error:
+        raise LoadFailedError("perf_analyzer wrote no report") from error
+    except (KeyError, ValueError) as error:
+        raise LoadFailedError(f"perf_analyzer's report cannot be read: {error}") from error

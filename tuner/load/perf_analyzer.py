@@ -1,0 +1,245 @@
+"""The load generator: NVIDIA's perf_analyzer with our arrivals, our inputs and our clock."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError
+from tuner.load import arrivals, csvfile, export, runner
+from tuner.load.checks import warnings_about
+from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
+from tuner.load.generator import Window
+from tuner.load.inputs import InputFile, InputFiles
+from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
+from tuner.load.timeline import Observed, observe_closed, observe_open, percentile
+from tuner.triton import health
+
+#: Above this the export takes longer to write and read than it is worth.
+MAX_EXPORT_BYTES = 64 << 20
+_SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
+_ASSUMED_LATENCY_S = 0.005  # closed loops: to guess how many requests there will be
+_REQUEST_COUNT = re.compile(r"Request count: (\d+)")
+_DELAYED = re.compile(r"([\d.]+)% of the requests")
+_FROM_WINDOWS = (
+    "Requests are too large for perf_analyzer's profile export: latencies are its own, over its "
+    "three windows, and count from the moment of sending."
+)
+
+
+@dataclass(frozen=True)
+class PerfAnalyzer:
+    """Measures one model on one server; see `tuner.load.generator.LoadGenerator`.
+
+    Attributes:
+        binary: perf_analyzer itself.
+        environment: Whole environment it runs in.
+        target: Model, server and protocol.
+        inputs: What requests carry.
+        directory: For its files, which it removes again; owned by the caller.
+        request_export_bytes: Estimated size of one request in the profile export.
+        snapshot: Reads the model's statistics.
+        scrape: Reads the server's metrics.
+        trace_us: Gaps of the recorded trace, for arrivals of that kind.
+    """
+
+    binary: Path
+    environment: Mapping[str, str]
+    target: Target
+    inputs: InputFiles
+    directory: Path
+    request_export_bytes: int
+    snapshot: Snapshot
+    scrape: Scrape
+    trace_us: npt.NDArray[np.float64] | None = None
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        begin = time.monotonic()
+        requests = _expected_requests(load, window)
+        given = self.inputs.file(seed, requests * self.target.batch_size)
+        with tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private:
+            run = _Run(self, load, window, seed, given, Path(private))
+            exported = requests * self.request_export_bytes <= MAX_EXPORT_BYTES
+            result = run.by_request() if exported else run.by_window()
+        result = replace(result, wall_s=time.monotonic() - begin)
+        warnings = (*result.warnings, *given.warnings, *_repeats(given, result, window))
+        return replace(result, warnings=(*warnings, *warnings_about(result)))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One measurement in the making; ``private`` is a directory of its own."""
+
+    tool: PerfAnalyzer
+    load: LoadPoint
+    window: Window
+    seed: int
+    given: InputFile
+    private: Path
+
+    def by_request(self) -> Measurement:
+        """Figures from the time stamps of every request."""
+        due_s = self._write_schedule(self.window)
+        files = self._files(self.private / "export.json")
+        with Sampler(self.tool.snapshot, self.tool.scrape) as watched:
+            command = self._execute(files, self.window)
+        assert files.export is not None
+        requests = export.read(files.export)
+        files.export.unlink()
+        if due_s is None:
+            observed = observe_closed(requests, self.window)
+        else:
+            observed = observe_open(requests, due_s, self.window)
+        samples = watched.between(observed.start_ns, observed.end_ns)
+        report = csvfile.read(files.csv)
+        return Measurement(
+            **self._common(command),
+            **_figures(observed, self.window.duration_s, self.tool.target.batch_size),
+            source=LatencySource.REQUESTS,
+            client_send_us=report.client_send_us,
+            client_recv_us=report.client_recv_us,
+            network_us=report.network_us,
+            server=server_statistics(samples),
+            host=host_use(samples, self.tool.target.model),
+        )
+
+    def by_window(self) -> Measurement:
+        """perf_analyzer's own figures, after a run of their own for the warm-up."""
+        files = self._files(None)
+        self._warm_up(files)
+        window = replace(self.window, warmup_s=0.0, tail_s=0.0)
+        opens = self._write_schedule(window) is not None
+        with Sampler(self.tool.snapshot, self.tool.scrape) as watched:
+            start_ns = time.time_ns()
+            command = self._execute(files, window)
+        duration_s = load_s(interval_ms(window.total_s))
+        samples = watched.between(start_ns, start_ns + round(duration_s * 1e9))
+        log = self._log.read_text(errors="replace")
+        count, delayed = _REQUEST_COUNT.search(log), _DELAYED.search(log)
+        return Measurement(
+            **self._common(command),
+            **vars(csvfile.read(files.csv)),
+            duration_s=duration_s,
+            completed_count=int(count[1]) if count else 0,
+            failed_count=0,
+            late_sends=(float(delayed[1]) / 100.0 if delayed else 0.0) if opens else None,
+            source=LatencySource.WINDOWS,
+            server=server_statistics(samples),
+            host=host_use(samples, self.tool.target.model),
+            warnings=(_FROM_WINDOWS,),
+        )
+
+    @property
+    def _log(self) -> Path:
+        return self.private / "log"
+
+    @property
+    def _intervals(self) -> Path:
+        return self.private / "intervals"
+
+    def _files(self, exported: Path | None) -> RunFiles:
+        csv = self.private / "report.csv"
+        return RunFiles(self.given.path, self._intervals, csv, exported)
+
+    def _common(self, command: list[str]) -> dict[str, Any]:
+        return {
+            "load": self.load,
+            "seed": self.seed,
+            "batch_size": self.tool.target.batch_size,
+            "command": tuple(command),
+        }
+
+    def _write_schedule(self, window: Window) -> arrivals.Times | None:
+        """When requests are due, in seconds from the start; None for a closed loop."""
+        if not self.load.arrivals.open_loop:
+            return None
+        spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
+        times = arrivals.arrivals_of(self.load, spans_s, self.seed, self.tool.trace_us)
+        return arrivals.write_intervals(times, self._intervals)
+
+    def _warm_up(self, files: RunFiles) -> None:
+        if self.window.warmup_s <= 0.0:
+            return
+        window = replace(self.window, duration_s=self.window.warmup_s, warmup_s=0.0, tail_s=0.0)
+        self._write_schedule(window)
+        with suppress(LoadFailedError):  # nothing may have been answered; the next run will say
+            self._execute(files, window)
+        files.csv.unlink(missing_ok=True)
+
+    def _execute(self, files: RunFiles, window: Window) -> list[str]:
+        tool = self.tool
+        command = command_line(tool.binary, tool.target, self.load, window, files)
+        runner.run(
+            command,
+            tool.environment,
+            self._log,
+            alive=lambda: health.live(tool.target.endpoints),
+            complete=_complete(files),
+            at_rest=_at_rest(tool.scrape, tool.target.model),
+            deadline_s=window.deadline_s,
+        )
+        return command
+
+
+def _complete(files: RunFiles) -> Callable[[], bool]:
+    """perf_analyzer writes the report first and the export last."""
+    exported = files.export
+    if exported is None:
+        return lambda: csvfile.is_complete(files.csv)
+    return lambda: export.is_complete(exported)
+
+
+def _at_rest(scrape: Scrape, model: str) -> Callable[[], bool] | None:
+    """Whether no request waits for the model; None when the server does not tell."""
+
+    def waiting() -> list[float]:
+        metrics = scrape()
+        name = "nv_inference_pending_request_count"
+        return [] if metrics is None else metrics.values(name, model=model)
+
+    return (lambda: not any(waiting())) if waiting() else None
+
+
+def _expected_requests(load: LoadPoint, window: Window) -> int:
+    rate = load.level if load.arrivals.open_loop else load.level / _ASSUMED_LATENCY_S
+    return math.ceil(rate * load_s(interval_ms(window.total_s)))
+
+
+def _figures(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:
+    latencies = observed.latencies_us
+    return {
+        "duration_s": duration_s,
+        "completed_count": observed.answered_count,
+        "failed_count": 0,  # perf_analyzer gives up at the first
+        "throughput_infer_per_s": observed.answered_count * batch_size / duration_s,
+        "avg_latency_us": float(latencies.mean()),
+        "p50_latency_us": percentile(latencies, 0.50),
+        "p90_latency_us": percentile(latencies, 0.90),
+        "p95_latency_us": percentile(latencies, 0.95),
+        "p99_latency_us": percentile(latencies, 0.99),
+        "sent_per_s": observed.sent_per_s,
+        "late_sends": observed.late_sends,
+        "unanswered_count": observed.unanswered_count,
+        "mean_in_flight": observed.mean_in_flight,
+        "latencies_us": latencies,
+    }
+
+
+def _repeats(given: InputFile, result: Measurement, window: Window) -> tuple[str, ...]:
+    used = result.throughput_infer_per_s * load_s(interval_ms(window.total_s))
+    if given.sampled_steps is None or used <= given.sampled_steps:
+        return ()
+    times = f"{used / given.sampled_steps:.1f} times"
+    sentence = f"The list of {given.sampled_steps} sampled inputs was gone through {times}"
+    return (f"{sentence}: inputs came back more often than asked for.",)

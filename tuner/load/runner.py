@@ -1,0 +1,111 @@
+"""One run of perf_analyzer: until its results are complete, it fails, or the time is over."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tuner.errors import LoadFailedError, ServerGoneError, TunerError
+from tuner.triton.process import child
+
+_POLL_S = 0.01
+# After an error perf_analyzer may wait for ever for answers that do not come.
+_GRACE_AFTER_ERROR_S = 1.0
+_ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
+_GAVE_UP = "it gave up"
+_TOO_LATE = "no results by the deadline"
+_MEANINGS = {
+    2: "its windows were not stable",
+    3: "a whole window passed without an answer",
+    99: _GAVE_UP,
+}
+
+
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    alive: Callable[[], bool],
+    complete: Callable[[], bool],
+    at_rest: Callable[[], bool] | None,
+    deadline_s: float,
+) -> None:
+    """Runs perf_analyzer and returns once its results are there and the server is at rest.
+
+    When its results are written, perf_analyzer waits for every answer that is still to come,
+    which takes seconds after an overload. It is killed instead: Triton then drops what it has
+    not begun (gRPC) or works it off (HTTP). ``at_rest`` says when that is over; without it
+    perf_analyzer is left to end by itself.
+
+    Args:
+        argv: Its command line.
+        environment: Its whole environment.
+        log: Its output goes here.
+        alive: Whether the server answers, asked when there are no results.
+        complete: Whether its results are all written.
+        at_rest: Whether no request waits in the server any more.
+        deadline_s: It is killed after this long.
+
+    Raises:
+        LoadFailedError: No results; with its own words.
+        ServerGoneError: No results, and the server does not answer.
+    """
+    deadline = time.monotonic() + deadline_s
+    with (
+        log.open("wb") as output,
+        child(argv, env=environment, stdout=output) as process,
+    ):
+        if reason := _wait_for_results(process, log, complete, deadline):
+            raise _failure(reason, useful_words(_text(log)), alive())
+        if at_rest is None:
+            _let_end(process, deadline)
+    while at_rest is not None and not at_rest() and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _wait_for_results(
+    process: subprocess.Popen[bytes], log: Path, complete: Callable[[], bool], deadline: float
+) -> str:
+    """Empty once all results are there, or why there will be none."""
+    give_up, reason = deadline, _TOO_LATE
+    while not complete():
+        code = process.poll()
+        if code is not None:
+            return "" if complete() else _MEANINGS.get(code, f"exit code {code}")
+        if time.monotonic() > give_up:
+            return reason
+        if reason is _TOO_LATE and _ERROR.search(_text(log)):
+            give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
+        time.sleep(_POLL_S)
+    return ""
+
+
+def _let_end(process: subprocess.Popen[bytes], deadline: float) -> None:
+    try:
+        process.wait(max(deadline - time.monotonic(), 0.0))
+    except subprocess.TimeoutExpired:
+        return  # its results are there; leaving the context kills it
+
+
+def _failure(reason: str, words: str, alive: bool) -> TunerError:
+    if not alive:
+        return ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
+    return LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
+
+
+def useful_words(text: str) -> str:
+    """perf_analyzer's reason out of its output: its error lines, each once, threads aside."""
+    lines = [match[0].removeprefix("error: ").strip() for match in _ERROR.finditer(text)]
+    reasons = dict.fromkeys(re.sub(r"^Thread \[\d+\] had error: ", "", line) for line in lines)
+    if reasons:
+        return " ".join(reasons)
+    last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
+    return last[0] if last else "it said nothing"
+
+
+def _text(log: Path) -> str:
+    return log.read_text(errors="replace")

@@ -1,0 +1,163 @@
+"""From time stamps to latencies: what happened inside the measured window.
+
+Open loop: a latency counts from the moment its request was *due*, whether or not the client
+sent it then, and requests that were never answered are not forgotten. Otherwise an overloaded
+server would look best when it is slowest (coordinated omission).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError
+from tuner.load.export import Requests
+from tuner.load.generator import Window
+
+_LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The window's figures; see `tuner.load.measurement.Measurement` for what they mean.
+
+    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock.
+    """
+
+    start_ns: int
+    end_ns: int
+    latencies_us: npt.NDArray[np.float64]
+    answered_count: int
+    unanswered_count: int
+    sent_per_s: float
+    late_sends: float | None
+    mean_in_flight: float
+
+
+def observe_open(requests: Requests, due_s: npt.NDArray[np.float64], window: Window) -> Observed:
+    """The window of an open-loop run.
+
+    The k-th request sent is the one due k-th: requests are sent in order, and those missing
+    from the export are the last, still in flight when the run ended. (Where answers overtake
+    each other this takes a request to be due earlier than it was, never later.) The schedule
+    begins at the latest moment at which no request is sent before it is due.
+
+    Args:
+        requests: From the export.
+        due_s: When each request is due, in seconds from the start of the load.
+        window: Warm-up and length.
+    """
+    count = requests.sent_ns.size
+    due_s = _go_round(due_s, count)
+    begin_ns = int(np.min(requests.sent_ns - due_s[:count] * 1e9))
+    start_ns, end_ns = _bounds(begin_ns, window)
+    due_us = due_s * 1e6
+    end_us = (requests.end_ns - begin_ns) / 1e3
+    answered_us = (requests.answered_ns - begin_ns) / 1e3
+    latency_us = np.append(answered_us - due_us[:count], end_us - due_us[count:])
+    slowest = float(latency_us[:count].max())
+    latency_us[count:] = np.maximum(latency_us[count:], slowest)
+    inside = (due_us >= window.warmup_s * 1e6) & (
+        due_us < (window.warmup_s + window.duration_s) * 1e6
+    )
+    unanswered = int(inside[count:].sum())
+    sent_inside = _inside(requests.sent_ns, start_ns, end_ns)
+    late = ((requests.sent_ns - begin_ns) / 1e3 - due_us[:count] > _LATE_US)[inside[:count]]
+    return _observed(
+        requests,
+        (start_ns, end_ns),
+        latency_us[inside],
+        unanswered=unanswered,
+        # what was never answered was sent all the same, at a moment that is not known
+        sent=int(sent_inside.sum()) + unanswered,
+        late_sends=float(late.mean()) if late.size else None,
+        in_flight_us=_overlap_us(
+            due_us,
+            np.append(answered_us, np.full(due_us.size - count, np.inf)),
+            ((start_ns - begin_ns) / 1e3, (end_ns - begin_ns) / 1e3),
+        ),
+    )
+
+
+def observe_closed(requests: Requests, window: Window) -> Observed:
+    """The window of a closed-loop run: the requests answered inside it."""
+    start_ns, end_ns = _bounds(int(requests.sent_ns[0]), window)
+    latency_us = (requests.answered_ns - requests.sent_ns) / 1e3
+    inside = _inside(requests.answered_ns, start_ns, end_ns)
+    base = requests.sent_ns[0]
+    return _observed(
+        requests,
+        (start_ns, end_ns),
+        latency_us[inside],
+        unanswered=0,
+        sent=int(_inside(requests.sent_ns, start_ns, end_ns).sum()),
+        late_sends=None,
+        in_flight_us=_overlap_us(
+            (requests.sent_ns - base) / 1e3,
+            (requests.answered_ns - base) / 1e3,
+            ((start_ns - base) / 1e3, (end_ns - base) / 1e3),
+        ),
+    )
+
+
+def percentile(ascending: npt.NDArray[np.float64], share: float) -> float:
+    """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
+    return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
+
+
+def _go_round(due_s: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+    """At least ``count`` due times: perf_analyzer starts over with the first gap."""
+    rounds = math.ceil(count / due_s.size)
+    return np.concatenate([due_s + i * due_s[-1] for i in range(max(rounds, 1))])
+
+
+def _bounds(begin_ns: int, window: Window) -> tuple[int, int]:
+    start_ns = begin_ns + round(window.warmup_s * 1e9)
+    return start_ns, start_ns + round(window.duration_s * 1e9)
+
+
+def _inside(moments_ns: npt.NDArray[np.int64], start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
+    return (moments_ns >= start_ns) & (moments_ns < end_ns)
+
+
+def _overlap_us(
+    begins_us: npt.NDArray[np.float64],
+    ends_us: npt.NDArray[np.float64],
+    bounds_us: tuple[float, float],
+) -> float:
+    """Total time requests spent in flight inside the bounds."""
+    low, high = bounds_us
+    return float(np.clip(np.minimum(ends_us, high) - np.maximum(begins_us, low), 0.0, None).sum())
+
+
+def _observed(
+    requests: Requests,
+    bounds_ns: tuple[int, int],
+    latencies_us: npt.NDArray[np.float64],
+    *,
+    unanswered: int,
+    sent: int,
+    late_sends: float | None,
+    in_flight_us: float,
+) -> Observed:
+    start_ns, end_ns = bounds_ns
+    answered = int(_inside(requests.answered_ns, start_ns, end_ns).sum())
+    if latencies_us.size == 0:
+        raise LoadFailedError(
+            "no request falls inside the measured window",
+            "measure for longer, or at a higher rate",
+        )
+    seconds = (end_ns - start_ns) / 1e9
+    return Observed(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        latencies_us=np.sort(latencies_us),
+        answered_count=answered,
+        unanswered_count=unanswered,
+        sent_per_s=sent / seconds,
+        late_sends=late_sends,
+        mean_in_flight=in_flight_us / 1e6 / seconds,
+    )
