@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tuner.errors import ServerGoneError
 from tuner.load.generator import LoadGenerator, Window
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import Phase, TimeBook
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -71,6 +71,8 @@ class Bench:
         self._book = book
         self._generator: LoadGenerator | None = None
         self._endpoints: Endpoints | None = None
+        self._candidate: Candidate | None = None
+        self._backlog = False
 
     @property
     def arrivals(self) -> Arrivals:
@@ -84,9 +86,11 @@ class Bench:
         """
         self._rules.checkpoint()
         with self._book.phase(Phase.DEPLOYING):
-            if fresh or candidate.server_args:
+            if fresh or self._backlog or candidate.server_args:
                 self._deployer.fresh()
+            self._backlog = False
             deployment = self._deployer.deploy(candidate)
+            self._candidate = candidate
             if deployment.endpoints != self._endpoints:
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
@@ -100,11 +104,8 @@ class Bench:
             ServerGoneError: The server died, or none is deployed.
         """
         self._rules.checkpoint()
-        if self._generator is None:
-            raise ServerGoneError("no candidate is deployed")
         load = LoadPoint(self._rules.arrivals, level)
-        with self._book.phase(Phase.MEASURING):
-            measurement = self._generator.measure(load, self._rules.window(load), seed)
+        measurement = self._put(load, self._rules.window(load), seed)
         point = judge_point(self._rules.slos, measurement)
         self._rules.measured(point)
         return point
@@ -112,9 +113,15 @@ class Bench:
     def one_at_a_time(self, seed: int) -> float:
         """Mean latency in seconds of one request after another: where to begin with rates."""
         self._rules.checkpoint()
+        measurement = self._put(LoadPoint(Arrivals.CLOSED, 1), QUICK_LOOK, seed)
+        return measurement.avg_latency_us / 1e6
+
+    def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        if self._backlog and self._candidate is not None:
+            self.deploy(self._candidate)
         if self._generator is None:
             raise ServerGoneError("no candidate is deployed")
-        load = LoadPoint(Arrivals.CLOSED, 1)
         with self._book.phase(Phase.MEASURING):
-            measurement = self._generator.measure(load, QUICK_LOOK, seed)
-        return measurement.avg_latency_us / 1e6
+            measurement = self._generator.measure(load, window, seed)
+        self._backlog = measurement.backlog
+        return measurement

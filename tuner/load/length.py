@@ -9,6 +9,7 @@ from tuner.load.generator import Window
 
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
+_MARGIN = 1.05  # a few requests are answered outside the window
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
 
@@ -61,7 +62,7 @@ def window_for(
             window, so that no unanswered request can pass for one in time.
     """
     needed = max((requests_needed(share) for share in shares), default=0)
-    wanted_s = needed / rate_per_s if rate_per_s else 0.0
+    wanted_s = _MARGIN * needed / rate_per_s if rate_per_s else 0.0
     duration_s = min(max(window_s, wanted_s), max(max_window_s, window_s))
     tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
     total_s = warmup_s + duration_s + tail_s

@@ -109,6 +109,7 @@ class Measurement:
         late_sends: Share of requests sent more than 1 ms after they were due, 0..1
             (open loop only).
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
+        backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; ``None`` when source is
             WINDOWS. Not stored on disk.
         warnings: Things a reader must know, one sentence each.
@@ -137,6 +138,7 @@ class Measurement:
     batch_size: int = 1
     unanswered_count: int = 0
     mean_in_flight: float | None = None
+    backlog: bool = False
     wall_s: float = 0.0
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

@@ -93,7 +93,7 @@ class _Run:
         due_s = self._write_schedule(self.window)
         files = self._files(self.private / "export.json")
         with Sampler(self.tool.snapshot, self.tool.scrape) as watched:
-            command = self._execute(files, self.window)
+            command, at_rest = self._execute(files, self.window)
         assert files.export is not None
         requests = export.read(files.export)
         files.export.unlink()
@@ -104,7 +104,7 @@ class _Run:
         samples = watched.between(observed.start_ns, observed.end_ns)
         report = csvfile.read(files.csv)
         return Measurement(
-            **self._common(command),
+            **self._common(command, at_rest),
             **_figures(observed, self.window.duration_s, self.tool.target.batch_size),
             source=LatencySource.REQUESTS,
             client_send_us=report.client_send_us,
@@ -122,13 +122,13 @@ class _Run:
         opens = self._write_schedule(window) is not None
         with Sampler(self.tool.snapshot, self.tool.scrape) as watched:
             start_ns = time.time_ns()
-            command = self._execute(files, window)
+            command, at_rest = self._execute(files, window)
         duration_s = load_s(interval_ms(window.total_s))
         samples = watched.between(start_ns, start_ns + round(duration_s * 1e9))
         log = self._log.read_text(errors="replace")
         count, delayed = _REQUEST_COUNT.search(log), _DELAYED.search(log)
         return Measurement(
-            **self._common(command),
+            **self._common(command, at_rest),
             **vars(csvfile.read(files.csv)),
             duration_s=duration_s,
             completed_count=int(count[1]) if count else 0,
@@ -152,12 +152,13 @@ class _Run:
         csv = self.private / "report.csv"
         return RunFiles(self.given.path, self._intervals, csv, exported)
 
-    def _common(self, command: list[str]) -> dict[str, Any]:
+    def _common(self, command: list[str], at_rest: bool) -> dict[str, Any]:
         return {
             "load": self.load,
             "seed": self.seed,
             "batch_size": self.tool.target.batch_size,
             "command": tuple(command),
+            "backlog": not at_rest,
         }
 
     def _write_schedule(self, window: Window) -> arrivals.Times | None:
@@ -177,10 +178,11 @@ class _Run:
             self._execute(files, window)
         files.csv.unlink(missing_ok=True)
 
-    def _execute(self, files: RunFiles, window: Window) -> list[str]:
+    def _execute(self, files: RunFiles, window: Window) -> tuple[list[str], bool]:
+        """The command line, and whether the server was at rest in the end."""
         tool = self.tool
         command = command_line(tool.binary, tool.target, self.load, window, files)
-        runner.run(
+        at_rest = runner.run(
             command,
             tool.environment,
             self._log,
@@ -189,7 +191,7 @@ class _Run:
             at_rest=_at_rest(tool.scrape, tool.target.model),
             deadline_s=window.deadline_s,
         )
-        return command
+        return command, at_rest
 
 
 def _complete(files: RunFiles) -> Callable[[], bool]:

@@ -12,6 +12,8 @@ from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.triton.process import child
 
 _POLL_S = 0.01
+#: A server that works off its queue for longer is better started again.
+REST_S = 1.0
 # After an error perf_analyzer may wait for ever for answers that do not come.
 _GRACE_AFTER_ERROR_S = 1.0
 _ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
@@ -33,13 +35,14 @@ def run(
     complete: Callable[[], bool],
     at_rest: Callable[[], bool] | None,
     deadline_s: float,
-) -> None:
-    """Runs perf_analyzer and returns once its results are there and the server is at rest.
+) -> bool:
+    """Runs perf_analyzer; True when its results are there and the server is at rest.
 
     When its results are written, perf_analyzer waits for every answer that is still to come,
     which takes seconds after an overload. It is killed instead: Triton then drops what it has
-    not begun (gRPC) or works it off (HTTP). ``at_rest`` says when that is over; without it
-    perf_analyzer is left to end by itself.
+    not begun (gRPC, where there is a batcher) or works it off. ``at_rest`` says when that is
+    over, and False is returned when it takes longer than `REST_S`: starting another server is
+    quicker. Without ``at_rest`` perf_analyzer is left to end by itself.
 
     Args:
         argv: Its command line.
@@ -63,8 +66,12 @@ def run(
             raise _failure(reason, useful_words(_text(log)), alive())
         if at_rest is None:
             _let_end(process, deadline)
-    while at_rest is not None and not at_rest() and time.monotonic() < deadline:
+    give_up = time.monotonic() + REST_S
+    while at_rest is not None and not at_rest():
+        if time.monotonic() > give_up:
+            return False
         time.sleep(_POLL_S)
+    return True
 
 
 def _wait_for_results(

@@ -70,7 +70,7 @@ def violation(results: Sequence[SloResult]) -> float:
 
 
 def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
-    """Answers per second that were within the latency bound of the highest percentile SLO.
+    """Inferences per second whose answers were within the latency bound of the highest percentile SLO.
 
     None without a tail-latency SLO (p90 and up) or without each request's latency.
     """
@@ -80,7 +80,7 @@ def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
         return None
     tail = max(tails, key=lambda s: (s.metric.quantile, -s.bound))
     in_time = int(latencies.searchsorted(tail.bound, side="right"))
-    return in_time / measurement.duration_s
+    return in_time * measurement.batch_size / measurement.duration_s
 
 
 def _verdict(slo: Slo, value: float | None, completed_count: int) -> Verdict:

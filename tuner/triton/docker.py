@@ -258,6 +258,8 @@ def _refused(error: Any) -> EnvironmentNotReadyError:
 @contextmanager
 def _reaped(container: Any, environment: Mapping[str, str]) -> Iterator[None]:
     """Has the container removed when the context is left, and when this process dies."""
+    from tuner.triton import container_reaper
+
     reaper = subprocess.Popen(
         [sys.executable, "-P", _REAPER, container.id],
         env=dict(environment),
@@ -272,13 +274,7 @@ def _reaped(container: Any, environment: Mapping[str, str]) -> Iterator[None]:
         assert reaper.stdin is not None
         reaper.stdin.close()  # what it waits for
         if reaper.wait() != 0:
-            _remove(container)
-
-
-def _remove(container: Any) -> None:
-    from tuner.triton import container_reaper
-
-    container_reaper.remove(container.client, container.id)
+            container_reaper.remove(container.client, container.id)
 
 
 def _follow_log(container: Any, log: Path) -> None:
@@ -340,8 +336,13 @@ def _suitable_network(client: Any) -> Network:
 
 def _remove_leftovers(client: Any) -> None:
     """Removes containers whose launcher died together with its reaper."""
-    found = client.containers.list(all=True, ignore_removed=True, filters={"label": _LABEL})
-    for container in found:
-        if container_owner.gone(container.labels.get(_LABEL, "")):
-            _logger.warning("removing container %s of a tune that was killed", container.short_id)
-            _remove(container)
+    from docker.errors import APIError
+
+    from tuner.triton import container_reaper
+
+    for container in client.api.containers(all=True, filters={"label": _LABEL}):
+        if container_owner.gone(container["Labels"].get(_LABEL, "")):
+            name = container["Id"]
+            _logger.warning("removing container %s of a tune that was killed", name[:12])
+            with suppress(APIError):  # another tune may be at it
+                container_reaper.remove(client, name)

@@ -1,0 +1,95 @@
+"""What the docker mode asks of the engine, and whose containers it takes for its own; no engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.triton import container_owner, docker
+from tuner.triton.docker import DockerLauncher, Network
+
+PORTS = (1, 2, 3)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> DockerLauncher:
+    return DockerLauncher("image:1", tmp_path, {}, gpus="none")
+
+
+def test_the_host_network_serves_on_loopback_only(launcher: DockerLauncher, tmp_path: Path) -> None:
+    options = launcher.options(Network.HOST, PORTS, ["--log-verbose=1"])
+    assert options["command"] == [
+        "tritonserver",
+        "--model-repository=/models",
+        "--model-control-mode=explicit",
+        "--http-address=127.0.0.1",
+        "--grpc-address=127.0.0.1",
+        "--metrics-address=127.0.0.1",
+        "--http-port=1",
+        "--grpc-port=2",
+        "--metrics-port=3",
+        "--log-verbose=1",
+    ]
+    assert options["network_mode"] == "host"
+    assert "ports" not in options
+    (mount,) = options["mounts"]
+    assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (str(tmp_path), "/models", True)
+
+
+def test_published_ports_are_of_loopback(launcher: DockerLauncher) -> None:
+    options = launcher.options(Network.PUBLISHED, PORTS, [])
+    assert "--http-address=0.0.0.0" in options["command"]
+    assert options["ports"] == {f"{port}/tcp": ("127.0.0.1", None) for port in PORTS}
+
+
+def test_gpus(launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(**changes: object) -> list[dict[str, object]]:
+        options = replace(launcher, **changes).options(Network.HOST, PORTS, [])
+        return [dict(request) for request in options["device_requests"]]
+
+    monkeypatch.setattr(docker, "_GPU_DEVICES", (str(tmp_path / "none"),))
+    assert asked(gpus="none") == asked(gpus="all") == []
+    assert asked(gpus=(0, 2))[0]["DeviceIDs"] == ["0", "2"]
+    monkeypatch.setattr(docker, "_GPU_DEVICES", (str(tmp_path),))
+    assert asked(gpus="none") == []
+    (everything,) = asked(gpus="all")
+    assert (everything["Count"], everything["Capabilities"]) == (-1, [["gpu"]])
+
+
+def test_no_gpus_are_hidden_from_the_runtime_too(launcher: DockerLauncher) -> None:
+    options = launcher.options(Network.HOST, PORTS, [])
+    assert options["environment"] == {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_arguments_set_by_the_launcher_are_refused(launcher: DockerLauncher) -> None:
+    with pytest.raises(SpecError, match="--http-port=9"):
+        replace(launcher, args=("--http-port=9",)).options(Network.HOST, PORTS, [])
+
+
+def test_a_mount_must_exist(launcher: DockerLauncher, tmp_path: Path) -> None:
+    missing = replace(launcher, mounts={str(tmp_path / "missing"): "/inside"})
+    with pytest.raises(EnvironmentNotReadyError, match=r"missing.*does not exist"):
+        missing.options(Network.HOST, PORTS, [])
+
+
+def test_an_owner_is_gone_when_its_process_is() -> None:
+    boot, namespace, pid, started = container_owner.current().split()
+    assert not container_owner.gone(container_owner.current())
+    assert container_owner.gone(f"{boot} {namespace} {pid} {int(started) + 1}")  # id used again
+    assert container_owner.gone(f"{boot} {namespace} {_free_pid()} {started}")
+    assert container_owner.gone(f"another-boot {namespace} {pid} {started}")
+
+
+def test_an_owner_that_cannot_be_judged_counts_as_living() -> None:
+    boot, _, pid, started = container_owner.current().split()
+    assert not container_owner.gone(f"{boot} pid:[1] {pid} {int(started) + 1}")
+    assert not container_owner.gone("somebody else's label")
+    assert not container_owner.gone("")
+
+
+def _free_pid() -> int:
+    return next(pid for pid in range(2, 1 << 22) if not os.path.exists(f"/proc/{pid}"))  # noqa: PTH110

@@ -1,0 +1,31 @@
+"""Imports files of the example models, which are no package."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3] / "model_repository"
+
+
+def import_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Executes a Python file as a module that is known only for this test."""
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def model_module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A model.py, without the library that Triton's stub gives it."""
+    monkeypatch.setitem(
+        sys.modules, "triton_python_backend_utils", ModuleType("triton_python_backend_utils")
+    )
+    return import_file(REPOSITORY / name / "1" / "model.py", monkeypatch)
