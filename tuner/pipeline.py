@@ -97,6 +97,7 @@ def _tuned(session: _Session) -> Verdict:
         events.note(reason.value)
         proof = Proof(
             spec=spec,
+            plan=session.job.plan,
             bench=bench,
             record=lambda row: opened.store.append_confirmation(row.to_json()),
             events=events,

@@ -18,15 +18,19 @@ from typing import Any, Protocol
 
 from tuner.confirm.statistics import Ratio, paired_ratio
 from tuner.errors import TrialError
+from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 
-#: A finalist that misses an SLO in a round starts again at this share of its load.
+#: A finalist is held to this share of the load it stood in the search: at the very edge of its
+#: capacity every second measurement misses an SLO, and the best of many is at the edge by luck.
+HEADROOM = 0.95
+#: When it misses an SLO it is held to this share of that load, in this round and the next ones.
 STEP_DOWN = 0.95
-#: And is given up after this many.
-MOST_STEPS_DOWN = 3
+#: And is given up after this many steps.
+MOST_STEPS_DOWN = 4
 #: A challenge that the current config stood is raised by this factor.
 STEP_UP = 1.08
 
@@ -105,9 +109,16 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """``seed`` differs from every seed of the search; ``record`` stores a row at once."""
+    """How to confirm.
+
+    Attributes:
+        levels: Loads that may be asked for; None when the spec lists them.
+        seed: Different from every seed of the search.
+        record: Stores a row at once.
+    """
 
     objective: Objective
+    levels: LevelRange | None
     rounds: int
     min_gain: float
     seed: int
@@ -120,81 +131,89 @@ def confirm(bench: Bench, current: Entrant, finalist: Entrant, rules: Rules) -> 
     Raises:
         TrialError: A config that was deployed in the search cannot be deployed or measured now.
     """
-    assert finalist.level is not None
-    for _ in range(MOST_STEPS_DOWN + 1):
-        duel = _Duel(bench, current, finalist, rules)
-        if duel.fought():
-            return duel.judged()
-        if rules.objective.goal is Goal.MINIMIZE:
-            break
-        finalist = replace(finalist, level=finalist.level * STEP_DOWN, failed_level=finalist.level)
-        assert finalist.level is not None
-        if current.level is not None and finalist.level < current.level * (1 + rules.min_gain):
-            break
-    return Confirmation(
-        finalist,
-        Outcome.NOT_FEASIBLE,
-        "it missed an SLO when measured again on a fresh server",
-        None,
-        tuple(duel.points),
-        tuple(duel.current_points),
-    )
+    return _Duel(bench, current, finalist, rules).fought()
 
 
 class _Duel:
-    """The rounds between two configs at one load of the finalist."""
+    """The rounds between two configs."""
 
     def __init__(self, bench: Bench, current: Entrant, finalist: Entrant, rules: Rules) -> None:
+        assert finalist.level is not None
         self._bench = bench
         self._current = current
         self._finalist = finalist
         self._rules = rules
         self._round = 0
         self._order = 0
-        self.points: list[Point] = []
-        self.current_points: list[Point] = []
+        self._points: list[Point] = []
+        self._current_points: list[Point] = []
         self._stood = current.level
         self._ceiling: float | None = None
+        self._steps = 0
+        self._level = finalist.level
+        if rules.levels is not None:
+            self._level = rules.levels.nearest(finalist.level * HEADROOM)
 
-    def fought(self) -> bool:
-        """All rounds; False as soon as the finalist misses an SLO."""
+    def fought(self) -> Confirmation:
         for number in range(self._rules.rounds):
             self._round, self._order = number, 0
             sides = [self._measure_current, self._measure_finalist]
-            for side in sides if self._round % 2 == 0 else reversed(sides):
+            for side in sides if number % 2 == 0 else reversed(sides):
                 side()
-            if not passes(self.points[-1].slo):
-                return False
-        return True
+            if not passes(self._points[-1].slo):
+                reason = "it missed an SLO when measured again on a fresh server"
+                return self._confirmation(Outcome.NOT_FEASIBLE, reason, None)
+            if self._level < self._bar():
+                reason = "the load it stands again is not above what the current config stands"
+                return self._confirmation(Outcome.NOT_BETTER, reason, None)
+        return self._judged()
 
-    def judged(self) -> Confirmation:
+    def _judged(self) -> Confirmation:
         ratio = self._ratio()
-        better = ratio is None or ratio.low > 1.0 + self._rules.min_gain
-        if better:
-            outcome, reason = Outcome.CONFIRMED, "every SLO met in every round"
-        else:
-            assert ratio is not None
-            outcome = Outcome.NOT_BETTER
-            reason = (
-                f"measured again it is {ratio.estimate:.3g} times the current config "
-                f"(95 % interval {ratio.low:.3g} to {ratio.high:.3g}), "
-                f"less than the {self._rules.min_gain:.0%} a change must be worth"
-            )
-        points = (tuple(self.points), tuple(self.current_points))
-        return Confirmation(self._finalist, outcome, reason, ratio, *points)
+        if ratio is None or ratio.low > 1.0 + self._rules.min_gain:
+            return self._confirmation(Outcome.CONFIRMED, "every SLO met in every round", ratio)
+        reason = (
+            f"measured again it is {ratio.estimate:.3g} times the current config "
+            f"(95 % interval {ratio.low:.3g} to {ratio.high:.3g}), not surely better by "
+            f"the {self._rules.min_gain:.0%} a change must be worth"
+        )
+        return self._confirmation(Outcome.NOT_BETTER, reason, ratio)
+
+    def _confirmation(self, outcome: Outcome, reason: str, ratio: Ratio | None) -> Confirmation:
+        proved = replace(self._finalist, level=self._level)
+        points = (tuple(self._points), tuple(self._current_points))
+        return Confirmation(proved, outcome, reason, ratio, *points)
+
+    def _bar(self) -> float:
+        """A load below this proves no gain; none where loads are not what is compared."""
+        if self._rules.levels is None or self._stood is None:
+            return 0.0
+        return self._stood * (1.0 + self._rules.min_gain)
 
     def _measure_finalist(self) -> None:
-        assert self._finalist.level is not None
+        """One point at the load it is held to, lowered until it stands it or is given up."""
         self._bench.deploy(self._finalist.candidate, fresh=True)
-        point = self._measure(Role.CANDIDATE, self._finalist.candidate, self._finalist.level)
-        self.points.append(point)
+        point = self._measure(Role.CANDIDATE, self._finalist.candidate, self._level)
+        while not passes(point.slo) and self._stepped_down():
+            point = self._measure(Role.CANDIDATE, self._finalist.candidate, self._level)
+        self._points.append(point)
+
+    def _stepped_down(self) -> bool:
+        levels = self._rules.levels
+        if levels is None or self._steps == MOST_STEPS_DOWN or self._level <= levels.lowest:
+            return False
+        self._steps += 1
+        self._finalist = replace(self._finalist, failed_level=self._level)
+        lower = levels.nearest(self._level * STEP_DOWN)
+        self._level = lower if lower < self._level else levels.nearest(self._level - 1.0)
+        return self._level >= self._bar()
 
     def _measure_current(self) -> None:
         if self._current.level is None:
             return
         self._bench.deploy(self._current.candidate, fresh=True)
         point = self._measure(Role.CURRENT, self._current.candidate, self._current.level)
-        self.current_points.append(point)
+        self._current_points.append(point)
         challenge = self._challenge()
         if challenge is not None:
             self._take_challenge(challenge)
@@ -203,23 +222,23 @@ class _Duel:
         point = self._measure(Role.CHALLENGE, self._current.candidate, level)
         if passes(point.slo):
             self._stood = max(level, self._stood or level)
-            self.current_points[-1] = point
+            self._current_points[-1] = point
             if self._ceiling is not None and self._ceiling <= self._stood:
                 self._ceiling = None
         else:
             self._ceiling = level if self._ceiling is None else min(level, self._ceiling)
 
     def _challenge(self) -> float | None:
-        """The load the current config is dared to stand; None for a fixed load."""
-        if self._rules.objective.goal is Goal.MINIMIZE or self._stood is None:
+        """The load the current config is dared to stand; None where loads are fixed."""
+        if self._rules.levels is None or self._stood is None:
             return None
-        assert self._finalist.level is not None
-        worth_it = self._finalist.level / (1.0 + self._rules.min_gain)
+        worth_it = self._level / (1.0 + self._rules.min_gain)
         if worth_it <= self._stood:
             return None
         known = self._ceiling or self._current.failed_level
         raised = known if known is not None and known > self._stood else self._stood * STEP_UP
-        return float(f"{min(raised, worth_it):.4g}")
+        challenge = self._rules.levels.nearest(min(raised, worth_it))
+        return challenge if challenge > self._stood else None
 
     def _measure(self, role: Role, candidate: Candidate, level: float) -> Point:
         seed = self._rules.seed + self._round
@@ -229,18 +248,17 @@ class _Duel:
         return point
 
     def _ratio(self) -> Ratio | None:
-        if not self.current_points:
+        if not self._current_points:
             return None
         if self._rules.objective.goal is Goal.MINIMIZE:
-            if not any(passes(p.slo) for p in self.current_points):
+            if not any(passes(p.slo) for p in self._current_points):
                 return None
-            return paired_ratio(self._metric(self.current_points), self._metric(self.points))
-        ratio = paired_ratio(_throughputs(self.points), _throughputs(self.current_points))
+            return paired_ratio(self._metric(self._current_points), self._metric(self._points))
+        ratio = paired_ratio(_throughputs(self._points), _throughputs(self._current_points))
         return self._widened(ratio)
 
     def _widened(self, ratio: Ratio) -> Ratio:
         """The interval opened to where each capacity may lie between the loads measured."""
-        assert self._finalist.level is not None
         assert self._stood is not None
         low, high = ratio.low, ratio.high
         if self._ceiling is not None:
@@ -248,7 +266,7 @@ class _Duel:
         elif self._stood != self._current.level:
             low = min(low, 1.0)  # it stood every load it was dared to stand
         if self._finalist.failed_level is not None:
-            high *= self._finalist.failed_level / self._finalist.level
+            high *= self._finalist.failed_level / self._level
         return Ratio(ratio.estimate, low, max(high, ratio.estimate))
 
     def _metric(self, points: Sequence[Point]) -> list[float]:

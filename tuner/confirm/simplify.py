@@ -91,9 +91,7 @@ def simplified(
         if candidate in (best.candidate, current) or not allowed(candidate):
             continue
         points = _measured(bench, candidate, best.level, rules)
-        holds = len(points) == rules.rounds and all(
-            _as_good(rules, p, q) for p, q in zip(points, best.points, strict=False)
-        )
+        holds = len(points) == rules.rounds and all(_as_good(rules, p, best) for p in points)
         before, after = _mean(rules.objective, best.points), _mean(rules.objective, points)
         tried.append(PutBack(name, before, after, kept=not holds))
         if holds:
@@ -148,16 +146,17 @@ def _measured(bench: Bench, candidate: Candidate, level: float, rules: Rules) ->
     return points
 
 
-def _as_good(rules: Rules, point: Point, of_winner: Point) -> bool:
+def _as_good(rules: Rules, point: Point, winner: Winner) -> bool:
+    """It meets the SLOs, and is no worse than the winner in its least round by what counts."""
     if not passes(point.slo):
         return False
+    values = [_objective(rules.objective, p) for p in (point, *winner.points)]
+    known = [v for v in values if v is not None]
+    if len(known) < len(values):
+        return False
     if rules.objective.goal is Goal.MAXIMIZE_GOODPUT:
-        least = of_winner.measurement.throughput_infer_per_s * (1.0 - rules.min_gain)
-        return point.measurement.throughput_infer_per_s >= least
-    assert rules.objective.metric is not None
-    value = value_of(rules.objective.metric, point.measurement)
-    best = value_of(rules.objective.metric, of_winner.measurement)
-    return value is not None and best is not None and value <= best * (1.0 + rules.min_gain)
+        return known[0] >= min(known[1:]) * (1.0 - rules.min_gain)
+    return known[0] <= max(known[1:]) * (1.0 + rules.min_gain)
 
 
 def _mean(objective: Objective, points: tuple[Point, ...] | list[Point]) -> float | None:

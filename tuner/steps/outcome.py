@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,8 +93,8 @@ def result_json(
         "status": verdict.status.value,
         "reasons": list(verdict.reasons),
         "spec_sha256": spec_sha256,
-        "baseline": _config_facts(verdict.baseline),
-        "winner": _config_facts(verdict.winner),
+        "baseline": _config_facts(verdict.baseline, max),
+        "winner": _config_facts(verdict.winner, min),
         "improvement": _improvement(verdict),
         "trials": {
             "asked": len(trials) + duplicates,
@@ -113,11 +113,17 @@ def result_json(
     }
 
 
-def _config_facts(side: Side | None) -> dict[str, Any] | None:
+def _config_facts(
+    side: Side | None, of_rounds: Callable[[Iterable[float]], float]
+) -> dict[str, Any] | None:
+    """Facts of one side; ``of_rounds`` picks its goodput from the rounds, in doubt for the current.
+
+    The winner is credited with what it stood in every round, the current config with its best.
+    """
     if side is None:
         return None
     measurements = [p.measurement for p in side.points]
-    throughput = sum(m.throughput_infer_per_s for m in measurements) / len(measurements)
+    throughput = of_rounds(m.throughput_infer_per_s for m in measurements)
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
     return {
         **side.candidate.to_json(),

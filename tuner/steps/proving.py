@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.bench import Bench
+from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
 from tuner.confirm.simplify import Winner, simplified
 from tuner.errors import TrialError
@@ -29,6 +30,7 @@ class Proof:
     """Collaborators of the confirmation; ``allowed``: whether Triton would load a candidate."""
 
     spec: Spec
+    plan: LoadPlan
     bench: Bench
     record: Callable[[Row], None]
     events: Events
@@ -128,6 +130,7 @@ def _confirmed(proof: Proof, trial: Trial, baseline: Trial | None) -> Confirmati
 def _rules(proof: Proof) -> Rules:
     return Rules(
         objective=proof.spec.objective,
+        levels=None if proof.plan.listed else proof.plan.levels,
         rounds=proof.spec.confirm.rounds,
         min_gain=float(proof.spec.confirm.min_gain),
         seed=proof.spec.search.seed * 1000 + SEED_OFFSET,

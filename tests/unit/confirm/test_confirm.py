@@ -5,8 +5,19 @@ import random
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
+from tuner.confirm.confirm import (
+    HEADROOM,
+    STEP_DOWN,
+    Confirmation,
+    Entrant,
+    Outcome,
+    Role,
+    Row,
+    Rules,
+    confirm,
+)
 from tuner.confirm.statistics import paired_ratio
+from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
@@ -40,11 +51,19 @@ class EmulatedBench:
 def duel(
     bench: EmulatedBench, current: float | None, finalist: float, rows: list[Row] | None = None
 ) -> Confirmation:
+    kept = [] if rows is None else rows
     return confirm(
         bench,
         Entrant(CURRENT, current, None if current is None else current * 1.04),
         Entrant(OTHER, finalist, finalist * 1.04),
-        Rules(Objective.goodput(), 3, 0.02, 100, (rows if rows is not None else []).append),
+        Rules(
+            Objective.goodput(),
+            LevelRange(1, 1e5),
+            3,
+            0.02,
+            100,
+            kept.append,
+        ),
     )
 
 
@@ -75,12 +94,24 @@ def test_the_same_capacity_under_another_name_is_never_confirmed(seed: int) -> N
 def test_a_finalist_that_was_lucky_is_confirmed_at_a_lower_load() -> None:
     result = duel(EmulatedBench({CURRENT: 100, OTHER: 1000}), 98, 1080)
     assert result.outcome is Outcome.CONFIRMED
-    assert result.finalist.level == pytest.approx(1080 * 0.95**2)
+    assert result.finalist.level == pytest.approx(1080 * HEADROOM * STEP_DOWN, rel=1e-3)
 
 
 def test_a_finalist_that_misses_the_slo_again_is_not_feasible() -> None:
-    result = duel(EmulatedBench({CURRENT: 900, OTHER: 300}), 890, 1000)
+    result = duel(EmulatedBench({CURRENT: 100, OTHER: 300}), 98, 1000)
     assert result.outcome is Outcome.NOT_FEASIBLE
+
+
+def test_a_finalist_that_stands_no_more_than_the_current_config_is_not_better() -> None:
+    result = duel(EmulatedBench({CURRENT: 900, OTHER: 920}), 890, 1000)
+    assert result.outcome in (Outcome.NOT_BETTER, Outcome.NOT_FEASIBLE)
+
+
+def test_a_lower_load_counts_in_the_later_rounds_too() -> None:
+    rows: list[Row] = []
+    duel(EmulatedBench({CURRENT: 100, OTHER: 1000}), 98, 1080, rows)
+    levels = [r.point.measurement.load.level for r in rows if r.role is Role.CANDIDATE]
+    assert levels[0] > levels[1] == levels[2] == levels[3]
 
 
 def test_when_the_current_config_meets_no_slo_there_is_no_ratio() -> None:

@@ -7,6 +7,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 from tuner.confirm.confirm import Row, Rules
 from tuner.confirm.simplify import Simplified, Winner, simplified
 from tuner.errors import DeployRefusedError
+from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
@@ -37,7 +38,14 @@ class EmulatedBench:
 
 def simplify(bench: EmulatedBench, rows: list[Row] | None = None) -> Simplified:
     points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(3))
-    rules = Rules(Objective.goodput(), 3, 0.02, 7, (rows if rows is not None else []).append)
+    rules = Rules(
+        Objective.goodput(),
+        LevelRange(1, 1e5),
+        3,
+        0.02,
+        7,
+        kept.append,
+    )
     return simplified(bench, Winner(FOUND, 900, points), CURRENT, rules, lambda _: True)
 
 
@@ -86,7 +94,7 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
 def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
     only = Candidate({COUNT: 2, BATCHING: None})
     points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(2))
-    rules = Rules(Objective.goodput(), 2, 0.02, 7, lambda _: None)
+    rules = Rules(Objective.goodput(), LevelRange(1, 1e5), 2, 0.02, 7, lambda _: None)
     bench = EmulatedBench(lambda _: 1000)
     result = simplified(bench, Winner(only, 900, points), CURRENT, rules, lambda _: True)
     assert result.candidate == only
