@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
-from tuner.score.capacity import Bracket, LevelRange, Probe, find_capacity
-from tuner.score.judge import passes
+from tuner.score.capacity import Bracket, LevelRange, Probe, find_capacity, next_level
+from tuner.score.judge import least_margin, passes
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.model import ClosedArrivals, Workload
 from tuner.spec.objective import Goal, Objective
@@ -17,8 +17,6 @@ from tuner.spec.objective import Goal, Objective
 TOLERANCE = 0.04
 #: Probes for the first candidate, which has no incumbent to start from.
 FIRST_PROBES = 12
-#: A candidate that stood the load to beat is tried at this many times it.
-AFTER_RACE = 1.5
 #: Probes for each later one, the race included.
 LATER_PROBES = 6
 
@@ -111,7 +109,7 @@ def _capacity(
         point = measure(level)
         points.append(point)
         served = point.measurement.throughput_infer_per_s if plan.arrivals.open_loop else None
-        return Probe(level, passes(point.slo), served)
+        return Probe(level, passes(point.slo), served, least_margin(point.slo))
 
     known: Bracket | None = None
     if to_beat is not None:
@@ -120,7 +118,7 @@ def _capacity(
         if not race.passed:
             score = score_points(objective, points)
             return Evaluation(TrialState.PRUNED, tuple(points), score, known)
-        start = race.level * AFTER_RACE
+        start = next_level(known, race, TOLERANCE)
     probes = FIRST_PROBES if known is None else LATER_PROBES
     bracket = find_capacity(probe, start, plan.levels, TOLERANCE, probes, known)
     return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), bracket)

@@ -32,7 +32,7 @@ STEP_DOWN = 0.95
 #: And is given up after this many steps.
 MOST_STEPS_DOWN = 4
 #: A challenge that the current config stood is raised by this factor.
-STEP_UP = 1.08
+STEP_UP = 1.12
 
 
 class Role(Enum):
@@ -148,7 +148,7 @@ class _Duel:
         self._points: list[Point] = []
         self._current_points: list[Point] = []
         self._stood = current.level
-        self._ceiling: float | None = None
+        self._gaps: list[float] = []
         self._steps = 0
         self._level = finalist.level
         if rules.levels is not None:
@@ -209,36 +209,35 @@ class _Duel:
         return self._level >= self._bar()
 
     def _measure_current(self) -> None:
+        """One point at the load the search found, then at higher ones until it misses an SLO."""
         if self._current.level is None:
             return
         self._bench.deploy(self._current.candidate, fresh=True)
-        point = self._measure(Role.CURRENT, self._current.candidate, self._current.level)
-        self._current_points.append(point)
-        challenge = self._challenge()
-        if challenge is not None:
-            self._take_challenge(challenge)
+        stood = self._current.level
+        best = self._measure(Role.CURRENT, self._current.candidate, stood)
+        ceiling: float | None = None
+        while (challenge := self._challenge(stood)) is not None:
+            point = self._measure(Role.CHALLENGE, self._current.candidate, challenge)
+            if not passes(point.slo):
+                ceiling = challenge
+                break
+            stood, best = challenge, point
+        self._current_points.append(best)
+        self._gaps.append(1.0 if ceiling is None else ceiling / stood)
+        self._stood = max(self._stood or stood, stood)
 
-    def _take_challenge(self, level: float) -> None:
-        point = self._measure(Role.CHALLENGE, self._current.candidate, level)
-        if passes(point.slo):
-            self._stood = max(level, self._stood or level)
-            self._current_points[-1] = point
-            if self._ceiling is not None and self._ceiling <= self._stood:
-                self._ceiling = None
-        else:
-            self._ceiling = level if self._ceiling is None else min(level, self._ceiling)
+    def _challenge(self, stood: float) -> float | None:
+        """The next load the current config is dared to stand.
 
-    def _challenge(self) -> float | None:
-        """The load the current config is dared to stand; None where loads are fixed."""
-        if self._rules.levels is None or self._stood is None:
+        None where loads are fixed, and when it stood so much that no gain worth a change is left.
+        """
+        if self._rules.levels is None:
             return None
+        known = self._current.failed_level
+        raised = known if known is not None and known > stood else stood * STEP_UP
         worth_it = self._level / (1.0 + self._rules.min_gain)
-        if worth_it <= self._stood:
-            return None
-        known = self._ceiling or self._current.failed_level
-        raised = known if known is not None and known > self._stood else self._stood * STEP_UP
         challenge = self._rules.levels.nearest(min(raised, worth_it))
-        return challenge if challenge > self._stood else None
+        return challenge if challenge > stood else None
 
     def _measure(self, role: Role, candidate: Candidate, level: float) -> Point:
         seed = self._rules.seed + self._round
@@ -259,12 +258,7 @@ class _Duel:
 
     def _widened(self, ratio: Ratio) -> Ratio:
         """The interval opened to where each capacity may lie between the loads measured."""
-        assert self._stood is not None
-        low, high = ratio.low, ratio.high
-        if self._ceiling is not None:
-            low *= self._stood / self._ceiling
-        elif self._stood != self._current.level:
-            low = min(low, 1.0)  # it stood every load it was dared to stand
+        low, high = ratio.low / max(self._gaps), ratio.high
         if self._finalist.failed_level is not None:
             high *= self._finalist.failed_level / self._level
         return Ratio(ratio.estimate, low, max(high, ratio.estimate))

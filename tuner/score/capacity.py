@@ -14,11 +14,17 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Probe:
-    """What one load level showed. ``served_per_s`` is None for closed loops."""
+    """What one load level showed.
+
+    Attributes:
+        served_per_s: Throughput; None for closed loops.
+        margin: Of the SLO that is nearest to being missed, as a share of its bound.
+    """
 
     level: float
     passed: bool
     served_per_s: float | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class LevelRange:
         return float(round(level)) if self.whole else float(f"{level:.4g}")
 
 
-#: Factor between levels while no ceiling (or no floor) is known.
+#: Largest factor between levels while no ceiling (or no floor) is known.
 GROWTH = 2.0
 #: A server that answers less than this share of what is sent is saturated.
 SATURATED = 0.97
@@ -92,7 +98,7 @@ def find_capacity(
         bracket = bracket.with_probe(result)
         if bracket.closed(tolerance) or _at_an_end(bracket, levels):
             break
-        level = levels.nearest(_next_level(bracket, result))
+        level = levels.nearest(next_level(bracket, result, tolerance))
     return bracket
 
 
@@ -102,10 +108,16 @@ def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
     return bracket.failed is not None and bracket.failed <= levels.lowest
 
 
-def _next_level(bracket: Bracket, last: Probe) -> float:
+def next_level(bracket: Bracket, last: Probe, tolerance: float = 0.04) -> float:
+    """The most telling level to try after ``last``.
+
+    Without a ceiling: up by the margin that is left, since latency grows faster than load. With
+    one: the geometric middle, below what an overloaded server answers.
+    """
     if bracket.failed is None:
         assert bracket.passed is not None
-        return bracket.passed * GROWTH
+        margin = GROWTH - 1.0 if last.margin is None else last.margin
+        return bracket.passed * (1.0 + min(max(margin, tolerance), GROWTH - 1.0))
     ceiling = bracket.failed
     served = last.served_per_s
     if not last.passed and served is not None and served < SATURATED * last.level:

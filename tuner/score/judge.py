@@ -54,6 +54,12 @@ def passes(results: Sequence[SloResult]) -> bool:
     return bool(results) and all(r.verdict is Verdict.PASS for r in results)
 
 
+def least_margin(results: Sequence[SloResult]) -> float | None:
+    """Of the SLOs whose bound is not zero; None when there is none with a reading."""
+    margins = [r.margin for r in results if r.margin is not None and r.bound != 0]
+    return min(margins, default=None)
+
+
 def violation(results: Sequence[SloResult]) -> float:
     """How far the SLOs are missed: the sum of overshoots as shares of their bounds.
 
@@ -70,7 +76,7 @@ def violation(results: Sequence[SloResult]) -> float:
 
 
 def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
-    """Inferences per second whose answers were within the latency bound of the highest percentile SLO.
+    """Inferences per second answered within the latency bound of the highest percentile SLO.
 
     None without a tail-latency SLO (p90 and up) or without each request's latency.
     """

@@ -37,6 +37,7 @@ class EmulatedBench:
 
 
 def simplify(bench: EmulatedBench, rows: list[Row] | None = None) -> Simplified:
+    kept = [] if rows is None else rows
     points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(3))
     rules = Rules(
         Objective.goodput(),
