@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from waits import wait_until
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODEL = "emulated-accelerator"
+_MARK = "TUNE_E2E_WORKPLACE"
 
 SPEC = """\
 model: emulated-accelerator
@@ -54,6 +56,7 @@ class Workplace:
         return subprocess.Popen(
             [sys.executable, "-c", "from tuner.cli import main; main()", *arguments],
             cwd=self.directory,
+            env={**os.environ, _MARK: str(self.directory)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -86,19 +89,19 @@ class Workplace:
 
         wait_until(there, timeout_s)
 
-    def children(self) -> list[psutil.Process]:
-        """Processes that run for this workplace: servers, stubs, load generators."""
-        found = []
-        for process in psutil.process_iter(["cmdline", "name"]):
-            words = " ".join(process.info["cmdline"] or [])
-            ours = str(self.directory) in words or MODEL in words
-            if ours and process.info["name"] in (
-                "tritonserver",
-                "perf_analyzer",
-                "triton_python_b",
-            ):
-                found.append(process)
-        return found
+    def children(self, name: str = "") -> list[psutil.Process]:
+        """Every process that was started for this workplace, by whatever way, and still lives."""
+        return [
+            process
+            for process in psutil.process_iter(["name"])
+            if self._ours(process) and name in process.info["name"]
+        ]
+
+    def _ours(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get(_MARK) == str(self.directory)
+        except psutil.Error:
+            return False
 
 
 @pytest.fixture

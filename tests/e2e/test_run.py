@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from waits import TOO_TIGHT
 
 from tuner.report.result_schema import check
 
@@ -39,8 +40,9 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
 
 
 def test_every_second_is_accounted_for_and_stdout_is_json_when_asked(workplace) -> None:  # type: ignore[no-untyped-def]
-    done = workplace.tune("run", str(workplace.spec(trials=2)), "--no-write", "--format", "json")
-    assert done.returncode == 0, done.stderr
+    spec = str(workplace.spec(p90=TOO_TIGHT, trials=2))
+    done = workplace.tune("run", spec, "--format", "json")
+    assert done.returncode == 10, done.stderr
     printed = json.loads(done.stdout)
     assert printed == workplace.result()
     parts = sum(v for k, v in printed["time"].items() if k != "wall_s")
@@ -50,7 +52,7 @@ def test_every_second_is_accounted_for_and_stdout_is_json_when_asked(workplace) 
 
 def test_when_nothing_meets_the_slo_nothing_is_written(workplace) -> None:  # type: ignore[no-untyped-def]
     before = workplace.config.read_bytes()
-    done = workplace.tune("run", str(workplace.spec(p90="1ms", trials=2)))
+    done = workplace.tune("run", str(workplace.spec(p90=TOO_TIGHT, trials=2)))
     assert done.returncode == 10, done.stderr
     assert workplace.result()["status"] == "infeasible"
     assert workplace.config.read_bytes() == before
@@ -74,10 +76,9 @@ def test_a_config_changed_meanwhile_is_not_overwritten(workplace) -> None:  # ty
 def test_two_runs_with_one_seed_propose_the_same(workplace, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     runs = []
     for name in ("a", "b"):
-        done = workplace.tune(
-            "run", str(workplace.spec(trials=3)), "--no-write", "--output", str(tmp_path / name)
-        )
-        assert done.returncode == 0, done.stderr
+        spec = str(workplace.spec(p90=TOO_TIGHT, trials=3))
+        done = workplace.tune("run", spec, "--output", str(tmp_path / name))
+        assert done.returncode == 10, done.stderr
         (trials,) = (tmp_path / name).glob("*/trials.jsonl")
         runs.append([json.loads(line)["candidate"] for line in trials.read_text().splitlines()])
     assert runs[0] == runs[1]
