@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ import scipy.special  # noqa: F401  its first import asks lscpu: let it, before 
 
 
 @pytest.fixture(autouse=True)
-def _no_outside_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_outside_world(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("a unit test may not start a process or open a connection")
 
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket.socket, "bind", refuse)
-    yield

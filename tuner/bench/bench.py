@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.errors import ServerGoneError
+from tuner.load.answers import Answers
 from tuner.load.generator import LoadGenerator, Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import Phase, TimeBook
@@ -30,6 +31,12 @@ class Deploys(Protocol):
     def deploy(self, candidate: Candidate) -> Deployment: ...
 
     def fresh(self) -> None: ...
+
+
+class Asks(LoadGenerator, Protocol):
+    """A load generator that can also tell what the model answers."""
+
+    def answers(self) -> Answers: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Bench:
     def __init__(
         self,
         deployer: Deploys,
-        generator: Callable[[Endpoints], LoadGenerator],
+        generator: Callable[[Endpoints], Asks],
         rules: BenchRules,
         book: TimeBook,
     ) -> None:
@@ -69,7 +76,7 @@ class Bench:
         self._make_generator = generator
         self._rules = rules
         self._book = book
-        self._generator: LoadGenerator | None = None
+        self._generator: Asks | None = None
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
         self._backlog = False
@@ -115,6 +122,18 @@ class Bench:
         self._rules.checkpoint()
         measurement = self._put(LoadPoint(Arrivals.CLOSED, 1), QUICK_LOOK, seed)
         return measurement.avg_latency_us / 1e6
+
+    def answers(self) -> Answers:
+        """What the deployed candidate answers to some of the workload's inputs.
+
+        Raises:
+            ServerGoneError: The server died, or none is deployed.
+        """
+        self._rules.checkpoint()
+        if self._generator is None:
+            raise ServerGoneError("no candidate is deployed")
+        with self._book.phase(Phase.MEASURING):
+            return self._generator.answers()
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if self._backlog and self._candidate is not None:

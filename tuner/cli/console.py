@@ -97,7 +97,8 @@ def outcome_text(trial: Trial) -> str:
     if trial.score.best_point is None:
         return f"meets the SLOs at no load; at {point_text(trial.points[-1])}"
     best = trial.points[trial.score.best_point]
-    return f"{best.measurement.throughput_infer_per_s:.4g}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
+    rate = best.measurement.throughput_infer_per_s
+    return f"{rate:.4g}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
 
 
 def first_line(text: str) -> str:

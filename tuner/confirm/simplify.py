@@ -8,7 +8,7 @@ one measurement, one that does not as many as there are rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -92,7 +92,7 @@ def simplified(
             continue
         points = _measured(bench, candidate, best.level, rules)
         holds = len(points) == rules.rounds and all(_as_good(rules, p, best) for p in points)
-        before, after = _mean(rules.objective, best.points), _mean(rules.objective, points)
+        before, after = _least(rules.objective, best.points), _least(rules.objective, points)
         tried.append(PutBack(name, before, after, kept=not holds))
         if holds:
             best = Winner(candidate, best.level, tuple(points))
@@ -148,22 +148,22 @@ def _measured(bench: Bench, candidate: Candidate, level: float, rules: Rules) ->
 
 def _as_good(rules: Rules, point: Point, winner: Winner) -> bool:
     """It meets the SLOs, and is no worse than the winner in its least round by what counts."""
-    if not passes(point.slo):
-        return False
-    values = [_objective(rules.objective, p) for p in (point, *winner.points)]
-    known = [v for v in values if v is not None]
-    if len(known) < len(values):
+    value = _objective(rules.objective, point)
+    least = _least(rules.objective, winner.points)
+    if not passes(point.slo) or value is None or least is None:
         return False
     if rules.objective.goal is Goal.MAXIMIZE_GOODPUT:
-        return known[0] >= min(known[1:]) * (1.0 - rules.min_gain)
-    return known[0] <= max(known[1:]) * (1.0 + rules.min_gain)
+        return value >= least * (1.0 - rules.min_gain)
+    return value <= least * (1.0 + rules.min_gain)
 
 
-def _mean(objective: Objective, points: tuple[Point, ...] | list[Point]) -> float | None:
-    """The objective over the rounds; for goodput what was answered in time."""
+def _least(objective: Objective, points: Sequence[Point]) -> float | None:
+    """The objective in the round that was worst by it; None without a reading in each."""
     values = [_objective(objective, p) for p in points]
     known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    if not known or len(known) < len(values):
+        return None
+    return min(known) if objective.goal is Goal.MAXIMIZE_GOODPUT else max(known)
 
 
 def _objective(objective: Objective, point: Point) -> float | None:

@@ -10,6 +10,7 @@ and uniform, so nothing else about it changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,27 @@ Times = npt.NDArray[np.float64]
 _Draw = Callable[[float, float, int], Times]
 
 
+@dataclass(frozen=True)
+class BurstShape:
+    """How arrivals that come in bursts differ from Poisson's.
+
+    Attributes:
+        ratio: Busy rate over calm rate.
+        share: Share of the time that is busy, above 0 and below 1.
+        mean_burst_s: Mean length of a busy period; lengths are exponential.
+    """
+
+    ratio: float = 5.0
+    share: float = 0.2
+    mean_burst_s: float = 0.2
+
+
+#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, bursts.
+Shape = Times | BurstShape
+
+
 def arrivals_of(
-    load: LoadPoint, spans_s: Sequence[float], seed: int, trace_us: Times | None = None
+    load: LoadPoint, spans_s: Sequence[float], seed: int, shape: Shape | None = None
 ) -> Times:
     """The arrivals of an open-loop load point.
 
@@ -34,15 +54,15 @@ def arrivals_of(
         load: Kind of arrivals and mean rate.
         spans_s: Lengths of consecutive spans of the run, in each of which the rate holds.
         seed: Same load and seed, same times.
-        trace_us: Gaps from `read_trace`, for arrivals of that kind.
+        shape: Gaps from `read_trace`, or of the bursts, for arrivals of that kind.
     """
     match load.arrivals:
         case Arrivals.POISSON:
             return poisson(load.level, spans_s, seed)
-        case Arrivals.BURSTS:
-            return bursts(load.level, spans_s, seed)
-        case Arrivals.TRACE if trace_us is not None:
-            return trace(trace_us, load.level, spans_s, seed)
+        case Arrivals.BURSTS if isinstance(shape, BurstShape):
+            return bursts(load.level, spans_s, seed, shape)
+        case Arrivals.TRACE if isinstance(shape, np.ndarray):
+            return trace(shape, load.level, spans_s, seed)
     raise LoadFailedError(f"there are no arrival times for {load.arrivals.value} arrivals")
 
 
@@ -58,27 +78,17 @@ def poisson(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
     return _fill(rate_per_s, spans_s, rng.uniform)
 
 
-def bursts(
-    rate_per_s: float,
-    spans_s: Sequence[float],
-    seed: int,
-    *,
-    ratio: float = 5.0,
-    share: float = 0.2,
-    mean_burst_s: float = 0.2,
-) -> Times:
+def bursts(rate_per_s: float, spans_s: Sequence[float], seed: int, shape: BurstShape) -> Times:
     """A Poisson process that switches between a calm and a busy rate (MMPP with two states).
 
     Args:
         rate_per_s: Mean over both states.
         spans_s: As for `poisson`.
         seed: Same seed, same times.
-        ratio: Busy rate over calm rate.
-        share: Share of the time that is busy, 0..1.
-        mean_burst_s: Mean length of a busy period; lengths are exponential.
+        shape: Of the bursts.
     """
     rng = np.random.default_rng(seed)
-    knots, expected = _switching(rng, sum(spans_s), ratio, share, mean_burst_s)
+    knots, expected = _switching(rng, sum(spans_s), shape)
 
     def arrivals(start: float, end: float, count: int) -> Times:
         low, high = np.interp([start, end], knots, expected)
@@ -87,17 +97,15 @@ def bursts(
     return _fill(rate_per_s, spans_s, arrivals)
 
 
-def _switching(
-    rng: np.random.Generator, total_s: float, ratio: float, share: float, mean_burst_s: float
-) -> tuple[Times, Times]:
+def _switching(rng: np.random.Generator, total_s: float, shape: BurstShape) -> tuple[Times, Times]:
     """Moments at which the rate switches, and the expected arrivals until each (any unit)."""
-    mean_calm_s = mean_burst_s * (1.0 - share) / share
-    busy = bool(rng.random() < share)
+    mean_calm_s = shape.mean_burst_s * (1.0 - shape.share) / shape.share
+    busy = bool(rng.random() < shape.share)
     moments, expected = [0.0], [0.0]
     while moments[-1] < total_s:
-        length = rng.exponential(mean_burst_s if busy else mean_calm_s)
+        length = rng.exponential(shape.mean_burst_s if busy else mean_calm_s)
         moments.append(moments[-1] + length)
-        expected.append(expected[-1] + length * (ratio if busy else 1.0))
+        expected.append(expected[-1] + length * (shape.ratio if busy else 1.0))
         busy = not busy
     return np.array(moments), np.array(expected)
 

@@ -98,6 +98,14 @@ class InputFiles:
         path = self._written(f"{seed}-{length}", order)
         return InputFile(path, length, self._pool.warnings)
 
+    def first(self, count: int) -> Path:
+        """A file of the ``count`` most popular different inputs, or of all there are.
+
+        Raises:
+            SpecError: The user's file holds sequences, or cannot be read.
+        """
+        return self._written(f"first-{count}", np.arange(min(count, len(self._pool.entries))))
+
     def _written(self, name: str, order: npt.NDArray[np.int64]) -> Path:
         kind = hashlib.sha256(repr((self._spec, self._tensors)).encode()).hexdigest()[:12]
         path = self._directory / f"inputs-{kind}-{name}.json"

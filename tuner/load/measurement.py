@@ -96,7 +96,8 @@ class Measurement:
     Attributes:
         duration_s: Length of the window the figures are over (not the whole run).
         completed_count: Requests answered without error inside the window.
-        failed_count: Requests answered with an error, or refused.
+        failed_count: Requests answered with an error inside the window, the rejected included.
+        rejected_count: Requests a queue policy refused (``max_queue_size``, queue timeout).
         throughput_infer_per_s: Inferences answered inside the window, per second of it.
         p50_latency_us: Nearest rank, like all percentiles. Open loop: over the requests *due*
             inside the window, counted from the moment they were due (``source`` REQUESTS).
@@ -137,6 +138,7 @@ class Measurement:
     host: HostUse = field(default_factory=HostUse)
     batch_size: int = 1
     unanswered_count: int = 0
+    rejected_count: int = 0
     mean_in_flight: float | None = None
     backlog: bool = False
     wall_s: float = 0.0

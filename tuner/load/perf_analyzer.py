@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tuner.errors import LoadFailedError
 from tuner.load import arrivals, csvfile, export, runner
 from tuner.load.checks import warnings_about
@@ -51,7 +48,7 @@ class PerfAnalyzer:
         request_export_bytes: Estimated size of one request in the profile export.
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
-        trace_us: Gaps of the recorded trace, for arrivals of that kind.
+        shape: Of arrivals that have one beside their rate.
     """
 
     binary: Path
@@ -62,7 +59,7 @@ class PerfAnalyzer:
     request_export_bytes: int
     snapshot: Snapshot
     scrape: Scrape
-    trace_us: npt.NDArray[np.float64] | None = None
+    shape: arrivals.Shape | None = None
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
@@ -166,7 +163,7 @@ class _Run:
         if not self.load.arrivals.open_loop:
             return None
         spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
-        times = arrivals.arrivals_of(self.load, spans_s, self.seed, self.tool.trace_us)
+        times = arrivals.arrivals_of(self.load, spans_s, self.seed, self.tool.shape)
         return arrivals.write_intervals(times, self._intervals)
 
     def _warm_up(self, files: RunFiles) -> None:

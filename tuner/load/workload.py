@@ -1,17 +1,31 @@
-"""The load generator a spec's workload asks for."""
+"""The load generator a spec's workload asks for, and the running config allows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tuner.load.arrivals import read_trace
+from tuner.load.answers import Answers, ask
+from tuner.load.arrivals import BurstShape, Shape, read_trace
 from tuner.load.command import Target
+from tuner.load.generator import LoadGenerator, Window
 from tuner.load.inputs import InputFiles
+from tuner.load.measurement import LoadPoint, Measurement
+from tuner.load.messages import RequestForm
+from tuner.load.open_client import OpenClient
 from tuner.load.perf_analyzer import PerfAnalyzer
 from tuner.load.tensors import resolve
-from tuner.spec.model import RandomInputs, TraceArrivals, Workload
+from tuner.spec.model import (
+    ArrivalsSpec,
+    BurstArrivals,
+    Protocol,
+    RandomInputs,
+    TraceArrivals,
+    Workload,
+)
 from tuner.triton.binaries import Installation
 from tuner.triton.control import Control, ModelMetadata, Tensor
 from tuner.triton.server import Endpoints
@@ -21,6 +35,34 @@ _STRING_BYTES = 100
 _VARIABLE = 128  # a dimension nobody gave
 
 
+@dataclass(frozen=True)
+class ByConfig:
+    """The generator that fits the config running at the moment; itself a `LoadGenerator`.
+
+    perf_analyzer, unless the config may refuse requests: then the open-loop client, which
+    survives that. It has no closed loops and no HTTP, for which perf_analyzer must do.
+    """
+
+    perf_analyzer: PerfAnalyzer
+    open_client: OpenClient
+    running_config: Callable[[], Any]
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        return self._fitting(load).measure(load, window, seed)
+
+    def answers(self) -> Answers:
+        """What the running config answers to some of the inputs; see `tuner.load.answers.ask`."""
+        client = self.open_client
+        address = client.target.endpoints.grpc
+        return ask(address, client.form, client.inputs, self.running_config())
+
+    def _fitting(self, load: LoadPoint) -> LoadGenerator:
+        possible = load.arrivals.open_loop and self.open_client.target.protocol is Protocol.GRPC
+        if possible and may_reject(self.running_config()):
+            return self.open_client
+        return self.perf_analyzer
+
+
 def load_generator(
     workload: Workload,
     model: str,
@@ -28,8 +70,8 @@ def load_generator(
     endpoints: Endpoints,
     program: Installation,
     directory: Path,
-) -> PerfAnalyzer:
-    """perf_analyzer, set up for a model that is loaded; it stays good when it is reloaded.
+) -> ByConfig:
+    """The generator, set up for a model that is loaded; it stays good when it is reloaded.
 
     Args:
         workload: From the spec.
@@ -48,8 +90,7 @@ def load_generator(
     shapes: Mapping[str, Sequence[int]] = spec.shapes if isinstance(spec, RandomInputs) else {}
     random = isinstance(spec, RandomInputs)
     tensors = resolve(metadata.inputs, batched, shapes) if random else ()
-    recorded = workload.arrivals if isinstance(workload.arrivals, TraceArrivals) else None
-    return PerfAnalyzer(
+    perf_analyzer = PerfAnalyzer(
         binary=program.binary,
         environment=program.environment,
         target=Target(model, endpoints, workload.protocol, workload.batch_size),
@@ -58,7 +99,48 @@ def load_generator(
         request_export_bytes=workload.batch_size * export_bytes(metadata, batched, shapes),
         snapshot=lambda: control.statistics(model),
         scrape=control.metrics,
-        trace_us=read_trace(recorded.file) if recorded else None,
+        shape=_shape(workload.arrivals),
+    )
+    open_client = OpenClient(
+        environment=perf_analyzer.environment,
+        target=perf_analyzer.target,
+        form=_request_form(perf_analyzer.target, metadata, batched),
+        inputs=perf_analyzer.inputs,
+        directory=directory,
+        snapshot=perf_analyzer.snapshot,
+        scrape=perf_analyzer.scrape,
+        shape=perf_analyzer.shape,
+    )
+    return ByConfig(perf_analyzer, open_client, lambda: control.running_config(model))
+
+
+def _shape(arrivals: ArrivalsSpec) -> Shape | None:
+    if isinstance(arrivals, TraceArrivals):
+        return read_trace(arrivals.file)
+    if isinstance(arrivals, BurstArrivals):
+        length_s = float(arrivals.burst_length)
+        return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
+    return None
+
+
+def may_reject(config: Any) -> bool:
+    """Whether a queue policy of a ``ModelConfig`` can refuse requests."""
+    batching = config.dynamic_batching
+    policies = (batching.default_queue_policy, *batching.priority_queue_policy.values())
+    return any(
+        policy.max_queue_size > 0
+        or (policy.default_timeout_microseconds > 0 and policy.timeout_action == policy.REJECT)
+        for policy in policies
+    )
+
+
+def _request_form(target: Target, metadata: ModelMetadata, batched: bool) -> RequestForm:
+    return RequestForm(
+        model=target.model,
+        datatypes={t.name: t.datatype for t in metadata.inputs},
+        shapes={t.name: t.shape[1:] if batched else t.shape for t in metadata.inputs},
+        batched=batched,
+        batch_size=target.batch_size,
     )
 
 

@@ -62,6 +62,8 @@ class MeasurementFacts(Facts):
     network_us: float | None = None
     server: ServerStatistics | None = Field(None, description="Triton's statistics, averages")
     host: HostUse = Field(description="what the machines did meanwhile")
+    rejected_count: Count = Field(0, description="of the failed: refused by a queue policy")
+    backlog: bool = Field(False, description="the server was still working off requests at the end")
     wall_s: NotNegative = Field(description="seconds the whole measurement took")
     warnings: list[str] = Field(default_factory=list)
     command: list[str] = Field(default_factory=list, description="the exact command line")

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import (
+    BurstArrivals,
     ClosedArrivals,
     RandomInputs,
     Server,
@@ -135,6 +136,24 @@ def _check_levels(spec: Spec) -> Iterator[Finding]:
         yield Finding((*where, f"max_{name}"), text, key=True)
 
 
+def _check_bursts(spec: Spec) -> Iterator[Finding]:
+    arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
+    if not isinstance(arrivals, BurstArrivals):
+        return
+    share, length = arrivals.burst_share, arrivals.burst_length
+    if not 0 < share < 1:
+        yield Finding((*where, "burst_share"), f"must be above 0% and below 100%, not {share}")
+    elif length <= 0:
+        yield Finding((*where, "burst_length"), "must be above 0")
+    elif length / share > spec.workload.window:
+        text = (
+            f"a busy time comes every {length / share:.3g}s on average, and window is "
+            f"{spec.workload.window}: some measurements would see none"
+        )
+        given = [n for n in ("burst_length", "burst_share") if _is_given(arrivals, n)]
+        yield Finding((*where, given[0]) if given else ("workload", "window"), text)
+
+
 def _check_inputs(spec: Spec) -> Iterator[Finding]:
     inputs, where = spec.workload.inputs, ("workload", "inputs")
     single = isinstance(inputs, RandomInputs) and inputs.unique == 1
@@ -240,6 +259,7 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (_check_server_arguments, ("server",)),
     (_check_windows, ("workload",)),
     (_check_levels, ("workload",)),
+    (_check_bursts, ("workload",)),
     (_check_inputs, ("workload",)),
     (_check_budget, ("workload", "budget")),
     (_check_slos, ("slo",)),

@@ -119,6 +119,23 @@ class PoissonArrivals(Strict):
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
+class BurstArrivals(Strict):
+    """Open loop: Poisson arrivals that switch between a calm and a busy rate by chance."""
+
+    kind: Literal["bursts"] = _KIND
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None, description="mean rates over calm and busy times; default: search the highest"
+    )
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    burst_ratio: Annotated[float, Field(strict=True, ge=1, allow_inf_nan=False)] = Field(
+        5.0, description="busy rate over calm rate"
+    )
+    burst_share: Percent = Field(Percent(0.2), description="share of the time that is busy")
+    burst_length: Seconds = Field(
+        Seconds(0.2), description="mean length of a busy time; lengths are exponential"
+    )
+
+
 class TraceArrivals(Strict):
     """Open loop: gaps between requests from a file, one a line in microseconds, rescaled."""
 
@@ -131,7 +148,7 @@ class TraceArrivals(Strict):
 
 
 ArrivalsSpec = Annotated[
-    ClosedArrivals | PoissonArrivals | TraceArrivals, Field(discriminator="kind")
+    ClosedArrivals | PoissonArrivals | BurstArrivals | TraceArrivals, Field(discriminator="kind")
 ]
 
 
@@ -345,6 +362,11 @@ class Confirm(Strict):
     rounds: Count = Field(3, description="times each finalist is measured again, interleaved")
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
     finalists: Count = Field(2, description="best candidates that are measured again")
+    tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        1e-3,
+        description="how far the winner's floats may be from the current config's answers, "
+        "relative; 0 is exact, half precision may need 0.01",
+    )
 
 
 class Spec(Strict):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tuner.bench.bench import Bench
 from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
-from tuner.confirm.simplify import Winner, simplified
+from tuner.confirm.same_answers import Comparison, same_answers
+from tuner.confirm.simplify import Simplified, Winner, simplified
 from tuner.errors import TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial
@@ -66,28 +67,48 @@ def _best_that_holds(
         proof.events.phase(f"confirming: {name}")
         try:
             result = _confirmed(proof, trial, baseline_trial)
+            outcomes.append(result.outcome)
+            reasons.append(f"{name}: {result.reason}")
+            if result.outcome is not Outcome.CONFIRMED:
+                continue
+            simplest = _simplest(proof, result)
+            answers = _same_answers(proof, simplest)
         except TrialError as error:
             outcomes.append(None)
             reasons.append(f"{name}: {error.message}")
             continue
-        outcomes.append(result.outcome)
-        reasons.append(f"{name}: {result.reason}")
-        if result.outcome is Outcome.CONFIRMED:
-            return _improved(proof, result, baseline, reasons[-1])
+        if not answers.changed:
+            return _improved(proof, result, simplest, baseline, (reasons[-1], answers.sentence))
+        reasons.append(f"{name}: {answers.sentence}")
     no_gain = all(outcome is Outcome.NOT_BETTER for outcome in outcomes)
     return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
 
 
-def _improved(proof: Proof, result: Confirmation, baseline: Side | None, reason: str) -> Verdict:
-    feasible = baseline is not None and baseline.feasible
-    again = Side(proof.current, result.current_points, feasible)
+def _simplest(proof: Proof, result: Confirmation) -> Simplified:
     assert result.finalist.level is not None
     proof.events.phase("looking for the simplest config that is as good")
     winner = Winner(result.finalist.candidate, result.finalist.level, result.points)
-    simplest = simplified(proof.bench, winner, proof.current, _rules(proof), proof.allowed)
+    return simplified(proof.bench, winner, proof.current, _rules(proof), proof.allowed)
+
+
+def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
+    proof.events.phase("comparing answers")
+    tolerance = proof.spec.confirm.tolerance
+    return same_answers(proof.bench, proof.current, simplest.candidate, tolerance)
+
+
+def _improved(
+    proof: Proof,
+    result: Confirmation,
+    simplest: Simplified,
+    baseline: Side | None,
+    reasons: tuple[str, ...],
+) -> Verdict:
+    feasible = baseline is not None and baseline.feasible
+    again = Side(proof.current, result.current_points, feasible)
     return Verdict(
         Status.IMPROVED,
-        (reason,),
+        reasons,
         again if result.current_points else baseline,
         Side(simplest.candidate, simplest.points, feasible=True),
         result,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from integration.load.repository import CAPACITY_PER_S, SERVICE_S
+from waits import wait_until
 
 from tuner.errors import LoadFailedError
 from tuner.load.generator import Window
@@ -69,7 +70,7 @@ def test_a_closed_loop_keeps_its_concurrency(bench: Bench) -> None:
     assert found.late_sends is None
 
 
-def test_overload_is_not_hidden_and_leaves_no_queue_behind(bench: Bench) -> None:
+def test_overload_is_not_hidden_and_a_queue_left_behind_is_told(bench: Bench) -> None:
     """Twice the capacity: half of what is due by the end is still waiting."""
     generator = bench.generator("plain")
     found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
@@ -79,8 +80,17 @@ def test_overload_is_not_hidden_and_leaves_no_queue_behind(bench: Bench) -> None
     assert found.host.pending_requests_max is not None
     assert found.host.pending_requests_max > 30
     assert any("lower bounds" in warning for warning in found.warnings)
+    assert found.backlog  # nobody batches, so nobody drops what was cancelled
+    wait_until(lambda: not _waiting(bench), 30)
     after = generator.measure(poisson(20.0), SHORT, seed=1)
+    assert not after.backlog
     assert after.p50_latency_us < 3 * SERVICE_US
+
+
+def _waiting(bench: Bench) -> bool:
+    metrics = bench.control.metrics()
+    assert metrics is not None
+    return any(metrics.values("nv_inference_pending_request_count", model="plain"))
 
 
 def test_its_own_windows_agree_with_the_requests(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import Bench, BenchRules
 from tuner.errors import InterruptedRunError, ServerGoneError
+from tuner.load.answers import Answers
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import TimeBook
@@ -40,6 +41,9 @@ class EmulatedLoad:
         measurement = synthetic_server(load.level, 100.0)
         return dataclasses.replace(measurement, backlog=load.level > 100)
 
+    def answers(self) -> Answers:
+        return Answers(none_because="emulated")
+
 
 def a_bench(deployer: CountingDeployer, checkpoint: Any = lambda: None) -> tuple[Bench, list[Any]]:
     made: list[Any] = []
@@ -62,6 +66,14 @@ def test_nothing_is_measured_before_something_is_deployed() -> None:
     bench, _ = a_bench(CountingDeployer())
     with pytest.raises(ServerGoneError, match="no candidate"):
         bench.measure(10, 1)
+
+
+def test_answers_are_those_of_the_deployed_candidate() -> None:
+    bench, _ = a_bench(CountingDeployer())
+    with pytest.raises(ServerGoneError, match="no candidate"):
+        bench.answers()
+    bench.deploy(ONE)
+    assert bench.answers().none_because == "emulated"
 
 
 def test_a_generator_is_made_once_a_server() -> None:

@@ -11,7 +11,7 @@ from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
-from tuner.spec.model import ClosedArrivals, PoissonArrivals, Workload
+from tuner.spec.model import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
 
@@ -91,3 +91,11 @@ def test_closed_arrivals_search_whole_numbers() -> None:
     plan = load_plan(Workload(arrivals=ClosedArrivals(kind="closed", max_concurrency=64)), GOODPUT)
     assert plan.levels.whole
     assert plan.levels.highest == 64
+
+
+def test_bursts_are_planned_like_other_rates() -> None:
+    searched = Workload(arrivals=BurstArrivals(kind="bursts", max_rate=500))
+    plan = load_plan(searched, Objective.goodput())
+    assert plan == LoadPlan(Arrivals.BURSTS, None, LevelRange(0.1, 500))
+    listed = Workload(arrivals=BurstArrivals(kind="bursts", rate=(200, 100)))
+    assert load_plan(listed, Objective.goodput()).listed == (100, 200)

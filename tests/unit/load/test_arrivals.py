@@ -8,15 +8,17 @@ import pytest
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load import arrivals
-from tuner.load.arrivals import Times
+from tuner.load.arrivals import BurstShape, Shape, Times
 from tuner.load.measurement import Arrivals, LoadPoint
 
 SPANS = (0.5, 3.0, 2.5)
+BURSTS = BurstShape()
+GAPS = np.array([1.0, 2.0, 5.0, 90.0])
 RATE = 200.0
 SEEDED: dict[str, Callable[[int], Times]] = {
     "poisson": lambda seed: arrivals.poisson(RATE, SPANS, seed),
-    "bursts": lambda seed: arrivals.bursts(RATE, SPANS, seed),
-    "trace": lambda seed: arrivals.trace(np.array([1.0, 2.0, 5.0, 90.0]), RATE, SPANS, seed),
+    "bursts": lambda seed: arrivals.bursts(RATE, SPANS, seed, BURSTS),
+    "trace": lambda seed: arrivals.trace(GAPS, RATE, SPANS, seed),
 }
 
 
@@ -59,17 +61,29 @@ def test_bursts_vary_more_than_poisson_over_tenths_of_a_second() -> None:
         return float(counts.var() / counts.mean())
 
     assert variance_to_mean(arrivals.poisson(200.0, (50.0,), seed=2)) < 1.5
-    assert variance_to_mean(arrivals.bursts(200.0, (50.0,), seed=2)) > 5.0
+    assert variance_to_mean(arrivals.bursts(200.0, (50.0,), 2, BURSTS)) > 5.0
 
 
-@pytest.mark.parametrize("kind", [Arrivals.POISSON, Arrivals.BURSTS, Arrivals.TRACE])
-def test_a_load_point_has_its_arrivals(kind: Arrivals) -> None:
-    gaps = np.array([1.0, 2.0, 5.0, 90.0])
-    found = arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7, gaps)
+@pytest.mark.parametrize(("ratio", "share"), [(5.0, 0.2), (20.0, 0.05)])
+def test_bursts_have_the_ratio_and_share_asked_for(ratio: float, share: float) -> None:
+    times = arrivals.bursts(500.0, (2000.0,), 3, BurstShape(ratio, share, 0.5))
+    rates = np.histogram(times, bins=40_000, range=(0.0, 2000.0))[0] / 0.05
+    calm_per_s = 500.0 / (1.0 - share + ratio * share)
+    middle = calm_per_s * (1.0 + ratio) / 2.0
+    assert np.mean(rates > middle) == pytest.approx(share, rel=0.3)
+    assert np.median(rates[rates < middle]) == pytest.approx(calm_per_s, rel=0.1)
+    assert np.median(rates[rates > middle]) == pytest.approx(calm_per_s * ratio, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [(Arrivals.POISSON, None), (Arrivals.BURSTS, BURSTS), (Arrivals.TRACE, GAPS)]
+)
+def test_a_load_point_has_its_arrivals(kind: Arrivals, shape: Shape | None) -> None:
+    found = arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7, shape)
     assert np.array_equal(found, SEEDED[kind.value](7))
 
 
-@pytest.mark.parametrize("kind", [Arrivals.CLOSED, Arrivals.TRACE])
+@pytest.mark.parametrize("kind", [Arrivals.CLOSED, Arrivals.TRACE, Arrivals.BURSTS])
 def test_a_load_point_without_arrivals(kind: Arrivals) -> None:
     with pytest.raises(LoadFailedError, match=kind.value):
         arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7)

@@ -34,9 +34,13 @@ def test_every_second_is_in_exactly_one_phase() -> None:
 def test_an_error_inside_a_phase_is_booked_too() -> None:
     clock = Clock()
     book = TimeBook(clock)
-    with pytest.raises(RuntimeError), book.phase(Phase.DEPLOYING):
+
+    def fail() -> None:
         clock.now = 2.0
         raise RuntimeError
+
+    with pytest.raises(RuntimeError), book.phase(Phase.DEPLOYING):
+        fail()
     clock.now = 3.0
     assert book.to_json()["deploying_s"] == 2.0
     assert book.to_json()["starting_s"] == 1.0

@@ -1,0 +1,51 @@
+"""Models asked on a real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from integration.load.conftest import Bench
+
+from tuner.load.answers import Answers, differences
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("model", ["plain", "cached"])
+def test_a_model_agrees_with_itself_alone_and_in_company(bench: Bench, model: str) -> None:
+    generator = bench.generator(model, inputs={"kind": "random", "unique": 50})
+    one, other = generator.answers(), generator.answers()
+    assert one.none_because == ""
+    assert len(one.alone) == 16
+    assert len(one.together) > 16
+    assert {a.outputs["y"].shape for a in one.together} == {(1, 8)}
+    assert len({a.outputs["y"].tobytes() for a in one.alone}) == 16
+    assert differences(one, other, 0.0) == []
+
+
+def asked(bench: Bench, inputs: object) -> Answers:
+    """What ``plain`` answers to the inputs of a file."""
+    path = bench.directory / "asked.json"
+    path.write_text(json.dumps({"data": inputs}))
+    return bench.generator("plain", inputs={"kind": "file", "file": str(path)}).answers()
+
+
+def test_errors_of_the_model_are_answers(bench: Bench) -> None:
+    found = asked(bench, [{"x": [1.0] * 8}, {"x": [-1.0] * 8}])
+    assert [a.error for a in found.alone] == ["", "negative input"]
+    assert found.alone[0].outputs["y"].tolist() == [[1.0] * 8]
+
+
+def test_sequences_are_not_asked(bench: Bench) -> None:
+    found = asked(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
+    assert found.alone == ()
+    assert "one flat list of steps" in found.none_because
+
+
+def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
+    shapes = {tensor.name: (3, 2) for tensor in bench.control.metadata("types").inputs}
+    inputs = {"kind": "random", "unique": 9, "shapes": shapes}
+    found = bench.generator("types", inputs=inputs).answers()
+    assert len(found.alone) == 9
+    assert {a.outputs["sizes"].tolist()[0][0] for a in found.alone} == {6}

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from tuner.confirm.same_answers import Comparison, same_answers
+from tuner.load.answers import Answer, Answers
+from tuner.space.candidate import Candidate
+
+CURRENT = Candidate({"instance_group.count": 1})
+WINNER = Candidate({"instance_group.count": 2})
+
+
+def saying(value: float) -> Answers:
+    return Answers(alone=(Answer({"y": np.array([value])}),))
+
+
+class EmulatedBench:
+    """Each candidate has its answers, one deployment after another."""
+
+    def __init__(self, answers: Mapping[Candidate, list[Answers]]) -> None:
+        self._answers: dict[Candidate, Iterator[Answers]] = {
+            candidate: iter(given) for candidate, given in answers.items()
+        }
+        self.deployed: list[Candidate] = []
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
+        assert fresh
+        self.deployed.append(candidate)
+        return None
+
+    def answers(self) -> Answers:
+        return next(self._answers[self.deployed[-1]])
+
+
+def compare(current: list[Answers], winner: Answers) -> tuple[Comparison, list[Candidate]]:
+    bench = EmulatedBench({CURRENT: current, WINNER: [winner]})
+    return same_answers(bench, CURRENT, WINNER, 1e-3), bench.deployed
+
+
+def test_the_same_answers_cost_two_deployments() -> None:
+    result, deployed = compare([saying(1.0)], saying(1.0001))
+    assert not result.changed
+    assert (
+        result.sentence == "Answers to 1 requests are the current config's (floats within 0.001)."
+    )
+    assert deployed == [CURRENT, WINNER]
+
+
+def test_other_answers_are_a_change_once_the_current_config_agrees_with_itself() -> None:
+    result, deployed = compare([saying(1.0), saying(1.0)], saying(2.0))
+    assert result.changed
+    assert "It changes answers: input 0 asked alone: output y differs by up to 1" in result.sentence
+    assert deployed == [CURRENT, WINNER, CURRENT]
+
+
+def test_a_model_that_does_not_agree_with_itself_is_not_compared() -> None:
+    result, _ = compare([saying(1.0), saying(3.0)], saying(2.0))
+    assert not result.changed
+    assert "the current config's own differ from run to run (input 0" in result.sentence
+
+
+def test_a_model_that_cannot_be_asked_is_not_compared() -> None:
+    result, _ = compare([Answers(none_because="it is decoupled")], saying(2.0))
+    assert result == Comparison(False, "Answers were not compared: it is decoupled.")

@@ -1,0 +1,144 @@
+"""Requests as they go over the wire, made once from an input file in perf_analyzer's format.
+
+A request is serialised when it is built and sent as bytes: while load is on, the client has
+nothing left to do for it but to hand it to gRPC.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import LoadFailedError
+
+#: Above this the client would need more memory than it may take from the server.
+MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class RequestForm:
+    """What requests to a model look like.
+
+    Attributes:
+        datatypes: By input.
+        shapes: By input, without the batch; -1 where the input file gives the shape.
+        batched: Whether tensors have a batch dimension (``max_batch_size`` above 0).
+        batch_size: Inferences in one request.
+    """
+
+    model: str
+    datatypes: Mapping[str, str]
+    shapes: Mapping[str, Sequence[int]]
+    batched: bool
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class _Content:
+    """One input of one inference, in Triton's binary form."""
+
+    shape: tuple[int, ...]
+    raw: bytes
+
+
+def build(path: Path, form: RequestForm, count: int) -> list[bytes]:
+    """At most ``count`` serialised ``ModelInferRequest``; the run goes round them.
+
+    The k-th request carries the inferences from ``k * batch_size`` on; the list of inputs goes
+    round as well. Equal requests are one object.
+
+    Raises:
+        LoadFailedError: The file does not fit the model, or all of it does not fit in memory.
+    """
+    steps = _steps(path)
+    # after as many requests as there are steps, whatever the batch size, the same come again
+    wanted = range(min(count, len(steps)) * form.batch_size)
+    contents = [_contents(step, form) for step in steps[: len(wanted)]]
+    known: dict[bytes, bytes] = {}
+    requests, total = [], 0
+    for first in wanted[:: form.batch_size]:
+        batch = [contents[i % len(steps)] for i in range(first, first + form.batch_size)]
+        request = _request(batch, form)
+        if request not in known:
+            known[request] = request
+            total += len(request)
+        if total > MAX_BYTES:
+            raise LoadFailedError(
+                f"the requests of one measurement take more than {MAX_BYTES >> 20} MiB",
+                "ask for fewer unique inputs, or a smaller batch_size",
+            )
+        requests.append(known[request])
+    return requests
+
+
+def _steps(path: Path) -> Sequence[Mapping[str, Any]]:
+    try:
+        steps = json.loads(path.read_bytes())["data"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LoadFailedError(f"{path}: not in perf_analyzer's input format: {error}") from error
+    if not steps or not all(isinstance(step, dict) for step in steps):
+        raise LoadFailedError(
+            f"{path}: not one flat list of steps",
+            "sequences of steps are sent by perf_analyzer only",
+        )
+    return list(steps)
+
+
+def _contents(step: Mapping[str, Any], form: RequestForm) -> dict[str, _Content]:
+    if missing := form.datatypes.keys() - step.keys():
+        raise LoadFailedError(f"a step of the inputs has no {', '.join(sorted(missing))}")
+    return {
+        name: _content(name, step[name], datatype, form.shapes[name])
+        for name, datatype in form.datatypes.items()
+    }
+
+
+def _content(name: str, given: Any, datatype: str, shape: Sequence[int]) -> _Content:
+    """perf_analyzer's forms: ``{b64, shape}``, ``{content, shape}``, or values alone."""
+    values = given
+    if isinstance(given, dict):
+        shape = given.get("shape", shape)
+        values = given.get("content", [])
+    if any(size < 0 for size in shape):
+        raise LoadFailedError(
+            f"input {name}: variable dimensions, and no shape",
+            'write {"content": ..., "shape": ..}',
+        )
+    try:
+        if isinstance(given, dict) and "b64" in given:
+            return _Content(tuple(shape), base64.b64decode(given["b64"]))
+        return _Content(tuple(shape), _raw(values, datatype))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise LoadFailedError(f"input {name} is not {datatype}: {error}") from error
+
+
+def _raw(values: Any, datatype: str) -> bytes:
+    import numpy as np
+    from tritonclient import utils
+
+    if datatype == "BYTES":
+        texts = np.array(np.asarray(values, dtype=object).ravel(), dtype=object)
+        return bytes(utils.serialize_byte_tensor(texts).item())
+    if datatype == "BF16":
+        floats = np.array(values, dtype=np.float32).ravel()
+        return bytes(utils.serialize_bf16_tensor(floats).item())
+    return np.array(values, dtype=utils.triton_to_np_dtype(datatype)).tobytes()
+
+
+def _request(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> bytes:
+    from tritonclient.grpc import service_pb2
+
+    request = service_pb2.ModelInferRequest(model_name=form.model)
+    for name, datatype in form.datatypes.items():
+        shapes = {step[name].shape for step in batch}
+        if len(shapes) > 1:
+            raise LoadFailedError(f"input {name}: shapes differ within one batch")
+        (shape,) = shapes
+        leading = (form.batch_size,) if form.batched else ()
+        request.inputs.add(name=name, datatype=datatype, shape=(*leading, *shape))
+        request.raw_input_contents.append(b"".join(step[name].raw for step in batch))
+    return bytes(request.SerializeToString())
