@@ -1,4 +1,4 @@
-"""The contract of load generators, held against perf_analyzer and against recordings."""
+"""The contract of load generators, held against every generator there is."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from contract.load_contract import CLOSED, OPEN, RATE, LoadCase, LoadGeneratorContract
+from google.protobuf.json_format import MessageToJson
 from integration.load.repository import make_repository
 
 from tuner.load.generator import LoadGenerator
@@ -47,9 +50,8 @@ class TestRecorded(LoadGeneratorContract):
         return LoadCase(table, lambda: gone)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    directory = tmp_path_factory.mktemp("contract")
+@contextmanager
+def a_case(directory: Path, *, rejecting: bool) -> Iterator[LoadCase]:
     repository = make_repository(directory)
     with (
         tritonserver(None, os.environ) as installation,
@@ -58,6 +60,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
         Control(server.endpoints) as control,
     ):
         control.load("plain", None, 60.0)
+        if rejecting:
+            config = control.running_config("plain")
+            config.dynamic_batching.default_queue_policy.max_queue_size = 1000
+            control.load("plain", MessageToJson(config), 60.0)
         generator = load_generator(
             Workload(), "plain", control, server.endpoints, program, directory
         )
@@ -69,8 +75,29 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
         yield LoadCase(generator, kill_in_a_second)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
+    with a_case(tmp_path_factory.mktemp("plain"), rejecting=False) as case:
+        yield case
+
+
+@pytest.fixture(scope="module")
+def rejecting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
+    with a_case(tmp_path_factory.mktemp("rejecting"), rejecting=True) as case:
+        yield case
+
+
 @pytest.mark.integration
 class TestPerfAnalyzer(LoadGeneratorContract):
     @pytest.fixture
-    def case(self, served: LoadCase) -> LoadCase:
-        return served
+    def case(self, plain: LoadCase) -> LoadCase:
+        return plain
+
+
+@pytest.mark.integration
+class TestOpenClient(LoadGeneratorContract):
+    """Open loops go to the client, since the config may refuse requests."""
+
+    @pytest.fixture
+    def case(self, rejecting: LoadCase) -> LoadCase:
+        return rejecting

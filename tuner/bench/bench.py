@@ -21,6 +21,15 @@ from tuner.spec.slo import Slo
 from tuner.triton.deploy import Deployment
 from tuner.triton.server import Endpoints
 
+#: A response cache is filled by closed loops of this many clients, in rounds of this length,
+#: until its hit rate rises by less than this in a round, or for this many rounds.
+FILLING = LoadPoint(Arrivals.CLOSED, 8)
+FILLING_WINDOW = Window(duration_s=2.0, warmup_s=0.0, deadline_s=60.0, tail_s=0.1)
+FILLED = 0.01
+MOST_FILLINGS = 5
+#: Seeds of fillings are far from those of measurements.
+CACHE_SEED = 900_000
+
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 
@@ -89,7 +98,8 @@ class Bench:
         """Puts the candidate in place.
 
         A candidate with server arguments always gets a fresh server: Triton's response cache
-        survives a reload, and what an earlier trial left in it would be measured again.
+        survives a reload, and what an earlier trial left in it would be measured again. Its cache
+        is then filled to its steady state, which is what is measured.
         """
         self._rules.checkpoint()
         with self._book.phase(Phase.DEPLOYING):
@@ -101,6 +111,8 @@ class Bench:
             if deployment.endpoints != self._endpoints:
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
+        if deployment.running.response_cache.enable and candidate.server_args:
+            self._fill_cache()
         return deployment
 
     def measure(self, level: float, seed: int) -> Point:
@@ -134,6 +146,15 @@ class Bench:
             raise ServerGoneError("no candidate is deployed")
         with self._book.phase(Phase.MEASURING):
             return self._generator.answers()
+
+    def _fill_cache(self) -> None:
+        before = -1.0
+        for seed in range(MOST_FILLINGS):
+            server = self._put(FILLING, FILLING_WINDOW, CACHE_SEED + seed).server
+            rate = None if server is None else server.cache_hit_rate
+            if rate is None or rate < before + FILLED:
+                return
+            before = rate
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if self._backlog and self._candidate is not None:

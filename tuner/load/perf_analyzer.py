@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import LoadFailedError
+from tuner.errors import LoadFailedError, TunerError
 from tuner.load import arrivals, csvfile, export, runner
 from tuner.load.checks import warnings_about
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
@@ -48,6 +48,7 @@ class PerfAnalyzer:
         request_export_bytes: Estimated size of one request in the profile export.
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
+        patience_s: How long perf_analyzer may wait for late answers; see `tuner.load.runner.run`.
         shape: Of arrivals that have one beside their rate.
     """
 
@@ -60,6 +61,7 @@ class PerfAnalyzer:
     snapshot: Snapshot
     scrape: Scrape
     shape: arrivals.Shape | None = None
+    patience_s: float = runner.PATIENCE_S
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
@@ -185,8 +187,9 @@ class _Run:
             self._log,
             alive=lambda: health.live(tool.target.endpoints),
             complete=_complete(files),
-            at_rest=_at_rest(tool.scrape, tool.target.model),
+            at_rest=_at_rest(tool),
             deadline_s=window.deadline_s,
+            patience_s=tool.patience_s,
         )
         return command, at_rest
 
@@ -199,15 +202,21 @@ def _complete(files: RunFiles) -> Callable[[], bool]:
     return lambda: export.is_complete(exported)
 
 
-def _at_rest(scrape: Scrape, model: str) -> Callable[[], bool] | None:
-    """Whether no request waits for the model; None when the server does not tell."""
+def _at_rest(tool: PerfAnalyzer) -> Callable[[], bool] | None:
+    """Whether the server lives and nothing waits for the model; None when it does not tell."""
+    name = "nv_inference_pending_request_count"
 
     def waiting() -> list[float]:
-        metrics = scrape()
-        name = "nv_inference_pending_request_count"
-        return [] if metrics is None else metrics.values(name, model=model)
+        metrics = tool.scrape()
+        return [] if metrics is None else metrics.values(name, model=tool.target.model)
 
-    return (lambda: not any(waiting())) if waiting() else None
+    def rests() -> bool:
+        try:
+            return not any(waiting()) and health.live(tool.target.endpoints)
+        except TunerError:
+            return False
+
+    return rests if waiting() else None
 
 
 def _expected_requests(load: LoadPoint, window: Window) -> int:

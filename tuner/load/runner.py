@@ -12,7 +12,9 @@ from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.triton.process import child
 
 _POLL_S = 0.01
-#: A server that works off its queue for longer is better started again.
+#: perf_analyzer may take this long to end by itself once its results are there ...
+PATIENCE_S = 0.5
+#: ... and the server this long to come to rest when perf_analyzer was killed.
 REST_S = 1.0
 # After an error perf_analyzer may wait for ever for answers that do not come.
 _GRACE_AFTER_ERROR_S = 1.0
@@ -35,14 +37,15 @@ def run(
     complete: Callable[[], bool],
     at_rest: Callable[[], bool] | None,
     deadline_s: float,
+    patience_s: float = PATIENCE_S,
 ) -> bool:
     """Runs perf_analyzer; True when its results are there and the server is at rest.
 
     When its results are written, perf_analyzer waits for every answer that is still to come,
-    which takes seconds after an overload. It is killed instead: Triton then drops what it has
-    not begun (gRPC, where there is a batcher) or works it off. ``at_rest`` says when that is
-    over, and False is returned when it takes longer than `REST_S`: starting another server is
-    quicker. Without ``at_rest`` perf_analyzer is left to end by itself.
+    which takes seconds after an overload. After ``patience_s`` it is killed: Triton then drops
+    what it has not begun (gRPC, where there is a batcher) or works it off, and sometimes it
+    crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests). False
+    says that the server is busy or gone, and better started again.
 
     Args:
         argv: Its command line.
@@ -50,8 +53,9 @@ def run(
         log: Its output goes here.
         alive: Whether the server answers, asked when there are no results.
         complete: Whether its results are all written.
-        at_rest: Whether no request waits in the server any more.
+        at_rest: Whether the server lives and no request waits in it; None when it cannot tell.
         deadline_s: It is killed after this long.
+        patience_s: Or this long after its results are there.
 
     Raises:
         LoadFailedError: No results; with its own words.
@@ -64,10 +68,22 @@ def run(
     ):
         if reason := _wait_for_results(process, log, complete, deadline):
             raise _failure(reason, useful_words(_text(log)), alive())
-        if at_rest is None:
-            _let_end(process, deadline)
+        if _ends_itself(process, min(patience_s, max(deadline - time.monotonic(), 0.0))):
+            return True
+    return at_rest is not None and _comes_to_rest(at_rest)
+
+
+def _ends_itself(process: subprocess.Popen[bytes], patience_s: float) -> bool:
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _comes_to_rest(at_rest: Callable[[], bool]) -> bool:
     give_up = time.monotonic() + REST_S
-    while at_rest is not None and not at_rest():
+    while not at_rest():
         if time.monotonic() > give_up:
             return False
         time.sleep(_POLL_S)
@@ -89,13 +105,6 @@ def _wait_for_results(
             give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
         time.sleep(_POLL_S)
     return ""
-
-
-def _let_end(process: subprocess.Popen[bytes], deadline: float) -> None:
-    try:
-        process.wait(max(deadline - time.monotonic(), 0.0))
-    except subprocess.TimeoutExpired:
-        return  # its results are there; leaving the context kills it
 
 
 def _failure(reason: str, words: str, alive: bool) -> TunerError:

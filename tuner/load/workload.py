@@ -17,6 +17,7 @@ from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.messages import RequestForm
 from tuner.load.open_client import OpenClient
 from tuner.load.perf_analyzer import PerfAnalyzer
+from tuner.load.runner import PATIENCE_S
 from tuner.load.tensors import resolve
 from tuner.spec.model import (
     ArrivalsSpec,
@@ -70,6 +71,8 @@ def load_generator(
     endpoints: Endpoints,
     program: Installation,
     directory: Path,
+    *,
+    patience_s: float = PATIENCE_S,
 ) -> ByConfig:
     """The generator, set up for a model that is loaded; it stays good when it is reloaded.
 
@@ -80,6 +83,7 @@ def load_generator(
         endpoints: Of the server.
         program: perf_analyzer.
         directory: For input files; the same one may serve generators on other servers.
+        patience_s: See `tuner.load.runner.run`; long for servers that are not ours to restart.
 
     Raises:
         SpecError: The workload does not fit the model's inputs.
@@ -99,6 +103,7 @@ def load_generator(
         request_export_bytes=workload.batch_size * export_bytes(metadata, batched, shapes),
         snapshot=lambda: control.statistics(model),
         scrape=control.metrics,
+        patience_s=patience_s,
         shape=_shape(workload.arrivals),
     )
     open_client = OpenClient(

@@ -15,6 +15,7 @@ from tuner.bench.bench import Bench, BenchRules
 from tuner.load.generator import Window
 from tuner.load.length import window_for
 from tuner.load.measurement import LoadPoint
+from tuner.load.runner import PATIENCE_S
 from tuner.load.workload import load_generator
 from tuner.run.timebook import TimeBook
 from tuner.spec.model import Spec
@@ -27,6 +28,9 @@ from tuner.triton.host import Host, read_host
 from tuner.triton.launchers import server_launcher
 from tuner.triton.local import LocalLauncher
 from tuner.triton.server import ServerLauncher
+
+#: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
+REMOTE_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[B
                 endpoints,
                 programs.perf_analyzer,
                 directory,
+                patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
             ),
             rules,
             watch.book,

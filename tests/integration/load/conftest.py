@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from integration.load.repository import make_repository
 
-from tuner.load.perf_analyzer import PerfAnalyzer
-from tuner.load.workload import load_generator
+from tuner.load.workload import ByConfig, load_generator
 from tuner.spec.model import Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
@@ -29,7 +28,7 @@ class Bench:
     program: Installation
     directory: Path
 
-    def generator(self, model: str, **workload: Any) -> PerfAnalyzer:
+    def generator(self, model: str, **workload: Any) -> ByConfig:
         return load_generator(
             Workload.model_validate(workload),
             model,

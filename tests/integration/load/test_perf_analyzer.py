@@ -95,7 +95,7 @@ def _waiting(bench: Bench) -> bool:
 
 def test_its_own_windows_agree_with_the_requests(bench: Bench) -> None:
     """The same load read both ways: from time stamps, and from perf_analyzer's report."""
-    generator = bench.generator("plain")
+    generator = bench.generator("plain").perf_analyzer
     by_window = replace(generator, request_export_bytes=1 << 40).measure(closed(1), SHORT, 1)
     by_request = generator.measure(closed(1), SHORT, seed=1)
     assert by_window.source is LatencySource.WINDOWS
@@ -111,7 +111,7 @@ def test_its_own_windows_agree_with_the_requests(bench: Bench) -> None:
 
 
 def test_windows_alone_survive_an_overload(bench: Bench) -> None:
-    generator = replace(bench.generator("plain"), request_export_bytes=1 << 40)
+    generator = replace(bench.generator("plain").perf_analyzer, request_export_bytes=1 << 40)
     found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
     assert found.throughput_infer_per_s <= CAPACITY_PER_S * 1.05
     assert found.p99_latency_us > 10 * SERVICE_US

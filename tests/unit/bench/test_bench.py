@@ -11,7 +11,7 @@ from tuner.bench.bench import Bench, BenchRules
 from tuner.errors import InterruptedRunError, ServerGoneError
 from tuner.load.answers import Answers
 from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
 from tuner.triton.server import Endpoints
@@ -31,7 +31,11 @@ class CountingDeployer:
 
     def deploy(self, candidate: Candidate) -> Any:
         self.log.append("deploy")
-        return SimpleNamespace(endpoints=Endpoints("h", f"grpc-{self.servers}", None))
+        cache = SimpleNamespace(enable=bool(candidate.server_args))
+        return SimpleNamespace(
+            endpoints=Endpoints("h", f"grpc-{self.servers}", None),
+            running=SimpleNamespace(response_cache=cache),
+        )
 
 
 class EmulatedLoad:
@@ -45,12 +49,14 @@ class EmulatedLoad:
         return Answers(none_because="emulated")
 
 
-def a_bench(deployer: CountingDeployer, checkpoint: Any = lambda: None) -> tuple[Bench, list[Any]]:
+def a_bench(
+    deployer: CountingDeployer, checkpoint: Any = lambda: None, load: Any = None
+) -> tuple[Bench, list[Any]]:
     made: list[Any] = []
 
-    def generator(endpoints: Endpoints) -> EmulatedLoad:
+    def generator(endpoints: Endpoints) -> Any:
         made.append(endpoints)
-        return EmulatedLoad()
+        return load or EmulatedLoad()
 
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -91,6 +97,24 @@ def test_a_candidate_with_a_cache_always_gets_a_fresh_server() -> None:
     bench, _ = a_bench(deployer)
     bench.deploy(CACHED)
     assert deployer.log == ["fresh", "deploy"]
+
+
+def test_a_cache_is_filled_until_its_hit_rate_no_longer_rises() -> None:
+    hits = iter([200, 500, 700, 704, 800, 900])
+    asked: list[LoadPoint] = []
+
+    class CachedLoad:
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            asked.append(load)
+            counts = (1000, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+            server = ServerStatistics(*counts, cache_hit_count=next(hits))
+            return dataclasses.replace(synthetic_server(load.level, 100.0), server=server)
+
+    bench, _ = a_bench(CountingDeployer(), load=CachedLoad())
+    bench.deploy(CACHED)
+    assert [load.arrivals for load in asked] == [Arrivals.CLOSED] * 4
+    bench.deploy(ONE)
+    assert len(asked) == 4
 
 
 def test_a_backlog_is_left_behind_with_its_server() -> None:

@@ -1,0 +1,153 @@
+"""Real rejects on a real server, and agreement with perf_analyzer where nothing is rejected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+from integration.load.repository import CAPACITY_PER_S, SERVICE_S
+
+from tuner.errors import LoadFailedError
+from tuner.load.checks import client_kept_up
+from tuner.load.generator import Window
+from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.load.open_client import OpenClient
+from tuner.load.workload import ByConfig
+
+if TYPE_CHECKING:
+    from integration.load.conftest import Bench
+
+pytestmark = pytest.mark.integration
+
+SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
+LONG = Window(duration_s=2.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
+OVERLOAD = LoadPoint(Arrivals.POISSON, 4 * CAPACITY_PER_S)
+
+
+def poisson(rate: float) -> LoadPoint:
+    return LoadPoint(Arrivals.POISSON, rate)
+
+
+def queue(bench: Bench, **policy: int) -> ByConfig:
+    """Model ``plain``, one request at a time, with a queue policy."""
+    config = bench.control.running_config("plain")
+    config.max_batch_size = 1
+    config.dynamic_batching.SetInParent()
+    config.dynamic_batching.ClearField("default_queue_policy")
+    for field, value in policy.items():
+        setattr(config.dynamic_batching.default_queue_policy, field, value)
+    bench.control.load("plain", MessageToJson(config), 60.0)
+    generator: Any = bench.generator("plain")
+    assert isinstance(generator, ByConfig)
+    return generator
+
+
+def client(bench: Bench, model: str, **workload: Any) -> OpenClient:
+    generator: Any = bench.generator(model, **workload)
+    open_client: OpenClient = generator.open_client
+    return open_client
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind(bench: Bench) -> Iterator[None]:
+    yield
+    assert not list(bench.directory.glob("load-*"))
+
+
+def test_a_full_queue_under_overload(bench: Bench) -> None:
+    """Throughput is not bounded from below: a full queue makes this Triton (24.10) pause.
+
+    Rejected requests do not wake its batcher, which then looks by itself twice a second.
+    """
+    found = queue(bench, max_queue_size=8).measure(OVERLOAD, LONG, seed=1)
+    assert found.source is LatencySource.REQUESTS
+    assert "tuner.load.client_process" in found.command
+    assert 0.0 < found.throughput_infer_per_s <= CAPACITY_PER_S
+    assert found.sent_per_s == pytest.approx(OVERLOAD.level, rel=0.05)
+    accounted = found.completed_count + found.failed_count + found.unanswered_count
+    assert accounted == pytest.approx(OVERLOAD.level * LONG.duration_s, abs=20)
+    assert found.failed_count == found.rejected_count
+    assert found.error_rate is not None
+    assert found.error_rate > 0.5
+    assert found.unanswered_count <= 10
+
+
+def test_a_queue_timeout_bounds_the_latency(bench: Bench) -> None:
+    timed = queue(bench, default_timeout_microseconds=30_000)
+    found = timed.measure(OVERLOAD, LONG, seed=1)
+    assert 0.7 * CAPACITY_PER_S < found.throughput_infer_per_s <= CAPACITY_PER_S
+    refused = OVERLOAD.level - found.throughput_infer_per_s
+    assert found.rejected_count / LONG.duration_s == pytest.approx(refused, rel=0.05)
+    assert found.error_rate == pytest.approx(0.77, abs=0.06)
+    assert found.p90_latency_us < (0.030 + 4 * SERVICE_S) * 1e6
+
+
+def test_the_generator_follows_the_running_config(bench: Bench) -> None:
+    generator = queue(bench, max_queue_size=100)
+    rejecting = generator.measure(poisson(40.0), SHORT, seed=1)
+    queue(bench)
+    plain = generator.measure(poisson(40.0), SHORT, seed=1)
+    assert "tuner.load.client_process" in rejecting.command
+    assert Path(plain.command[0]).name == "perf_analyzer"
+    assert (rejecting.rejected_count, rejecting.error_rate) == (0, 0.0)
+
+
+def test_it_agrees_with_perf_analyzer(bench: Bench) -> None:
+    """The same load in turns; a busy machine only ever makes latencies longer."""
+    generator = queue(bench)
+    ours, theirs = [], []
+    for _ in range(3):
+        ours.append(generator.open_client.measure(poisson(50.0), LONG, seed=1))
+        theirs.append(generator.perf_analyzer.measure(poisson(50.0), LONG, seed=1))
+    assert median(m.throughput_infer_per_s for m in ours) == pytest.approx(
+        median(m.throughput_infer_per_s for m in theirs), rel=0.03
+    )
+    assert min(m.p50_latency_us for m in ours) == pytest.approx(
+        min(m.p50_latency_us for m in theirs), rel=0.10
+    )
+
+
+def test_failing_requests_are_counted_with_the_models_own_words(
+    bench: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "inputs.json"
+    steps = [[1.0] * 8, [1.0] * 8, [1.0] * 8, [-1.0] * 8]
+    path.write_text(json.dumps({"data": [{"x": values} for values in steps]}))
+    inputs = {"kind": "file", "file": str(path)}
+    found = client(bench, "plain", inputs=inputs).measure(poisson(40.0), SHORT, seed=1)
+    assert found.failed_count == pytest.approx(10, abs=2)
+    assert found.rejected_count == 0
+    assert found.completed_count == pytest.approx(30, abs=3)
+    assert any("negative input" in warning for warning in found.warnings)
+
+
+def test_inputs_it_cannot_send_are_named(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.json"
+    path.write_text('{"data": [{"z": [1.0]}]}')
+    wrong = client(bench, "plain", inputs={"kind": "file", "file": str(path)})
+    with pytest.raises(LoadFailedError, match="no x"):
+        wrong.measure(poisson(40.0), SHORT, seed=1)
+
+
+def test_every_datatype_reaches_the_model_in_batches(bench: Bench) -> None:
+    shapes = {tensor.name: (3, 2) for tensor in bench.control.metadata("types").inputs}
+    inputs = {"kind": "random", "unique": 9, "shapes": shapes}
+    found = client(bench, "types", batch_size=2, inputs=inputs).measure(
+        poisson(50.0), SHORT, seed=1
+    )
+    assert found.throughput_infer_per_s == pytest.approx(100.0, abs=10.0)
+    assert found.failed_count == 0
+    assert found.server is not None
+    assert found.server.batch_stats[0][0] == 2
+
+
+def test_a_client_that_is_behind_says_so(bench: Bench) -> None:
+    hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=30.0, tail_s=0.1)
+    found = queue(bench, max_queue_size=8).measure(poisson(20_000.0), hasty, seed=1)
+    assert not client_kept_up(found)
+    assert any("could not keep up" in warning for warning in found.warnings)
