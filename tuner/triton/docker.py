@@ -20,19 +20,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from tuner.errors import EnvironmentNotReadyError, ServerGoneError, SpecError
-from tuner.triton import container_owner, health, process
-from tuner.triton.local import OWNED_ARGS
+from tuner.errors import EnvironmentNotReadyError
+from tuner.triton import container_owner, process
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints
+from tuner.triton.starting import SERVICES, ready_server, refuse_owned
 
-_SERVICES = ("http", "grpc", "metrics")
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
-_PORT_ATTEMPTS = 3
 _LOG_END_S = 5.0
 _LABEL = "tuner.run"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the second one on WSL
@@ -107,7 +106,8 @@ class DockerLauncher:
         with _engine(self.engine_environment) as client, ExitStack() as stack:
             _remove_leftovers(client)
             network = self.network or _suitable_network(client)
-            yield self._ready(stack, client, network, server_args, log)
+            start = partial(self._started, client, network, server_args, log)
+            yield ready_server(stack, start, self.start_timeout_s)
 
     def options(
         self, network: Network, ports: Sequence[int], server_args: Sequence[str]
@@ -150,50 +150,23 @@ class DockerLauncher:
         self, network: Network, ports: Sequence[int], server_args: Sequence[str]
     ) -> list[str]:
         given = [*self.args, *server_args]
-        for argument in given:
-            if argument.partition("=")[0] in OWNED_ARGS:
-                raise SpecError(
-                    f"tritonserver argument {argument}: this one is set by tune",
-                    "remove it from server.args",
-                )
+        refuse_owned(given)
         address = ADDRESS if network is Network.HOST else "0.0.0.0"  # noqa: S104 - the container's
         return [
             "tritonserver",
             f"--model-repository={_REPOSITORY_INSIDE}",
             "--model-control-mode=explicit",
-            *(f"--{service}-address={address}" for service in _SERVICES),
-            *(f"--{s}-port={port}" for s, port in zip(_SERVICES, ports, strict=True)),
+            *(f"--{service}-address={address}" for service in SERVICES),
+            *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
             *given,
         ]
-
-    def _ready(
-        self,
-        stack: ExitStack,
-        client: Any,
-        network: Network,
-        server_args: Sequence[str],
-        log: Path,
-    ) -> DockerServer:
-        """A ready server, owned by ``stack``; started again when somebody took one of its ports."""
-        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-            with ExitStack() as attempt:
-                server = attempt.enter_context(self._started(client, network, server_args, log))
-                try:
-                    health.wait_until_ready(server, self.start_timeout_s)
-                except ServerGoneError as error:
-                    if attempts_left and "already in use" in error.message:
-                        continue
-                    raise
-                stack.enter_context(attempt.pop_all())
-                return server
-        raise AssertionError("the last attempt returns or raises")
 
     @contextmanager
     def _started(
         self, client: Any, network: Network, server_args: Sequence[str], log: Path
     ) -> Iterator[DockerServer]:
         """A container, not yet ready; at the end it is removed and its log complete."""
-        with free_ports(len(_SERVICES)) as free:
+        with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
         container = _created(client, self.options(network, ports, server_args))
         log_start = log.stat().st_size if log.exists() else 0

@@ -8,29 +8,19 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from tuner.errors import ServerGoneError, SpecError
-from tuner.triton import health, process
+from tuner.triton import process
 from tuner.triton.binaries import Installation
 from tuner.triton.mirror import mirrored
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints
+from tuner.triton.starting import SERVICES, ready_server, refuse_owned
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
-_SERVICES = ("http", "grpc", "metrics")
-_PORT_ATTEMPTS = 3
 _launches = itertools.count()
-
-#: Set here, and so not free to the spec or a candidate.
-OWNED_ARGS = (
-    "--model-repository",
-    "--model-store",
-    "--model-control-mode",
-    *(f"--{service}-{what}" for service in _SERVICES for what in ("address", "port")),
-    *(f"--allow-{service}" for service in _SERVICES),
-)
 
 
 @dataclass(frozen=True)
@@ -89,12 +79,7 @@ class LocalLauncher:
             SpecError: An argument is one of `OWNED_ARGS`.
         """
         given = [*self.args, *server_args]
-        for argument in given:
-            if argument.partition("=")[0] in OWNED_ARGS:
-                raise SpecError(
-                    f"tritonserver argument {argument}: this one is set by tune",
-                    "remove it from server.args",
-                )
+        refuse_owned(given)
         directories = {
             "--backend-directory": self.installation.backend_directory,
             "--cache-directory": self.installation.cache_directory,
@@ -104,8 +89,8 @@ class LocalLauncher:
             f"--model-repository={repository}",
             "--model-control-mode=explicit",
             *(f"{flag}={path}" for flag, path in directories.items() if path is not None),
-            *(f"--{service}-address={ADDRESS}" for service in _SERVICES),
-            *(f"--{s}-port={port}" for s, port in zip(_SERVICES, ports, strict=True)),
+            *(f"--{service}-address={ADDRESS}" for service in SERVICES),
+            *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
             f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
             *given,
         ]
@@ -113,29 +98,15 @@ class LocalLauncher:
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[LocalServer]:
         with ExitStack() as stack:
-            yield self._started(stack, server_args, log)
-
-    def _started(self, stack: ExitStack, server_args: Sequence[str], log: Path) -> LocalServer:
-        """A ready server, owned by ``stack``; started again when somebody took one of its ports."""
-        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-            with ExitStack() as attempt:
-                server = attempt.enter_context(self._running(server_args, log))
-                try:
-                    health.wait_until_ready(server, self.start_timeout_s)
-                except ServerGoneError as error:
-                    if attempts_left and "already in use" in error.message:
-                        continue
-                    raise
-                stack.enter_context(attempt.pop_all())
-                return server
-        raise AssertionError("the last attempt returns or raises")
+            start = partial(self._running, server_args, log)
+            yield ready_server(stack, start, self.start_timeout_s)
 
     @contextmanager
     def _running(self, server_args: Sequence[str], log: Path) -> Iterator[LocalServer]:
         shm_prefix = f"tune-{os.getpid()}-{next(_launches)}-"
         with ExitStack() as stack:
             repository = stack.enter_context(mirrored(self.repository))
-            with free_ports(len(_SERVICES)) as ports:
+            with free_ports(len(SERVICES)) as ports:
                 command = self.command(
                     server_args, repository=repository, ports=ports, shm_prefix=shm_prefix
                 )

@@ -99,16 +99,19 @@ def test_triton_refuses_what_the_rules_refuse(
 @pytest.mark.parametrize("text", LOADABLE)
 def test_triton_loads_what_the_rules_allow(control: Control, text: str) -> None:
     control.load("m", to_load_json(config(text)), DEADLINE_S)
+    assert control.ready("m")
 
 
 def test_a_batcher_without_batches_loads(control: Control) -> None:
     asked = config("dynamic_batching { }")
     asked.max_batch_size = 0
     control.load("m", to_load_json(asked), DEADLINE_S)
+    assert control.running_config("m").max_batch_size == 0
 
 
 def test_a_sound_ensemble_loads(control: Control) -> None:
     control.load("e", to_load_json(parse(ENSEMBLE)), DEADLINE_S)
+    assert control.ready("e")
 
 
 @pytest.mark.parametrize(("old", "new", "path", "said"), ENSEMBLE_MISTAKES)

@@ -73,7 +73,8 @@ def test_figures_are_valid_for_plotly(made: Made) -> None:
 
     page = Page(html.render(made("improved", gpu=True)))
     for figure in json.loads(page.text["figures"]).values():
-        graph_objects.Figure(figure)  # raises on an unknown or wrong property
+        drawn = graph_objects.Figure(figure)  # raises on an unknown or wrong property
+        assert len(drawn.data) > 0
 
 
 def test_nothing_comes_from_outside(made: Made) -> None:

@@ -54,7 +54,7 @@ def test_shipped_specs_load_and_arrivals_are_poisson(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
 def test_schema_accepts_them(path: Path, validator: jsonschema.Draft202012Validator) -> None:
-    validator.validate(read_yaml(path.read_text()).data)
+    assert list(validator.iter_errors(read_yaml(path.read_text()).data)) == []
 
 
 def _mappings(data: Any, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
