@@ -27,12 +27,6 @@ class LiveEvents:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        self._live = Live(
-            console=self._console,
-            refresh_per_second=_REDRAWS_PER_S,
-            get_renderable=self._view,
-            transient=False,
-        )
         self._began = time.monotonic()
         self._run: Path | None = None
         self._trials = 0
@@ -44,6 +38,12 @@ class LiveEvents:
         self._recent: list[tuple[str, Trial]] = []
         self._failures: list[str] = []
         self._candidate_text = ""
+        # Last: it draws a first view at once.
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=_REDRAWS_PER_S,
+            get_renderable=self._view,
+        )
 
     def __enter__(self) -> LiveEvents:
         self._live.start()

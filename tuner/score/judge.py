@@ -40,7 +40,7 @@ def judge(slo: Slo, measurement: Measurement) -> SloResult:
         metric=slo.metric.value,
         bound=slo.bound,
         value=value,
-        verdict=_verdict(slo, value, measurement.completed_count),
+        verdict=_verdict(slo, value, measurement),
         margin=_margin(slo, value),
     )
 
@@ -89,14 +89,17 @@ def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
     return in_time * measurement.batch_size / measurement.duration_s
 
 
-def _verdict(slo: Slo, value: float | None, completed_count: int) -> Verdict:
+def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict:
     if value is None:
         return Verdict.NOT_ENOUGH_DATA
     met = value <= slo.bound if slo.comparison is Comparison.AT_MOST else value >= slo.bound
-    if not met:
-        return Verdict.FAIL
     quantile = slo.metric.quantile
-    if quantile is not None and completed_count < requests_needed(quantile, 0, CONFIDENCE):
+    # A refused or failed request has no latency; it was not answered in time all the same.
+    if not met or (quantile is not None and (measurement.error_rate or 0.0) > 1.0 - quantile):
+        return Verdict.FAIL
+    if quantile is not None and measurement.completed_count < requests_needed(
+        quantile, 0, CONFIDENCE
+    ):
         return Verdict.NOT_ENOUGH_DATA
     return Verdict.PASS
 

@@ -60,6 +60,13 @@ def test_one_error_fails_an_error_rate_of_zero() -> None:
     assert violation([result]) > 0
 
 
+def test_refusing_requests_does_not_meet_a_percentile() -> None:
+    few = synthetic_measurement(p99_us=10_000, count=1000, failed=5)
+    many = synthetic_measurement(p99_us=10_000, count=1000, failed=50)
+    assert judge(P99_40MS, few).verdict is Verdict.PASS
+    assert judge(P99_40MS, many).verdict is Verdict.FAIL
+
+
 def test_no_results_are_no_pass() -> None:
     assert not passes([])
 

@@ -1,0 +1,55 @@
+"""Both ways of watching a run, over a whole little run that was never measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+
+from tuner.cli.console import PlainEvents
+from tuner.cli.live import LiveEvents
+from tuner.run.trial import Trial, TrialState
+from tuner.score.point import judge_point, score_points
+from tuner.space.candidate import Candidate
+from tuner.spec.objective import Objective
+from tuner.steps.events import Events
+
+CURRENT = Candidate({"instance_group.count": 1})
+OTHER = Candidate({"instance_group.count": 2})
+
+
+def tell_a_run(events: Events) -> None:
+    point = judge_point([P99_40MS, NO_ERRORS], synthetic_server(900, 1000))
+    score = score_points(Objective.goodput(), [point])
+    good = Trial(0, CURRENT, TrialState.MEASURED, points=(point,), score=score)
+    events.started(Path("results/r"), 2, 12)
+    events.phase("searching")
+    events.trial_started(0, CURRENT, CURRENT)
+    events.measured(point)
+    events.trial_finished(good, good)
+    events.trial_started(1, OTHER, CURRENT)
+    events.note("something worth a line")
+    events.trial_finished(Trial(1, OTHER, TrialState.FAILED, reason="no GPU\nsecond line"), good)
+    events.phase("confirming")
+
+
+def test_plain_lines_tell_every_trial_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_a_run(PlainEvents(1))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "trial 1/2  current config  ->  900/s within the SLOs" in err
+    assert "instances 2  ->  failed: no GPU" in err
+    assert "second line" not in err
+
+
+def test_the_live_view_shows_progress_best_and_failures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LiveEvents() as events:
+        tell_a_run(events)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2/2 trials" in err
+    assert "best" in err
+    assert "no GPU" in err
