@@ -7,18 +7,13 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.options import repository_option
 from tuner.errors import SpecError
 
 
 @click.command("init")
 @click.argument("model")
-@click.option(
-    "--repository",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("model_repository"),
-    show_default=True,
-    help="Model repository that holds MODEL.",
-)
+@repository_option
 @click.option(
     "--slo", default="p99_latency <= 100ms", show_default=True, help="The SLO to start with."
 )

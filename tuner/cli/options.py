@@ -39,3 +39,19 @@ output_format = click.option(
     show_default=True,
     help="What stdout gets.",
 )
+
+repository_option = click.option(
+    "--repository",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("model_repository"),
+    show_default=True,
+    help="Model repository that holds MODEL.",
+)
+
+results_option = click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Directory runs are stored in.",
+)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.options import results_option
 from tuner.errors import SpecError
 
 
@@ -14,13 +15,7 @@ from tuner.errors import SpecError
 @click.argument(
     "run", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Directory runs are stored in.",
-)
+@results_option
 @click.option(
     "--format",
     "output_format",

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.options import repository_option
+
 
 @click.command("rollback")
 @click.argument("model")
-@click.option(
-    "--repository",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("model_repository"),
-    show_default=True,
-    help="Model repository that holds MODEL.",
-)
+@repository_option
 @click.option("--force", is_flag=True, help="Even when the file was changed since tune wrote it.")
 def command(model: str, repository: Path, force: bool) -> None:
     """Put back MODEL's config as it was before tune's last write, byte for byte."""

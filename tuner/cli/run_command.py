@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tuner.cli.console import PlainEvents
-from tuner.cli.options import duration, output_format, spec_argument
+from tuner.cli.options import duration, output_format, results_option, spec_argument
 from tuner.cli.verdict import print_result
 from tuner.steps.events import Events, Silent
 
@@ -22,13 +22,7 @@ from tuner.steps.events import Events, Silent
     "--time-budget", metavar="TIME", callback=duration, help="Time for the search, e.g. 30m."
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the search.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Directory runs are stored in.",
-)
+@results_option
 @click.option(
     "--resume",
     metavar="RUN",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from tuner.confirm.confirm import Role, Row, Rules
+from tuner.confirm.confirm import Bench, Role, Row, Rules
 from tuner.errors import TrialError
 from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
@@ -56,12 +56,6 @@ class Simplified:
     candidate: Candidate
     points: tuple[Point, ...]
     tried: tuple[PutBack, ...]
-
-
-class Bench(Protocol):
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
-
-    def measure(self, level: float, seed: int) -> Point: ...
 
 
 @dataclass(frozen=True)

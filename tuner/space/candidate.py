@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-#: A value of a ModelConfig field as the spec writes it. ``None`` means "not set in the file".
-#: For a path that names a message (``dynamic_batching``), ``True`` is present, ``None`` absent.
-FieldValue = bool | int | float | str | tuple[int, ...] | tuple[str, ...] | None
+from tuner.modelconfig.values import FieldValue
+
+__all__ = ["Candidate", "FieldValue"]
 
 
 @dataclass(frozen=True)
