@@ -105,3 +105,7 @@ class ServerGoneError(TrialError):
 
 class LoadFailedError(TrialError):
     """The load generator gave no usable result; `message` says why."""
+
+
+class ClientLimitError(TrialError):
+    """The load generator could not send what was asked for: no verdict on the config."""

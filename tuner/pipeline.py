@@ -1,6 +1,7 @@
 """The program as a list of steps: read this first.
 
-    prepare ─> installed ─> open_run ─> rigged ─> searched ─> proved ─> draw_up ─> write_back
+    prepare ─> installed ─> open_run ─> rigged ─> searched ─> proved ─> overloaded
+            ─> draw_up ─> write_back
 
 Each is a plain function that takes what the ones before it returned. Whatever goes wrong once
 the run is open, its result and its report are written before the error goes on.
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.report.render import render_all
 from tuner.report.result_schema import Status
+from tuner.run.rejected import Stage
 from tuner.run.timebook import Phase, TimeBook
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.noise import too_fine
 from tuner.steps.opening import OpenRun, open_run
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
+from tuner.steps.overloading import Overloading, overloaded
 from tuner.steps.proving import Proof, proved
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.searching import Search, searched
@@ -78,7 +83,10 @@ def _tuned(session: _Session) -> Verdict:
     """The search and the proof, on one rig."""
     spec, opened, events = session.job.spec, session.open, session.events
     events.started(opened.store.directory, spec.budget.trials, opened.manifest.space_size)
-    watch = Watch(session.book, events, session.stop.checkpoint)
+    if warning := too_fine(opened.manifest.noise, spec):
+        events.note(warning)
+    store = opened.store
+    watch = Watch(session.book, events, session.stop.checkpoint, store.append_rejected)
     with rigged(session.job, session.programs, opened.store.logs, watch) as bench:
         events.phase("searching")
         trials, reason = searched(
@@ -104,7 +112,9 @@ def _tuned(session: _Session) -> Verdict:
             current=session.job.space.current,
             allowed=lambda candidate: not session.job.space.violations(candidate),
         )
-        return proved(proof, trials)
+        bench.enter(Stage.CONFIRMATION)
+        verdict = proved(proof, trials)
+        return overloaded(Overloading(spec, session.job.plan, bench, events), verdict)
 
 
 def _ended(session: _Session, verdict: Verdict) -> Finished:
@@ -158,10 +168,12 @@ def _store(
             spec_sha256=session.job.loaded.sha256,
             verdict=verdict,
             trials=session.open.searcher.history,
+            rejected=store.rejected(),
             duplicates=session.open.searcher.duplicates,
             time=session.book.to_json(),
             change=change,
             written=written,
+            noise=noise_of(store.confirmation()),
         )
         store.write_result(result)
         return result

@@ -6,29 +6,28 @@ measure here, so that they measure the same way.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tuner.errors import ServerGoneError
+from tuner.bench.cache import CacheRules, Fills, no_caches
+from tuner.bench.rejects import Rejects, doubt_about
+from tuner.errors import ClientLimitError, InterruptedRunError, ServerGoneError, TrialError
 from tuner.load.answers import Answers
+from tuner.load.checks import client_kept_up, client_limit
+from tuner.load.disturbance import disturbances
 from tuner.load.generator import LoadGenerator, Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.overload import Overload, overload_of, overload_window
+from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
+from tuner.spec.model import CacheState
 from tuner.spec.slo import Slo
 from tuner.triton.deploy import Deployment
 from tuner.triton.server import Endpoints
-
-#: A response cache is filled by closed loops of this many clients, in rounds of this length,
-#: until its hit rate rises by less than this in a round, or for this many rounds.
-FILLING = LoadPoint(Arrivals.CLOSED, 8)
-FILLING_WINDOW = Window(duration_s=2.0, warmup_s=0.0, deadline_s=60.0, tail_s=0.1)
-FILLED = 0.01
-MOST_FILLINGS = 5
-#: Seeds of fillings are far from those of measurements.
-CACHE_SEED = 900_000
 
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
@@ -42,8 +41,8 @@ class Deploys(Protocol):
     def fresh(self) -> None: ...
 
 
-class Asks(LoadGenerator, Protocol):
-    """A load generator that can also tell what the model answers."""
+class Asks(LoadGenerator, Fills, Protocol):
+    """A load generator that can also fill a cache, and tell what the model answers."""
 
     def answers(self) -> Answers: ...
 
@@ -55,6 +54,8 @@ class BenchRules:
     Attributes:
         window: Load point to the length of its measurement.
         checkpoint: Called before each step; raises when the run is to stop.
+        cache: Which candidates have one, and what is to be in it.
+        rejected: Gets each measurement that counts for nothing.
     """
 
     slos: Sequence[Slo]
@@ -62,6 +63,8 @@ class BenchRules:
     window: Callable[[LoadPoint], Window]
     checkpoint: Callable[[], None]
     measured: Callable[[Point], None]
+    cache: CacheRules = field(default_factory=no_caches)
+    rejected: Callable[[Rejected], None] = lambda _: None
 
 
 class Bench:
@@ -85,46 +88,67 @@ class Bench:
         self._make_generator = generator
         self._rules = rules
         self._book = book
+        self._rejects = Rejects(rules.rejected)
         self._generator: Asks | None = None
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
         self._backlog = False
+        self._must_be_empty = False
 
     @property
     def arrivals(self) -> Arrivals:
         return self._rules.arrivals
 
+    def enter(self, stage: Stage) -> None:
+        """What is measured from now on is for this."""
+        self._rejects.stage = stage
+
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
         """Puts the candidate in place.
 
-        A candidate with server arguments always gets a fresh server: Triton's response cache
-        survives a reload, and what an earlier trial left in it would be measured again. Its cache
-        is then filled to its steady state, which is what is measured.
+        A candidate with a response cache always gets a fresh server, see `tuner.bench.cache`.
         """
+        self._rejects.begin(candidate.key)
+        return self._deploy(candidate, fresh=fresh)
+
+    def _deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
         self._rules.checkpoint()
+        cache = self._rules.cache.of(candidate)
         with self._book.phase(Phase.DEPLOYING):
-            if fresh or self._backlog or candidate.server_args:
+            if fresh or self._backlog or cache is not None:
                 self._deployer.fresh()
             self._backlog = False
             deployment = self._deployer.deploy(candidate)
             self._candidate = candidate
-            if deployment.endpoints != self._endpoints:
+            if deployment.endpoints != self._endpoints or self._generator is None:
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
-        if deployment.running.response_cache.enable and candidate.server_args:
-            self._fill_cache()
+        self._must_be_empty = cache is not None and self._rules.cache.state is CacheState.EMPTY
+        if cache is not None:
+            with self._book.phase(Phase.MEASURING):
+                self._rules.cache.fill(self._generator, cache)
         return deployment
 
     def measure(self, level: float, seed: int) -> Point:
         """One level of the run's arrivals on the deployed candidate.
 
+        A measurement in which the client could not keep up, or which something else on the
+        machine spoilt, is rejected and repeated once. The second one counts, disturbed or not.
+
         Raises:
+            ClientLimitError: The client could not keep up the second time either.
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        self._rules.checkpoint()
         load = LoadPoint(self._rules.arrivals, level)
-        measurement = self._put(load, self._rules.window(load), seed)
+        try:
+            measurement = self._believable(load, seed)
+        except ClientLimitError:
+            raise
+        except (TrialError, InterruptedRunError) as error:
+            self._rejects.trial_lost(error.message)
+            raise
+        self._rejects.keep(measurement)
         point = judge_point(self._rules.slos, measurement)
         self._rules.measured(point)
         return point
@@ -134,6 +158,23 @@ class Bench:
         self._rules.checkpoint()
         measurement = self._put(LoadPoint(Arrivals.CLOSED, 1), QUICK_LOOK, seed)
         return measurement.avg_latency_us / 1e6
+
+    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
+        """What the deployed candidate does beyond its capacity, and afterwards.
+
+        Args:
+            capacity: Requests per second that it stood.
+            slo: On a latency; what it is to come back to.
+            seed: Of the arrivals.
+
+        Raises:
+            LoadFailedError: No usable result.
+            ServerGoneError: The server died, or none is deployed.
+        """
+        self._rules.checkpoint()
+        window = overload_window(slo)
+        measurement = self._put(LoadPoint(Arrivals.STEP, capacity), window, seed)
+        return overload_of(measurement, window, slo)
 
     def answers(self) -> Answers:
         """What the deployed candidate answers to some of the workload's inputs.
@@ -147,21 +188,34 @@ class Bench:
         with self._book.phase(Phase.MEASURING):
             return self._generator.answers()
 
-    def _fill_cache(self) -> None:
-        before = -1.0
-        for seed in range(MOST_FILLINGS):
-            server = self._put(FILLING, FILLING_WINDOW, CACHE_SEED + seed).server
-            rate = None if server is None else server.cache_hit_rate
-            if rate is None or rate < before + FILLED:
-                return
-            before = rate
+    def _believable(self, load: LoadPoint, seed: int) -> Measurement:
+        measurement = self._checked(load, seed)
+        doubt = doubt_about(measurement)
+        if not doubt:
+            return measurement
+        self._rejects.reject(doubt, measurement)
+        again = self._checked(load, seed)
+        if not client_kept_up(again):
+            self._rejects.reject(doubt_about(again), again)
+            raise client_limit(load, again.sent_per_s)
+        return again
+
+    def _checked(self, load: LoadPoint, seed: int) -> Measurement:
+        self._rules.checkpoint()
+        measurement = self._put(load, self._rules.window(load), seed)
+        return replace(measurement, disturbances=disturbances(measurement))
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if self._backlog and self._candidate is not None:
-            self.deploy(self._candidate)
+            self._deploy(self._candidate)
         if self._generator is None:
             raise ServerGoneError("no candidate is deployed")
-        with self._book.phase(Phase.MEASURING):
-            measurement = self._generator.measure(load, window, seed)
-        self._backlog = measurement.backlog
+        begin = time.monotonic()
+        try:
+            with self._book.phase(Phase.MEASURING):
+                measurement = self._generator.measure(load, window, seed)
+        except TrialError as error:
+            self._rejects.failed(error.message, load.level, time.monotonic() - begin)
+            raise
+        self._backlog = measurement.backlog or self._must_be_empty
         return measurement

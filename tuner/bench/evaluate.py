@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tuner.errors import ClientLimitError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
-from tuner.score.capacity import Bracket, LevelRange, Probe, find_capacity, next_level
-from tuner.score.judge import least_margin, passes
+from tuner.score.capacity import LevelRange, Probe, find_capacity
+from tuner.score.judge import passes, stress
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.model import ClosedArrivals, Workload
 from tuner.spec.objective import Goal, Objective
 
-#: Ratio minus one within which a capacity is good enough for the search.
-TOLERANCE = 0.04
-#: Probes for the first candidate, which has no incumbent to start from.
-FIRST_PROBES = 12
-#: Probes for each later one, the race included.
-LATER_PROBES = 6
+#: Measurements of a candidate at the most, the race included.
+MOST_PROBES = 5
 
 
 @dataclass(frozen=True)
@@ -37,12 +34,11 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every point measured, the score, and where the capacity lies (goodput only)."""
+    """Every point measured, and the score."""
 
     state: TrialState
     points: tuple[Point, ...]
     score: Score
-    bracket: Bracket | None
 
 
 def load_plan(workload: Workload, objective: Objective) -> LoadPlan:
@@ -86,14 +82,25 @@ def _at_listed_levels(
     measure: Callable[[float], Point], objective: Objective, listed: Sequence[float]
 ) -> Evaluation:
     points: list[Point] = []
-    bracket = Bracket()
     for level in listed:
         point = measure(level)
         points.append(point)
-        bracket = bracket.with_probe(Probe(level, passes(point.slo)))
         if not passes(point.slo) and objective.goal is Goal.MAXIMIZE_GOODPUT:
             break
-    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), bracket)
+    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points))
+
+
+def probe_of(point: Point) -> Probe:
+    """What the capacity search reads from a measured point."""
+    measurement = point.measurement
+    load = measurement.load
+    served = measurement.throughput_infer_per_s / measurement.batch_size
+    return Probe(
+        level=load.level,
+        passed=passes(point.slo),
+        served_per_s=served if load.arrivals.open_loop else None,
+        stress=stress(point.slo),
+    )
 
 
 def _capacity(
@@ -106,19 +113,18 @@ def _capacity(
     points: list[Point] = []
 
     def probe(level: float) -> Probe:
-        point = measure(level)
-        points.append(point)
-        served = point.measurement.throughput_infer_per_s if plan.arrivals.open_loop else None
-        return Probe(level, passes(point.slo), served, least_margin(point.slo))
+        points.append(measure(level))
+        return probe_of(points[-1])
 
-    known: Bracket | None = None
-    if to_beat is not None:
-        race = probe(plan.levels.nearest(to_beat))
-        known = Bracket().with_probe(race)
-        if not race.passed:
-            score = score_points(objective, points)
-            return Evaluation(TrialState.PRUNED, tuple(points), score, known)
-        start = next_level(known, race, TOLERANCE)
-    probes = FIRST_PROBES if known is None else LATER_PROBES
-    bracket = find_capacity(probe, start, plan.levels, TOLERANCE, probes, known)
-    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), bracket)
+    state, known = TrialState.MEASURED, []
+    try:
+        if to_beat is not None:
+            known = [probe(plan.levels.nearest(to_beat))]
+        if known and not known[0].passed:
+            state = TrialState.PRUNED
+        else:
+            find_capacity(probe, start, plan.levels, at_most=MOST_PROBES - len(known), known=known)
+    except ClientLimitError:
+        if not any(passes(p.slo) for p in points):
+            raise  # what was measured, if anything, says nothing about the config
+    return Evaluation(state, tuple(points), score_points(objective, points))

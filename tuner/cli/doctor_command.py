@@ -1,34 +1,57 @@
-"""`tune doctor`: whether this machine is ready."""
+"""`tune doctor`: whether this machine is ready, and how well its measurements repeat."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tuner.cli.options import output_format
 from tuner.errors import EnvironmentNotReadyError
 
+if TYPE_CHECKING:
+    from tuner.confirm.repeatability import Spread
+    from tuner.steps.noise import Noise
+
+#: In a checkout, and in the container image: a model that runs anywhere.
+_SHIPPED_SPEC = Path("search_spaces/quickstart.yaml")
+
 
 @click.command("doctor")
 @click.argument("spec", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--noise",
+    is_flag=True,
+    help="Measure how well measurements of SPEC's current config repeat here (60 to 90 s), and "
+    "recommend workload.window, confirm.rounds and confirm.min_gain.",
+)
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results"),
     show_default=True,
-    help="Directory runs would be stored in.",
+    help="Directory runs would be stored in; holds the noise that was measured.",
 )
 @output_format
-def command(spec: Path | None, output: Path, output_format: str) -> int:
+def command(spec: Path | None, noise: bool, output: Path, output_format: str) -> int:
     """Check programs by running them, ports, GPU, permissions; say how to mend each.
 
     With SPEC, what that spec needs; else what the local mode needs. Exit code 4 when something
     is missing.
+
+    With --noise, the machine's own repeatability instead: SPEC's current config (the shipped
+    quickstart's when none is given) measured again and again on fresh servers near its capacity.
+    Later runs record what was found.
     """
+    return _noise(spec, output, output_format) if noise else _checks(spec, output, output_format)
+
+
+def _checks(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.spec.load import load_spec
     from tuner.triton.doctor import run_checks
 
@@ -49,3 +72,56 @@ def command(spec: Path | None, output: Path, output_format: str) -> int:
             if check.mend:
                 click.echo(f"        {check.mend}")
     return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
+
+
+def _noise(spec: Path | None, output: Path, output_format: str) -> int:
+    from tuner.cli.console import PlainEvents
+    from tuner.run.noise_file import write_noise
+    from tuner.steps.noise import measured_noise
+
+    if spec is None and not _SHIPPED_SPEC.is_file():
+        raise EnvironmentNotReadyError(
+            "there is no spec to measure the noise with",
+            "tune doctor --noise SPEC; `tune init MODEL` drafts a spec",
+        )
+    found = measured_noise(spec or _SHIPPED_SPEC, dict(os.environ), PlainEvents(verbosity=1))
+    kept = write_noise(output, found.to_json())
+    if output_format == "json":
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        for line in noise_lines(found):
+            click.echo(line)
+    click.echo(f"\nkept in {kept}: later runs of {found.model} record it", err=True)
+    return 0
+
+
+def noise_lines(noise: Noise) -> list[str]:
+    """What was measured, what to set, and why."""
+    now, advised = noise.settings, noise.advice.settings
+    unsure = 1.0 / math.sqrt(2.0 * (noise.servers - 1))  # of a standard deviation, normal noise
+    where = f"{noise.model} at {noise.level:.4g}, {noise.servers} fresh servers"
+    return [
+        "",
+        f"{where}, the same arrivals each time ({noise.seconds:.0f} s)",
+        "coefficient of variation    within one server    between servers",
+        _row("throughput", noise.throughput_within, noise.throughput_between),
+        _row("p99 latency", noise.p99_within, noise.p99_between),
+        _row("capacity", None, noise.capacity),
+        "",
+        *noise.advice.reasons,
+        f"A spread of {noise.servers} servers is itself uncertain by about {unsure:.0%}.",
+        *(f"DISTURBED: {d} Measure again when it is quiet." for d in noise.disturbances),
+        "",
+        f"workload.window   {advised.window_s:.1f}s{_was(now.window_s, advised.window_s, '.1f')}",
+        f"confirm.rounds    {advised.rounds}{_was(now.rounds, advised.rounds, 'd')}",
+        f"confirm.min_gain  {advised.min_gain:.1%}{_was(now.min_gain, advised.min_gain, '.1%')}",
+    ]
+
+
+def _row(name: str, within: Spread | None, between: Spread) -> str:
+    cells = ["" if s is None or s.cv is None else f"{s.cv:.2%}" for s in (within, between)]
+    return f"  {name:<24}{cells[0]:>19}{cells[1]:>19}"
+
+
+def _was(now: float, advised: float, form: str) -> str:
+    return "  (as now)" if now == advised else f"  (now {now:{form}})"

@@ -31,6 +31,8 @@ def command(spec: Path, candidates: int, output_format: str) -> None:
     click.echo(plan.effective_spec.rstrip())
     click.echo(f"\nspace     {plan.space_text}")
     click.echo(f"time      {plan.time_text}")
+    for note in plan.notes:
+        click.echo(f"note      {note}")
     for title, command_line in plan.commands.items():
         click.echo(f"\n{title}\n  {' '.join(command_line)}")
     for preview in plan.candidates:

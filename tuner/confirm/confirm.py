@@ -1,21 +1,30 @@
 """The winner must prove itself: finalists and the current config measured again, interleaved.
 
-The best of forty noisy scores is too good to be true. So each finalist is measured again on
-freshly started servers, in turn with the current config (A B, B A, A B, ...), with other
-arrivals in every round. It must meet every SLO in every round, and the lower end of the interval
-of its gain must be worth a change.
+The best of forty noisy scores is too good to be true. So the finalists and the current config are
+measured again in rounds (A B C, C B A, A B C, ...), each on a freshly started server, all with the
+same arrivals in a round and other ones in the next. A winner must meet every SLO in every round,
+and the lower end of the interval of its gain must be worth a change.
 
-The current config gets the benefit of the doubt: beside the load it stood in the search it is
-asked to stand a higher one (the challenge), and what it stands there counts for it.
+What is compared is the capacity of each round (see `tuner.confirm.rounds`). The rounds are looked
+at twice: when the spec's number of them is over, and, where that leaves it open, after as many
+again; the intervals are wide enough for both looks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from tuner.confirm.rounds import (
+    Contender,
+    Entrant,
+    Round,
+    fixed_round,
+    geometric_mean,
+    searched_round,
+)
 from tuner.confirm.statistics import Ratio, paired_ratio
 from tuner.errors import TrialError
 from tuner.score.capacity import LevelRange
@@ -24,21 +33,17 @@ from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 
-#: A finalist is held to this share of the load it stood in the search: at the very edge of its
-#: capacity every second measurement misses an SLO, and the best of many is at the edge by luck.
-HEADROOM = 0.95
-#: When it misses an SLO it is held to this share of that load, in this round and the next ones.
-STEP_DOWN = 0.95
-#: And is given up after this many steps.
-MOST_STEPS_DOWN = 4
-#: A challenge that the current config stood is raised by this factor.
-STEP_UP = 1.12
+__all__ = ["Bench", "Confirmation", "Entrant", "Outcome", "Role", "Row", "Rules", "confirm"]
+
+#: How often the rounds are looked at: when they are over, and when twice as many are.
+LOOKS = 2
+#: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
+BEHIND = 0.90
 
 
 class Role(Enum):
     CURRENT = "current"
     CANDIDATE = "candidate"
-    CHALLENGE = "challenge"  # the current config at a load it should not stand
     SIMPLER = "simpler"  # the winner with one change undone
 
 
@@ -46,20 +51,6 @@ class Outcome(Enum):
     CONFIRMED = "confirmed"
     NOT_FEASIBLE = "an SLO was missed when measured again"
     NOT_BETTER = "no gain worth a change when measured again"
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """A config with the load it is held to.
-
-    Attributes:
-        level: Highest load that met the SLOs in the search; None when none did.
-        failed_level: Lowest load above it that did not.
-    """
-
-    candidate: Candidate
-    level: float | None
-    failed_level: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,15 +78,17 @@ class Confirmation:
     """What was shown about one finalist.
 
     Attributes:
-        ratio: Goodput (or the minimised metric) against the current config's, above 1 is
+        level: The load at which it met every SLO in every round.
+        ratio: Capacity (or the minimised metric) against the current config's, above 1 is
             better; None when the current config met the SLOs at no load.
-        points: The finalist's own measurements, one a round, at ``level``.
-        current_points: The current config's, one a round.
+        points: The finalist's own measurements, one a round, each at the highest load it stood.
+        current_points: The current config's, likewise.
     """
 
-    finalist: Entrant
+    candidate: Candidate
     outcome: Outcome
     reason: str
+    level: float
     ratio: Ratio | None
     points: tuple[Point, ...]
     current_points: tuple[Point, ...]
@@ -113,6 +106,7 @@ class Rules:
 
     Attributes:
         levels: Loads that may be asked for; None when the spec lists them.
+        rounds: At the first look; twice as many at the second.
         seed: Different from every seed of the search.
         record: Stores a row at once.
     """
@@ -125,143 +119,147 @@ class Rules:
     record: Callable[[Row], None]
 
 
-def confirm(bench: Bench, current: Entrant, finalist: Entrant, rules: Rules) -> Confirmation:
-    """Measures both for ``rules.rounds`` rounds and decides.
+def confirm(
+    bench: Bench, current: Entrant, finalists: Sequence[Entrant], rules: Rules
+) -> list[Confirmation]:
+    """Measures all of them in rounds and decides about each finalist, in the order given.
 
     Raises:
-        TrialError: A config that was deployed in the search cannot be deployed or measured now.
+        TrialError: The current config, which was measured in the search, cannot be now.
     """
-    return _Duel(bench, current, finalist, rules).fought()
+    return _Rotation(bench, current, finalists, rules).run()
 
 
-class _Duel:
-    """The rounds between two configs."""
+class _Rotation:
+    """The rounds between the current config and the finalists."""
 
-    def __init__(self, bench: Bench, current: Entrant, finalist: Entrant, rules: Rules) -> None:
-        assert finalist.level is not None
+    def __init__(
+        self, bench: Bench, current: Entrant, finalists: Sequence[Entrant], rules: Rules
+    ) -> None:
         self._bench = bench
-        self._current = current
-        self._finalist = finalist
         self._rules = rules
-        self._round = 0
+        self._current = Contender(current)
+        self._finalists = [Contender(f) for f in finalists]
+        self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
-        self._points: list[Point] = []
-        self._current_points: list[Point] = []
-        self._stood = current.level
-        self._gaps: list[float] = []
-        self._steps = 0
-        self._level = finalist.level
-        if rules.levels is not None:
-            self._level = rules.levels.nearest(finalist.level * HEADROOM)
 
-    def fought(self) -> Confirmation:
-        for number in range(self._rules.rounds):
-            self._round, self._order = number, 0
-            sides = [self._measure_current, self._measure_finalist]
-            for side in sides if number % 2 == 0 else reversed(sides):
-                side()
-            if not passes(self._points[-1].slo):
-                reason = "it missed an SLO when measured again on a fresh server"
-                return self._confirmation(Outcome.NOT_FEASIBLE, reason, None)
-            if self._level < self._bar():
-                reason = "the load it stands again is not above what the current config stands"
-                return self._confirmation(Outcome.NOT_BETTER, reason, None)
-        return self._judged()
-
-    def _judged(self) -> Confirmation:
-        ratio = self._ratio()
-        if ratio is None or ratio.low > 1.0 + self._rules.min_gain:
-            return self._confirmation(Outcome.CONFIRMED, "every SLO met in every round", ratio)
-        reason = (
-            f"measured again it is {ratio.estimate:.3g} times the current config "
-            f"(95 % interval {ratio.low:.3g} to {ratio.high:.3g}), not surely better by "
-            f"the {self._rules.min_gain:.0%} a change must be worth"
-        )
-        return self._confirmation(Outcome.NOT_BETTER, reason, ratio)
-
-    def _confirmation(self, outcome: Outcome, reason: str, ratio: Ratio | None) -> Confirmation:
-        proved = replace(self._finalist, level=self._level)
-        points = (tuple(self._points), tuple(self._current_points))
-        return Confirmation(proved, outcome, reason, ratio, *points)
-
-    def _bar(self) -> float:
-        """A load below this proves no gain; none where loads are not what is compared."""
-        if self._rules.levels is None or self._stood is None:
-            return 0.0
-        return self._stood * (1.0 + self._rules.min_gain)
-
-    def _measure_finalist(self) -> None:
-        """One point at the load it is held to, lowered until it stands it or is given up."""
-        self._bench.deploy(self._finalist.candidate, fresh=True)
-        point = self._measure(Role.CANDIDATE, self._finalist.candidate, self._level)
-        while not passes(point.slo) and self._stepped_down():
-            point = self._measure(Role.CANDIDATE, self._finalist.candidate, self._level)
-        self._points.append(point)
-
-    def _stepped_down(self) -> bool:
-        levels = self._rules.levels
-        if levels is None or self._steps == MOST_STEPS_DOWN or self._level <= levels.lowest:
-            return False
-        self._steps += 1
-        self._finalist = replace(self._finalist, failed_level=self._level)
-        lower = levels.nearest(self._level * STEP_DOWN)
-        self._level = lower if lower < self._level else levels.nearest(self._level - 1.0)
-        return self._level >= self._bar()
-
-    def _measure_current(self) -> None:
-        """One point at the load the search found, then at higher ones until it misses an SLO."""
-        if self._current.level is None:
-            return
-        self._bench.deploy(self._current.candidate, fresh=True)
-        stood = self._current.level
-        best = self._measure(Role.CURRENT, self._current.candidate, stood)
-        ceiling: float | None = None
-        while (challenge := self._challenge(stood)) is not None:
-            point = self._measure(Role.CHALLENGE, self._current.candidate, challenge)
-            if not passes(point.slo):
-                ceiling = challenge
+    def run(self) -> list[Confirmation]:
+        for number in range(self._rules.rounds * LOOKS):
+            if not self._racing() or self._settled(number):
                 break
-            stood, best = challenge, point
-        self._current_points.append(best)
-        self._gaps.append(1.0 if ceiling is None else ceiling / stood)
-        self._stood = max(self._stood or stood, stood)
+            self._round(number)
+            self._drop_those_behind()
+        return [self._judged(f) for f in self._finalists]
 
-    def _challenge(self, stood: float) -> float | None:
-        """The next load the current config is dared to stand.
+    def _racing(self) -> list[Contender]:
+        return [f for f in self._finalists if not f.dropped]
 
-        None where loads are fixed, and when it stood so much that no gain worth a change is left.
-        """
+    def _settled(self, rounds_done: int) -> bool:
+        """At the first look: one is confirmed, or none can be any more."""
+        if rounds_done != self._rules.rounds:
+            return False
+        open_still = [f for f in self._racing() if self._undecided(f)]
+        confirmed = [f for f in self._racing() if self._worth_it(self._ratio(f))]
+        return bool(confirmed) or not open_still
+
+    def _undecided(self, finalist: Contender) -> bool:
+        """More rounds may show a gain: its estimate is not far below what is worth a change."""
+        ratio = self._ratio(finalist)
+        if ratio is None or self._worth_it(ratio):
+            return False
+        return ratio.estimate > 1.0 + self._rules.min_gain / 2 and not self._too_little(ratio)
+
+    def _worth_it(self, ratio: Ratio | None) -> bool:
+        return ratio is None or ratio.low > 1.0 + self._rules.min_gain
+
+    def _too_little(self, ratio: Ratio) -> bool:
+        return ratio.high < 1.0 + self._rules.min_gain
+
+    def _round(self, number: int) -> None:
+        self._order = 0
+        sides = [*([self._current] if self._current.entrant.level is not None else [])]
+        sides += self._racing()
+        for side in sides if number % 2 == 0 else reversed(sides):
+            try:
+                side.rounds.append(self._measured(side, number))
+            except TrialError as error:
+                if side is self._current:
+                    raise
+                side.dropped = error.message
+                self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+        for side in self._racing():
+            if not side.rounds[-1].passed:
+                side.dropped = "it missed an SLO when measured again on a fresh server"
+                self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+
+    def _measured(self, side: Contender, number: int) -> Round:
+        self._bench.deploy(side.candidate, fresh=True)
+        role = Role.CURRENT if side is self._current else Role.CANDIDATE
+
+        def measure(level: float) -> Point:
+            point = self._bench.measure(level, self._rules.seed + number)
+            self._rules.record(Row(number, self._order, role, side.candidate, point))
+            self._order += 1
+            return point
+
         if self._rules.levels is None:
-            return None
-        known = self._current.failed_level
-        raised = known if known is not None and known > stood else stood * STEP_UP
-        worth_it = self._level / (1.0 + self._rules.min_gain)
-        challenge = self._rules.levels.nearest(min(raised, worth_it))
-        return challenge if challenge > stood else None
+            assert side.entrant.level is not None
+            return fixed_round(measure, side.entrant.level)
+        return searched_round(measure, side.expected_level(), self._rules.levels)
 
-    def _measure(self, role: Role, candidate: Candidate, level: float) -> Point:
-        seed = self._rules.seed + self._round
-        point = self._bench.measure(level, seed)
-        self._rules.record(Row(self._round, self._order, role, candidate, point))
-        self._order += 1
-        return point
+    def _drop_those_behind(self) -> None:
+        """A finalist that is clearly worse than another, or than the current config."""
+        if self._rules.levels is None:
+            return
+        racing = self._racing()
+        means = {f.candidate: geometric_mean(f.capacities()) for f in racing}
+        bar = BEHIND * max(means.values(), default=0.0)
+        now = BEHIND * geometric_mean(self._current.capacities()) if self._current.rounds else 0.0
+        for finalist in racing:
+            if means[finalist.candidate] < now:
+                finalist.dropped = "measured again it stands less than the current config"
+            elif means[finalist.candidate] < bar:
+                finalist.dropped = "measured again another finalist stands more"
 
-    def _ratio(self) -> Ratio | None:
-        if not self._current_points:
+    def _judged(self, finalist: Contender) -> Confirmation:
+        ratio = self._ratio(finalist)
+        outcome, reason = self._verdict(finalist, ratio)
+        return Confirmation(
+            candidate=finalist.candidate,
+            outcome=outcome,
+            reason=reason,
+            level=finalist.credited_level if finalist.rounds else 0.0,
+            ratio=ratio,
+            points=finalist.points,
+            current_points=self._current.points,
+        )
+
+    def _verdict(self, finalist: Contender, ratio: Ratio | None) -> tuple[Outcome, str]:
+        if finalist.dropped:
+            outcome = self._outcomes.get(finalist.candidate, Outcome.NOT_BETTER)
+            return outcome, finalist.dropped
+        if self._worth_it(ratio):
+            return Outcome.CONFIRMED, f"every SLO met in each of {len(finalist.rounds)} rounds"
+        assert ratio is not None
+        return Outcome.NOT_BETTER, (
+            f"measured again in {len(finalist.rounds)} rounds it is {ratio.estimate:.3g} times "
+            f"the current config (95 % interval {ratio.low:.3g} to {ratio.high:.3g}), not surely "
+            f"better by the {self._rules.min_gain:.0%} a change must be worth"
+        )
+
+    def _ratio(self, finalist: Contender) -> Ratio | None:
+        """None where there is nothing to compare with."""
+        rounds = min(len(finalist.rounds), len(self._current.rounds))
+        if not rounds:
             return None
         if self._rules.objective.goal is Goal.MINIMIZE:
-            if not any(passes(p.slo) for p in self._current_points):
+            current = self._current.points[:rounds]
+            if not any(passes(p.slo) for p in current):
                 return None
-            return paired_ratio(self._metric(self._current_points), self._metric(self._points))
-        ratio = paired_ratio(_throughputs(self._points), _throughputs(self._current_points))
-        return self._widened(ratio)
-
-    def _widened(self, ratio: Ratio) -> Ratio:
-        """The interval opened to where each capacity may lie between the loads measured."""
-        low, high = ratio.low / max(self._gaps), ratio.high
-        if self._finalist.failed_level is not None:
-            high *= self._finalist.failed_level / self._level
-        return Ratio(ratio.estimate, low, max(high, ratio.estimate))
+            values = self._metric(current), self._metric(finalist.points[:rounds])
+            return paired_ratio(*values, looks=LOOKS)
+        pairs = finalist.capacities()[:rounds], self._current.capacities()[:rounds]
+        return paired_ratio(*pairs, looks=LOOKS)
 
     def _metric(self, points: Sequence[Point]) -> list[float]:
         metric = self._rules.objective.metric
@@ -270,7 +268,3 @@ class _Duel:
         if any(v is None or v <= 0 for v in values):
             raise TrialError(f"{metric.value} was not measured in every round")
         return [v for v in values if v is not None]
-
-
-def _throughputs(points: Sequence[Point]) -> list[float]:
-    return [p.measurement.throughput_infer_per_s for p in points]

@@ -1,9 +1,12 @@
 """The simplest config that is as good: changes that make no measurable difference are undone.
 
-Each changed field of the winner is put back to its old value in turn, those that others depend on
-last. If the config without the change meets every SLO at the winner's load in every round, the
-change was not needed and stays undone while the next field is tried. A field that matters costs
-one measurement, one that does not as many as there are rounds.
+A response cache comes first. The winner without it is always measured, and it goes when it is not
+missed; otherwise the smallest size is looked for that is within `CACHE_TOLERANCE` of the winner.
+
+Then each changed field is put back to its old value in turn, those that others depend on last. If
+the config without the change meets every SLO at the winner's load in every round, the change was
+not needed and stays undone while the next field is tried. A field that matters costs one
+measurement, one that does not as many as there are rounds.
 """
 
 from __future__ import annotations
@@ -16,10 +19,15 @@ from tuner.confirm.confirm import Bench, Role, Row, Rules
 from tuner.errors import TrialError
 from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
+from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.words import bytes_text
 from tuner.spec.objective import Goal, Objective
 
 DYNAMIC_BATCHING = "dynamic_batching"
+#: A cache is memory for nothing when less of it serves within this share of the goodput (or of the
+#: metric that is minimised).
+CACHE_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class PutBack:
     """One change tried without.
 
     Attributes:
-        field: ModelConfig path, or the server argument.
+        field: ModelConfig path, or the server argument; of a cache the size tried instead.
         with_change: The objective with it, in its own unit.
         without_change: And without it; None when that could not be served.
         kept: The change makes a difference and stays.
@@ -73,35 +81,105 @@ def simplified(
     current: Candidate,
     rules: Rules,
     allowed: Callable[[Candidate], bool],
+    cache_sizes: Sequence[int] = (),
 ) -> Simplified:
     """Tries each change of ``winner`` against ``current`` on its own.
 
-    ``allowed`` says whether Triton would load a candidate; one that it would not is not tried.
+    Args:
+        bench: Measures.
+        winner: The confirmed config.
+        current: The one it beat.
+        rules: As they were for the confirmation.
+        allowed: Whether Triton would load a candidate; one that it would not is not tried.
+        cache_sizes: Those the spec lets choose from, in bytes, in any order.
     """
-    best = winner
-    tried: list[PutBack] = []
-    for name, without in _changes(winner.candidate, current):
+    trials = _Trials(bench, rules, allowed)
+    best = _with_least_cache(trials, winner, current, cache_sizes)
+    for name, without in _changes(best.candidate, current):
         candidate = without(best.candidate)
         if candidate in (best.candidate, current) or not allowed(candidate):
             continue
-        points = _measured(bench, candidate, best.level, rules)
-        holds = len(points) == rules.rounds and all(_as_good(rules, p, best) for p in points)
+        held = trials.tried_instead(name, candidate, best, rules.min_gain, best.level)
+        best = held or best
+    return Simplified(best.candidate, best.points, tuple(trials.tried))
+
+
+def _with_least_cache(
+    trials: _Trials, winner: Winner, current: Candidate, sizes: Sequence[int]
+) -> Winner:
+    """The winner with no cache, or the smallest, that is within `CACHE_TOLERANCE` of it.
+
+    Goodput rises with the size, so the sizes are bisected. Each is compared with the winner
+    itself: small losses must not add up.
+    """
+    _, size = cache.split_args(winner.candidate.server_args)
+    if size is None:
+        return winner
+    off, level = _with_cache(winner.candidate, None), trials.level_for_caches(winner)
+    without = trials.tried_instead(f"{cache.SIZE} off", off, winner, CACHE_TOLERANCE, level)
+    if without is not None and off != current:  # that one has lost already
+        return without
+    best = winner
+    smaller = sorted({s for s in sizes if s < size})
+    low, high = 0, len(smaller)
+    while low < high:
+        middle = (low + high) // 2
+        candidate = _with_cache(winner.candidate, smaller[middle])
+        name = f"{cache.SIZE} {bytes_text(smaller[middle])}"
+        held = trials.tried_instead(name, candidate, winner, CACHE_TOLERANCE, level)
+        if held is None:
+            low = middle + 1
+        else:
+            best, high = held, middle
+    return best
+
+
+class _Trials:
+    """Simpler configs measured, and what came of each."""
+
+    def __init__(self, bench: Bench, rules: Rules, allowed: Callable[[Candidate], bool]) -> None:
+        self._bench = bench
+        self._rules = rules
+        self._allowed = allowed
+        self.tried: list[PutBack] = []
+
+    def level_for_caches(self, winner: Winner) -> float:
+        """The least load that is within `CACHE_TOLERANCE` of what the winner stood."""
+        stood = [p.measurement.load for p in winner.points]
+        if self._rules.levels is None or not all(load.arrivals.open_loop for load in stood):
+            return winner.level
+        least = min(load.level for load in stood) * (1.0 - CACHE_TOLERANCE)
+        return max(winner.level, self._rules.levels.nearest(least))
+
+    def tried_instead(
+        self, name: str, candidate: Candidate, best: Winner, tolerance: float, level: float
+    ) -> Winner | None:
+        """``candidate`` with its measurements, if it stands in for ``best`` in every round."""
+        rules = self._rules
+        points: list[Point] = []
+        if self._allowed(candidate):
+            points = _measured(self._bench, candidate, level, rules)
+        holds = len(points) == rules.rounds and all(
+            _as_good(rules.objective, p, best, tolerance) for p in points
+        )
         before, after = _least(rules.objective, best.points), _least(rules.objective, points)
-        tried.append(PutBack(name, before, after, kept=not holds))
-        if holds:
-            best = Winner(candidate, best.level, tuple(points))
-    return Simplified(best.candidate, best.points, tuple(tried))
+        self.tried.append(PutBack(name, before, after, kept=not holds))
+        return Winner(candidate, best.level, tuple(points)) if holds else None
+
+
+def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
+    rest, _ = cache.split_args(candidate.server_args)
+    fields: dict[str, FieldValue] = dict(candidate.fields)
+    fields[cache.ENABLE] = None if size is None else True
+    return Candidate(fields, (*rest, *cache.server_args(size)))
 
 
 def _changes(
     winner: Candidate, current: Candidate
 ) -> Iterator[tuple[str, Callable[[Candidate], Candidate]]]:
     """Name of each change with the function that undoes it; what others need comes last."""
-    if winner.server_args != current.server_args:
-        yield (
-            " ".join(winner.server_args) or "server arguments",
-            lambda c: _without_args(c, current),
-        )
+    if not winner.server_args and current.server_args:
+        yield "server arguments", lambda c: _without_args(c, current)
     paths = [p for p, v in winner.fields.items() if current.fields.get(p) != v]
     for path in sorted(paths, key=lambda p: (-p.count("."), p == DYNAMIC_BATCHING, p)):
         if path != "response_cache.enable":  # goes with the server's argument
@@ -140,15 +218,18 @@ def _measured(bench: Bench, candidate: Candidate, level: float, rules: Rules) ->
     return points
 
 
-def _as_good(rules: Rules, point: Point, winner: Winner) -> bool:
+def _as_good(objective: Objective, point: Point, winner: Winner, tolerance: float) -> bool:
     """It meets the SLOs, and is no worse than the winner in its least round by what counts."""
-    value = _objective(rules.objective, point)
-    least = _least(rules.objective, winner.points)
+    value = _objective(objective, point)
+    least = _least(objective, winner.points)
     if not passes(point.slo) or value is None or least is None:
         return False
-    if rules.objective.goal is Goal.MAXIMIZE_GOODPUT:
-        return value >= least * (1.0 - rules.min_gain)
-    return value <= least * (1.0 + rules.min_gain)
+    if objective.goal is Goal.MINIMIZE:
+        return value <= least * (1.0 + tolerance)
+    load = point.measurement.load
+    if load.arrivals.open_loop:  # nothing serves more than it is offered
+        least = min(least, load.level * point.measurement.batch_size)
+    return value >= least * (1.0 - tolerance)
 
 
 def _least(objective: Objective, points: Sequence[Point]) -> float | None:

@@ -21,11 +21,18 @@ class Ratio:
         return {"estimate": self.estimate, "low": self.low, "high": self.high}
 
 
-def paired_ratio(better: Sequence[float], worse: Sequence[float]) -> Ratio:
+def paired_ratio(better: Sequence[float], worse: Sequence[float], looks: int = 1) -> Ratio:
     """Geometric mean of ``better[i] / worse[i]`` with Student's t interval of the logarithms.
 
-    Rounds are pairs: both members saw the machine in the same minute. Source: any text on
-    paired comparisons; the logarithm makes ratios symmetric.
+    Rounds are pairs: both members saw the machine in the same minute, and the same arrivals.
+    Source: any text on paired comparisons; the logarithm makes ratios symmetric.
+
+    Args:
+        better: One value a round.
+        worse: As many.
+        looks: How often the same rounds are looked at before it is decided. Each look gets its
+            share of the error (Bonferroni), so that the intervals of all of them together hold
+            with `CONFIDENCE`.
 
     Raises:
         ValueError: The sequences are empty or of unequal length.
@@ -40,6 +47,7 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float]) -> Ratio:
     from scipy.special import stdtrit  # quantiles of Student's t, without the weight of stats
 
     variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
-    quantile = float(stdtrit(len(logs) - 1, 0.5 + CONFIDENCE / 2))
+    error = (1.0 - CONFIDENCE) / looks
+    quantile = float(stdtrit(len(logs) - 1, 1.0 - error / 2))
     half = quantile * math.sqrt(variance / len(logs))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))

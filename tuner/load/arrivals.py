@@ -19,6 +19,10 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.measurement import Arrivals, LoadPoint
 
+#: Rates before, during and after the measured window of arrivals that step, over the level.
+CALM, OVERLOAD = 0.8, 1.2
+STEPS = (CALM, OVERLOAD, CALM)
+
 #: Arrival times in seconds from the start of the load, ascending.
 Times = npt.NDArray[np.float64]
 
@@ -59,6 +63,8 @@ def arrivals_of(
     match load.arrivals:
         case Arrivals.POISSON:
             return poisson(load.level, spans_s, seed)
+        case Arrivals.STEP:
+            return steps(load.level, spans_s, seed)
         case Arrivals.BURSTS if isinstance(shape, BurstShape):
             return bursts(load.level, spans_s, seed, shape)
         case Arrivals.TRACE if isinstance(shape, np.ndarray):
@@ -69,13 +75,40 @@ def arrivals_of(
 def poisson(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
     """A Poisson process of constant rate.
 
+    Runs with the same seed have the same gaps, up to a factor: levels and configs are compared
+    under the same ups and downs (common random numbers).
+
     Args:
         rate_per_s: Requests per second.
         spans_s: Lengths of consecutive spans; each holds ``rate_per_s`` times its length.
         seed: Same seed, same times.
     """
+    generators = iter(np.random.default_rng(seed).spawn(len(spans_s)))
+
+    def arrivals(start: float, end: float, count: int) -> Times:
+        # Partial sums of exponential gaps over their total: uniform times in ascending order.
+        sums = np.cumsum(next(generators).exponential(size=count + 1))
+        times: Times = start + (end - start) * sums[:-1] / sums[-1]
+        return times
+
+    return _fill(rate_per_s, spans_s, arrivals)
+
+
+def steps(capacity_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
+    """A Poisson process whose rate steps up and down again: an overload and what comes after.
+
+    Args:
+        capacity_per_s: Requests per second that `STEPS` are shares of.
+        spans_s: Lengths of the three spans; each holds its rate times its length.
+        seed: Same seed, same times.
+    """
     rng = np.random.default_rng(seed)
-    return _fill(rate_per_s, spans_s, rng.uniform)
+    times, start = [], 0.0
+    for span, share in zip(spans_s, STEPS, strict=True):
+        count = round(share * capacity_per_s * span)
+        times.append(np.sort(rng.uniform(start, start + span, count)))
+        start += span
+    return _at_least_one(np.concatenate(times), start)
 
 
 def bursts(rate_per_s: float, spans_s: Sequence[float], seed: int, shape: BurstShape) -> Times:
@@ -118,8 +151,11 @@ def _fill(rate_per_s: float, spans_s: Sequence[float], draw: _Draw) -> Times:
         count = round(rate_per_s * end) - count_before
         times.append(np.sort(draw(start, end, count)))
         start, count_before = end, count_before + count
-    arrivals = np.concatenate(times)
-    return arrivals if arrivals.size else np.array([start / 2.0])
+    return _at_least_one(np.concatenate(times), start)
+
+
+def _at_least_one(times: Times, end: float) -> Times:
+    return times if times.size else np.array([end / 2.0])
 
 
 def trace(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from tuner.errors import ClientLimitError
+from tuner.load.generator import Window
 from tuner.load.length import requests_needed
-from tuner.load.measurement import Arrivals, Measurement
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.sampler import Sample
 
 _LATE_SENDS = 0.05
+#: Of the p99; latencies count from the moment a request was due, so that a lag is in them.
+_LAG_SHARE = 0.10
 _SENT_SHARE = 0.98
 _CLIENT_SHARE = 0.20
 _LITTLE = 0.10
+#: Share of a core; beyond it, answers wait for the thread that is so busy.
+_BUSY = 0.7
 
 
 def warnings_about(measurement: Measurement) -> tuple[str, ...]:
@@ -29,19 +36,63 @@ def client_kept_up(measurement: Measurement) -> bool:
     return not any(_client_behind(measurement))
 
 
+def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
+    """The error of a load generator that cannot send what is asked for."""
+    sent = "" if sent_per_s is None else f"; it sent {sent_per_s:.4g}/s"
+    return ClientLimitError(
+        f"the load generator could not keep up with {load}{sent}",
+        "give it cores of its own (server.mode: remote from another machine), try the other "
+        "workload.protocol, or raise workload.batch_size",
+    )
+
+
+def received_count(samples: Sequence[Sample], model: str) -> int | None:
+    """Requests that reached the server: answered, or waiting at the end; None when not known.
+
+    Those being executed at the end are not among them.
+    """
+    if len(samples) < 2 or samples[-1].metrics is None:
+        return None
+    first, last = samples[0].statistics, samples[-1].statistics
+    waiting = sum(samples[-1].metrics.values("nv_inference_pending_request_count", model=model))
+    answered = last.success_count + last.fail_count - first.success_count - first.fail_count
+    return answered + int(waiting)
+
+
+def client_busy(share: float) -> tuple[str, ...]:
+    """What is to be said of a load generator with a thread that busy, as share of one core."""
+    if share <= _BUSY:
+        return ()
+    sentence = f"The load generator was busy for {share:.0%} of the time"
+    return (f"{sentence}: latencies include what answers waited for it.",)
+
+
+def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
+    """What is to be said of a window that is shorter than planned."""
+    if window.duration_s >= planned.duration_s:
+        return ()
+    return (f"Ended after {window.duration_s:.2g} s: certainly over the SLO.",)
+
+
 def _client_behind(m: Measurement) -> Iterator[str]:
-    if m.late_sends is not None and m.late_sends > _LATE_SENDS:
+    if m.late_sends is not None and m.late_sends > _LATE_SENDS and _lag_matters(m):
         yield (
             f"The load generator could not keep up: {m.late_sends:.0%} of the requests were sent "
             "more than 1 ms late."
         )
-    asked = m.load.level
-    exact = m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS)  # in every window
-    if exact and m.sent_per_s is not None and m.sent_per_s < _SENT_SHARE * asked:
+    asked = m.due_per_s
+    if asked is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
+        asked = m.load.level  # in every window
+    if asked is not None and m.sent_per_s is not None and m.sent_per_s < _SENT_SHARE * asked:
         yield (
             f"The load generator could not keep up: it sent {m.sent_per_s:.4g} of {asked:.4g} "
             "requests per second."
         )
+
+
+def _lag_matters(m: Measurement) -> bool:
+    """Whether the tail of latencies is the client's own; so when that is not known."""
+    return m.send_lag_p99_us is None or m.send_lag_p99_us > _LAG_SHARE * m.p99_latency_us
 
 
 def _client_heavy(m: Measurement) -> Iterator[str]:

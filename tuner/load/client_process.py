@@ -1,7 +1,7 @@
 """The open-loop client itself: ``python -m tuner.load.client_process JOB``.
 
 A process of its own, so that nothing else this program does can delay a request. It sends each
-request when it is due, once, writes down what became of it, and ends.
+request when it is due, once, writes down what became of it, and ends; on SIGINT at once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import asyncio
 import gc
 import json
 import selectors
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -140,18 +142,17 @@ class OpenLoop:
         self._ended = asyncio.Event()
 
     async def run(self) -> Answers:
-        """Until the end of the run, or until the connection is lost."""
+        """Until the end of the run, or until it is stopped or the connection lost."""
         # durations from the clock that is never set, moments on the wall clock
         offset_ns = time.time_ns() - time.monotonic_ns()
         begin_ns = time.monotonic_ns() + _LEAD_NS
-        end_ns = begin_ns + self._total_ns
+        rest_s = (begin_ns + self._total_ns - time.monotonic_ns()) / 1e9
         busy_s = time.thread_time()
         sender = asyncio.create_task(self._send_all(begin_ns))
-        try:
-            async with asyncio.timeout((end_ns - time.monotonic_ns()) / 1e9):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
                 await self._ended.wait()
-        except TimeoutError:
-            end_ns = time.monotonic_ns()
+        end_ns = time.monotonic_ns()
         busy_s = time.thread_time() - busy_s
         if not sender.cancel():
             sender.result()  # a defect in here must not pass for silence of the server
@@ -160,10 +161,14 @@ class OpenLoop:
             _wall(self._answered_ns, offset_ns),
             np.array(self._outcomes, dtype=np.int8),
             end_ns + offset_ns,
-            busy_s / (self._total_ns / 1e9),
+            busy_s / ((end_ns - begin_ns) / 1e9),
             self._failure,
             self._lost,
         )
+
+    def stop(self) -> None:
+        """Ends the run now, with what there is."""
+        self._ended.set()
 
     async def _send_all(self, begin_ns: int) -> None:
         requests = self._requests
@@ -218,7 +223,9 @@ async def _carry_out(job: Job, requests: Sequence[bytes]) -> Answers:
     except TimeoutError as error:
         raise LoadFailedError(f"no connection to {job.address} in {_CONNECT_S:g} s") from error
     # Without serialisers bytes are sent, and answers stay unread, as they came.
-    answers = await OpenLoop(channel.unary_unary(_METHOD), requests, due_s, job.total_s).run()
+    load = OpenLoop(channel.unary_unary(_METHOD), requests, due_s, job.total_s)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
+    answers = await load.run()
     await channel.close()  # Triton drops what it has not begun
     return answers
 

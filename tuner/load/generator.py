@@ -9,6 +9,14 @@ from tuner.load.measurement import LoadPoint, Measurement
 
 
 @dataclass(frozen=True)
+class LatencyBound:
+    """An SLO on a percentile: at least ``share`` of the requests are answered ``within_s``."""
+
+    share: float
+    within_s: float
+
+
+@dataclass(frozen=True)
 class Window:
     """How long to measure.
 
@@ -19,12 +27,16 @@ class Window:
         tail_s: Load kept up after the window, so that late answers are still seen. A request
             that is not answered by then took at least this long: choose it above the latency
             SLO, and an unanswered request can never pass for one in time.
+        slice_s: Length of the stretches of `Measurement.slices`; None for none.
+        bounds: An open loop that has certainly missed one of these ends early.
     """
 
     duration_s: float
     warmup_s: float
     deadline_s: float
     tail_s: float = 0.5
+    slice_s: float | None = None
+    bounds: tuple[LatencyBound, ...] = ()
 
     @property
     def total_s(self) -> float:

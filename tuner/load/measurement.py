@@ -20,6 +20,7 @@ class Arrivals(Enum):
     POISSON = "poisson"  # level = mean requests per second, exponential gaps
     TRACE = "trace"  # level = mean requests per second, gaps from a file, rescaled
     BURSTS = "bursts"  # level = mean requests per second, Poisson that switches between two rates
+    STEP = "step"  # level = capacity in requests per second, which the measured window exceeds
 
     @property
     def open_loop(self) -> bool:
@@ -80,13 +81,41 @@ class HostUse:
     """What the machines did meanwhile; ``None`` where it could not be read."""
 
     cpu_percent: float | None = None  # of all cores, 0..100
+    other_cpu_percent: float | None = None  # of all cores, by processes that are not ours
+    stolen_cpu_percent: float | None = None  # of all cores, taken by the hypervisor
+    load_1m: float | None = None  # load average over the last minute, at the end
+    governor: str | None = None  # frequency governor of the first core
     pending_requests_max: float | None = None  # nv_inference_pending_request_count, sampled
     gpu_memory_used_bytes: int | None = None  # peak over the window, all GPUs
     gpu_utilization: float | None = None  # mean, 0..1
     gpu_power_w: float | None = None  # mean
+    gpu_clock_mhz: float | None = None  # lowest seen, of all GPUs
+    gpu_throttled: bool | None = None  # some GPU's clocks were held down meanwhile
     cache_utilization: float | None = None  # nv_cache_util, 0..1, at the end
     cache_entries: int | None = None
     cache_evictions: int | None = None
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One of several starts of a closed loop, which may settle into another mode each time."""
+
+    throughput_infer_per_s: float
+    p99_latency_us: float
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A stretch of a measurement: requests due from ``start_s`` (from the start of the load) on.
+
+    ``p99_latency_us`` is None when no request was due, and without those that were refused.
+    """
+
+    start_s: float
+    due_per_s: float
+    answered_per_s: float
+    p99_latency_us: float | None
+    refused_per_s: float = 0.0  # of those due
 
 
 @dataclass(frozen=True)
@@ -107,12 +136,18 @@ class Measurement:
             ``Window.tail_s``, so that a percentile among them is a lower bound.
         batch_size: Inferences in one request.
         sent_per_s: Requests sent inside the window, per second of it.
+        due_per_s: Requests due inside the window, per second of it (open loop only).
+        send_lag_p99_us: 99th percentile of how long after they were due requests were sent
+            (open loop with per-request figures only).
         late_sends: Share of requests sent more than 1 ms after they were due, 0..1
             (open loop only).
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
         backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; ``None`` when source is
             WINDOWS. Not stored on disk.
+        restarts: Closed loops: each start of the load on its own; the figures are over all.
+        slices: How it went over time; only where that was asked for (overload).
+        disturbances: What else went on on the machine and spoilt it, one sentence each.
         warnings: Things a reader must know, one sentence each.
         command: The exact command line that measured.
     """
@@ -130,7 +165,9 @@ class Measurement:
     p99_latency_us: float
     source: LatencySource
     sent_per_s: float | None = None
+    due_per_s: float | None = None
     late_sends: float | None = None
+    send_lag_p99_us: float | None = None
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None
@@ -142,6 +179,9 @@ class Measurement:
     mean_in_flight: float | None = None
     backlog: bool = False
     wall_s: float = 0.0
+    restarts: tuple[Restart, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    disturbances: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     latencies_us: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
@@ -171,6 +211,9 @@ class Measurement:
             server = dict(data["server"])
             server["batch_stats"] = tuple(tuple(row) for row in server["batch_stats"])
             values["server"] = ServerStatistics(**server)
+        values["restarts"] = tuple(Restart(**row) for row in data.get("restarts", ()))
+        values["slices"] = tuple(Slice(**row) for row in data.get("slices", ()))
+        values["disturbances"] = tuple(data.get("disturbances", ()))
         values["warnings"] = tuple(data["warnings"])
         values["command"] = tuple(data["command"])
         return cls(**values)

@@ -13,11 +13,12 @@ over 2000). Beyond that `tuner.load.checks` says that it does not.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,24 +27,24 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load.arrivals import Shape, Times, arrivals_of
-from tuner.load.checks import warnings_about
+from tuner.load.checks import client_busy, ended_early, warnings_about
 from tuner.load.client_process import Answers, Job, Outcome
 from tuner.load.command import Target
 from tuner.load.export import Requests
 from tuner.load.generator import Window
+from tuner.load.hopeless import Hopeless, answered_count, cut_short, decided
 from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.messages import RequestForm
-from tuner.load.runner import REST_S
+from tuner.load.runner import REST_S, TOO_LATE
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.load.timeline import Observed, observe_open, percentile
-from tuner.spec.model import Protocol
+from tuner.load.timeline import Observed, begun_ns, observe_open, percentile
+from tuner.spec.model import Protocol, ServerMode
 from tuner.triton import health
 from tuner.triton.process import child, tail
 
 _SLACK_S = 2.0  # perf_analyzer is given arrivals for so much longer; the same draw needs the same
-_LATE_NS = 1_000_000
-_BUSY = 0.7  # of a core: beyond it, answers wait for the client
+_LATE_US = 1000.0
 _POLL_S = 0.01
 
 
@@ -61,6 +62,7 @@ class OpenClient:
         directory: For its files, which it removes again; owned by the caller.
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
+        server: Who runs it; says what of this machine is the server's.
         shape: Of arrivals that have one beside their rate.
     """
 
@@ -72,6 +74,7 @@ class OpenClient:
     snapshot: Snapshot
     scrape: Scrape
     shape: Shape | None = None
+    server: ServerMode = ServerMode.REMOTE
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if not load.arrivals.open_loop or self.target.protocol is not Protocol.GRPC:
@@ -87,11 +90,20 @@ class OpenClient:
         given = self.inputs.file(seed, due_s.size * self.target.batch_size)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private,
-            Sampler(self.snapshot, self.scrape) as watched,
+            Sampler(self.snapshot, self.scrape, self.server) as watched,
         ):
-            answers, command = self._execute(due_s, window, given, Path(private))
+            hopeless = Hopeless(due_s, window, answered_count(self.snapshot))
+            answers, command, stopped_ns = self._execute(
+                due_s, window, given, Path(private), hopeless
+            )
         at_rest = self._at_rest()
+        planned = window
+        if stopped_ns is not None:
+            window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
         observed = observe(answers, due_s, window)
+        if not decided(observed.latencies_us, due_s, window, planned):
+            again = self.measure(load, replace(planned, bounds=()), seed)
+            return replace(again, wall_s=time.monotonic() - begin)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
             measurement(observed, answers, load, window, self.target.batch_size),
@@ -102,13 +114,18 @@ class OpenClient:
             wall_s=time.monotonic() - begin,
             command=command,
         )
-        warnings = (*given.warnings, *_about_client(answers))
+        warnings = (*given.warnings, *ended_early(window, planned), *_about_client(answers))
         return replace(result, warnings=(*warnings, *warnings_about(result)))
 
     def _execute(
-        self, due_s: Times, window: Window, given: InputFile, private: Path
-    ) -> tuple[Answers, tuple[str, ...]]:
-        """What became of the requests, and the command line."""
+        self,
+        due_s: Times,
+        window: Window,
+        given: InputFile,
+        private: Path,
+        hopeless: Callable[[], bool],
+    ) -> tuple[Answers, tuple[str, ...], int | None]:
+        """What became of the requests, the command line, and when it was stopped early."""
         due, job_file, log = private / "due.npy", private / "job.json", private / "log"
         np.save(due, due_s)
         job = Job(
@@ -120,17 +137,13 @@ class OpenClient:
             log.open("wb") as output,
             child(command, env=self.environment, stdout=output) as process,
         ):
-            reason = ""
-            try:
-                process.wait(window.deadline_s)
-            except subprocess.TimeoutExpired:
-                reason = "no results by the deadline"
+            reason, stopped_ns = _wait(process, window.deadline_s, hopeless)
         if not job.answers.exists():
             raise self._failure(reason or tail(log, 1) or f"exit code {process.returncode}")
         answers = Answers.read(job.answers)
         if answers.lost:
             raise self._failure(answers.lost)
-        return answers, command
+        return answers, command, stopped_ns
 
     def _failure(self, reason: str) -> TunerError:
         if not health.live(self.target.endpoints):
@@ -150,6 +163,31 @@ class OpenClient:
             time.sleep(_POLL_S)
 
 
+def _wait(
+    process: subprocess.Popen[bytes], deadline_s: float, hopeless: Callable[[], bool]
+) -> tuple[str, int | None]:
+    """Why the process did not end by itself in time, and when it was stopped early."""
+    deadline = time.monotonic() + deadline_s
+    stopped_ns = None
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return TOO_LATE, stopped_ns
+        if stopped_ns is None and hopeless():
+            stopped_ns = time.time_ns()
+            process.send_signal(signal.SIGINT)
+        time.sleep(_POLL_S)
+    return "", stopped_ns
+
+
+def _answered(answers: Answers, due_s: Times) -> tuple[Requests, Times]:
+    """The requests that were answered, and when they were due."""
+    told = answers.outcomes == Outcome.ANSWERED
+    if not told.any():
+        reason = answers.failure or "none was answered before the run ended"
+        raise LoadFailedError(f"no request was answered: {reason}")
+    return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), due_s[told]
+
+
 def observe(answers: Answers, due_s: Times, window: Window) -> Observed:
     """The window as `observe_open` sees it, with the requests that were refused left out.
 
@@ -158,24 +196,25 @@ def observe(answers: Answers, due_s: Times, window: Window) -> Observed:
     Raises:
         LoadFailedError: Nothing was answered.
     """
-    answered = answers.outcomes == Outcome.ANSWERED
-    if not answered.any():
-        reason = answers.failure or "none was answered before the run ended"
-        raise LoadFailedError(f"no request was answered: {reason}")
+    requests, answered_s = _answered(answers, due_s)
     open_ends = answers.outcomes <= Outcome.UNANSWERED
-    requests = Requests(answers.sent_ns[answered], answers.answered_ns[answered], answers.end_ns)
-    observed = observe_open(requests, np.append(due_s[answered], due_s[open_ends]), window)
+    waited_for_s = np.append(answered_s, due_s[open_ends])
+    refused_s = due_s[answers.outcomes >= Outcome.REJECTED]
+    observed = observe_open(requests, waited_for_s, window, refused_s)
     # what each request was due for is known here, and so is what was sent and never answered
     begin_ns = observed.start_ns - round(window.warmup_s * 1e9)
     sent = answers.outcomes > Outcome.UNSENT
     due_ns = np.rint(due_s * 1e9).astype(np.int64)
-    late = ~sent | (answers.sent_ns - begin_ns - due_ns > _LATE_NS)
+    never_us = window.total_s * 1e6
+    lag_us = np.where(sent, (answers.sent_ns - begin_ns - due_ns) / 1e3, never_us)
     inside = (due_s >= window.warmup_s) & (due_s < window.warmup_s + window.duration_s)
     sent_count = int((sent & _within(answers.sent_ns, observed)).sum())
     return replace(
         observed,
         sent_per_s=sent_count / window.duration_s,
-        late_sends=float(late[inside].mean()),
+        due_per_s=float(inside.sum()) / window.duration_s,
+        late_sends=float((lag_us[inside] > _LATE_US).mean()),
+        send_lag_p99_us=percentile(np.sort(lag_us[inside]), 0.99),
     )
 
 
@@ -202,10 +241,13 @@ def measurement(
         p99_latency_us=percentile(latencies, 0.99),
         source=LatencySource.REQUESTS,
         sent_per_s=observed.sent_per_s,
+        due_per_s=observed.due_per_s,
         late_sends=observed.late_sends,
+        send_lag_p99_us=observed.send_lag_p99_us,
         batch_size=batch_size,
         unanswered_count=observed.unanswered_count,
         mean_in_flight=observed.mean_in_flight,
+        slices=observed.slices,
         latencies_us=latencies,
     )
 
@@ -218,9 +260,4 @@ def _about_client(answers: Answers) -> tuple[str, ...]:
     warnings = []
     if failed := int((answers.outcomes == Outcome.FAILED).sum()):
         warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
-    if answers.busy > _BUSY:
-        warnings.append(
-            f"The open-loop client was busy for {answers.busy:.0%} of the time: latencies include "
-            "what answers waited for it."
-        )
-    return tuple(warnings)
+    return (*warnings, *client_busy(answers.busy))

@@ -14,19 +14,22 @@ from typing import Any
 
 from tuner.errors import LoadFailedError, TunerError
 from tuner.load import arrivals, csvfile, export, runner
-from tuner.load.checks import warnings_about
+from tuner.load.checks import client_busy, client_limit, ended_early, received_count, warnings_about
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import Window
+from tuner.load.hopeless import Hopeless, answered_count, cut_short, decided
 from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.load.timeline import Observed, observe_closed, observe_open, percentile
+from tuner.load.timeline import Observed, begun_ns, observe_closed, observe_open, percentile
+from tuner.spec.model import ServerMode
 from tuner.triton import health
 
 #: Above this the export takes longer to write and read than it is worth.
 MAX_EXPORT_BYTES = 64 << 20
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _ASSUMED_LATENCY_S = 0.005  # closed loops: to guess how many requests there will be
+_RECEIVED_SHARE = 0.9  # what is being executed just then is not counted
 _REQUEST_COUNT = re.compile(r"Request count: (\d+)")
 _DELAYED = re.compile(r"([\d.]+)% of the requests")
 _FROM_WINDOWS = (
@@ -48,6 +51,7 @@ class PerfAnalyzer:
         request_export_bytes: Estimated size of one request in the profile export.
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
+        server: Who runs it; says what of this machine is the server's.
         patience_s: How long perf_analyzer may wait for late answers; see `tuner.load.runner.run`.
         shape: Of arrivals that have one beside their rate.
     """
@@ -61,6 +65,7 @@ class PerfAnalyzer:
     snapshot: Snapshot
     scrape: Scrape
     shape: arrivals.Shape | None = None
+    server: ServerMode = ServerMode.REMOTE
     patience_s: float = runner.PATIENCE_S
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
@@ -91,26 +96,36 @@ class _Run:
         """Figures from the time stamps of every request."""
         due_s = self._write_schedule(self.window)
         files = self._files(self.private / "export.json")
-        with Sampler(self.tool.snapshot, self.tool.scrape) as watched:
-            command, at_rest = self._execute(files, self.window)
+        with Sampler(self.tool.snapshot, self.tool.scrape, self.tool.server) as watched:
+            try:
+                command, ended = self._execute(files, self.window, self._hopeless(due_s))
+            except LoadFailedError as error:
+                self._check_sent(due_s, watched, error)
+                raise
         assert files.export is not None
         requests = export.read(files.export)
         files.export.unlink()
+        window = self.window
         if due_s is None:
-            observed = observe_closed(requests, self.window)
+            observed = observe_closed(requests, window)
         else:
-            observed = observe_open(requests, due_s, self.window)
+            if ended.stopped_ns is not None:
+                window = cut_short(window, begun_ns(requests, due_s), ended.stopped_ns)
+            observed = observe_open(requests, due_s, window)
+            if not decided(observed.latencies_us, due_s, window, self.window):
+                return replace(self, window=replace(self.window, bounds=())).by_request()
         samples = watched.between(observed.start_ns, observed.end_ns)
-        report = csvfile.read(files.csv)
         return Measurement(
-            **self._common(command, at_rest),
-            **_figures(observed, self.window.duration_s, self.tool.target.batch_size),
+            **self._common(command, ended),
+            **_figures(observed, window.duration_s, self.tool.target.batch_size),
+            **(_client_times(files.csv) if ended.stopped_ns is None else {}),
             source=LatencySource.REQUESTS,
-            client_send_us=report.client_send_us,
-            client_recv_us=report.client_recv_us,
-            network_us=report.network_us,
             server=server_statistics(samples),
             host=host_use(samples, self.tool.target.model),
+            warnings=(
+                *ended_early(window, self.window),
+                *client_busy(ended.busiest_thread_s / (window.warmup_s + window.duration_s)),
+            ),
         )
 
     def by_window(self) -> Measurement:
@@ -119,15 +134,15 @@ class _Run:
         self._warm_up(files)
         window = replace(self.window, warmup_s=0.0, tail_s=0.0)
         opens = self._write_schedule(window) is not None
-        with Sampler(self.tool.snapshot, self.tool.scrape) as watched:
+        with Sampler(self.tool.snapshot, self.tool.scrape, self.tool.server) as watched:
             start_ns = time.time_ns()
-            command, at_rest = self._execute(files, window)
+            command, ended = self._execute(files, window)
         duration_s = load_s(interval_ms(window.total_s))
         samples = watched.between(start_ns, start_ns + round(duration_s * 1e9))
         log = self._log.read_text(errors="replace")
         count, delayed = _REQUEST_COUNT.search(log), _DELAYED.search(log)
         return Measurement(
-            **self._common(command, at_rest),
+            **self._common(command, ended),
             **vars(csvfile.read(files.csv)),
             duration_s=duration_s,
             completed_count=int(count[1]) if count else 0,
@@ -136,7 +151,7 @@ class _Run:
             source=LatencySource.WINDOWS,
             server=server_statistics(samples),
             host=host_use(samples, self.tool.target.model),
-            warnings=(_FROM_WINDOWS,),
+            warnings=(_FROM_WINDOWS, *client_busy(ended.busiest_thread_s / duration_s)),
         )
 
     @property
@@ -151,13 +166,13 @@ class _Run:
         csv = self.private / "report.csv"
         return RunFiles(self.given.path, self._intervals, csv, exported)
 
-    def _common(self, command: list[str], at_rest: bool) -> dict[str, Any]:
+    def _common(self, command: list[str], ended: runner.Ended) -> dict[str, Any]:
         return {
             "load": self.load,
             "seed": self.seed,
             "batch_size": self.tool.target.batch_size,
             "command": tuple(command),
-            "backlog": not at_rest,
+            "backlog": not ended.at_rest,
         }
 
     def _write_schedule(self, window: Window) -> arrivals.Times | None:
@@ -177,11 +192,13 @@ class _Run:
             self._execute(files, window)
         files.csv.unlink(missing_ok=True)
 
-    def _execute(self, files: RunFiles, window: Window) -> tuple[list[str], bool]:
-        """The command line, and whether the server was at rest in the end."""
+    def _execute(
+        self, files: RunFiles, window: Window, hopeless: Callable[[], bool] = runner.never
+    ) -> tuple[list[str], runner.Ended]:
+        """The command line, and how it ended."""
         tool = self.tool
         command = command_line(tool.binary, tool.target, self.load, window, files)
-        at_rest = runner.run(
+        ended = runner.run(
             command,
             tool.environment,
             self._log,
@@ -190,8 +207,31 @@ class _Run:
             at_rest=_at_rest(tool),
             deadline_s=window.deadline_s,
             patience_s=tool.patience_s,
+            hopeless=hopeless,
         )
-        return command, at_rest
+        return command, ended
+
+    def _hopeless(self, due_s: arrivals.Times | None) -> Callable[[], bool]:
+        if due_s is None or not self.window.bounds:
+            return runner.never
+        return Hopeless(due_s, self.window, answered_count(self.tool.snapshot))
+
+    def _check_sent(
+        self, due_s: arrivals.Times | None, watched: Sampler, error: LoadFailedError
+    ) -> None:
+        """Under a load that is far beyond it, perf_analyzer never comes to its results.
+
+        Raises:
+            ClientLimitError: The server was not sent what was due.
+        """
+        window = self.window
+        all_due = window.deadline_s > window.total_s
+        if due_s is None or not all_due or runner.TOO_LATE not in error.message:
+            return
+        due = int((due_s < window.total_s).sum())
+        received = received_count(watched.between(0, time.time_ns()), self.tool.target.model)
+        if received is not None and received < _RECEIVED_SHARE * due:
+            raise client_limit(self.load, received / due * self.load.level) from error
 
 
 def _complete(files: RunFiles) -> Callable[[], bool]:
@@ -224,6 +264,15 @@ def _expected_requests(load: LoadPoint, window: Window) -> int:
     return math.ceil(rate * load_s(interval_ms(window.total_s)))
 
 
+def _client_times(csv: Path) -> dict[str, Any]:
+    report = csvfile.read(csv)
+    return {
+        "client_send_us": report.client_send_us,
+        "client_recv_us": report.client_recv_us,
+        "network_us": report.network_us,
+    }
+
+
 def _figures(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:
     latencies = observed.latencies_us
     return {
@@ -237,9 +286,12 @@ def _figures(observed: Observed, duration_s: float, batch_size: int) -> dict[str
         "p95_latency_us": percentile(latencies, 0.95),
         "p99_latency_us": percentile(latencies, 0.99),
         "sent_per_s": observed.sent_per_s,
+        "due_per_s": observed.due_per_s,
         "late_sends": observed.late_sends,
+        "send_lag_p99_us": observed.send_lag_p99_us,
         "unanswered_count": observed.unanswered_count,
         "mean_in_flight": observed.mean_in_flight,
+        "slices": observed.slices,
         "latencies_us": latencies,
     }
 

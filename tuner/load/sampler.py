@@ -9,14 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 
-import psutil
-
 from tuner.errors import TunerError
+from tuner.load.machine import (
+    MachineReading,
+    busy_percent,
+    other_percent,
+    read_machine,
+    stolen_percent,
+)
 from tuner.load.measurement import HostUse, ServerStatistics
 from tuner.load.statistics import difference
+from tuner.spec.model import ServerMode
+from tuner.triton.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 PERIOD_S = 0.5
@@ -27,12 +35,13 @@ Scrape = Callable[[], Metrics | None]
 
 @dataclass(frozen=True)
 class Sample:
-    """Everything read at one moment; ``cpu_percent`` is of all cores since the last sample."""
+    """Everything read at one moment."""
 
     time_ns: int
     statistics: StatisticsSnapshot
     metrics: Metrics | None
-    cpu_percent: float
+    machine: MachineReading
+    gpus: GpuClocks | None = None
 
 
 class Sampler:
@@ -40,18 +49,30 @@ class Sampler:
 
     A server that stops answering ends the sampling and nothing else: the load generator will
     say what happened.
+
+    Args:
+        snapshot: Reads the model's statistics.
+        scrape: Reads the server's metrics.
+        server: Whose processes and GPUs are the server's. Only a local server's processes are
+            known to be ours; a remote one may have other GPUs than this machine.
     """
 
-    def __init__(self, snapshot: Snapshot, scrape: Scrape, period_s: float = PERIOD_S) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scrape: Scrape,
+        server: ServerMode,
+        period_s: float = PERIOD_S,
+    ) -> None:
         self._snapshot = snapshot
         self._scrape = scrape
+        self._server = server
         self._period_s = period_s
         self._samples: list[Sample] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def __enter__(self) -> Sampler:
-        psutil.cpu_percent()  # starts its interval
         self._thread.start()
         return self
 
@@ -74,20 +95,23 @@ class Sampler:
         return samples[first : last + 1]
 
     def _run(self) -> None:
-        due = time.monotonic()
-        while True:
-            try:
-                self._samples.append(self._sample())
-            except TunerError:
-                return
-            due = max(due + self._period_s, time.monotonic())
-            if self._stop.wait(due - time.monotonic()):
-                return
+        remote = self._server is ServerMode.REMOTE
+        with nullcontext(lambda: None) if remote else gpu_clocks() as clocks:
+            due = time.monotonic()
+            while True:
+                try:
+                    self._samples.append(self._sample(clocks))
+                except TunerError:
+                    return
+                due = max(due + self._period_s, time.monotonic())
+                if self._stop.wait(due - time.monotonic()):
+                    return
 
-    def _sample(self) -> Sample:
+    def _sample(self, clocks: ReadClocks) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
-        return Sample(taken_ns, statistics, self._scrape(), psutil.cpu_percent())
+        machine = read_machine(ours=self._server is ServerMode.LOCAL)
+        return Sample(taken_ns, statistics, self._scrape(), machine, clocks())
 
 
 def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:
@@ -97,22 +121,29 @@ def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:
 
 def host_use(samples: Sequence[Sample], model: str) -> HostUse:
     """What machines and cache did from the first sample to the last."""
-    within = samples[1:]  # CPU use counts back to the sample before
-    if not within:
+    if len(samples) < 2:
         return HostUse()
+    before, after = samples[0].machine, samples[-1].machine
+    gpus = [sample.gpus for sample in samples if sample.gpus is not None]
     readings = [sample.metrics for sample in samples if sample.metrics is not None]
     utilization = _sums(readings, "nv_cache_util")
     memory = _sums(readings, "nv_gpu_memory_used_bytes")
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
     return HostUse(
-        cpu_percent=sum(s.cpu_percent for s in within) / len(within),
+        cpu_percent=busy_percent(before, after),
+        other_cpu_percent=other_percent(before, after),
+        stolen_cpu_percent=stolen_percent(before, after),
+        load_1m=after.load_1m,
+        governor=after.governor,
         pending_requests_max=max(
             _sums(readings, "nv_inference_pending_request_count", model=model), default=None
         ),
         gpu_memory_used_bytes=int(max(memory)) if memory else None,
         gpu_utilization=_mean([v for m in readings for v in m.values("nv_gpu_utilization")]),
         gpu_power_w=_mean(_sums(readings, "nv_gpu_power_usage")),
+        gpu_clock_mhz=min((g.lowest_mhz for g in gpus), default=None),
+        gpu_throttled=any(g.held_down for g in gpus) if gpus else None,
         cache_utilization=utilization[-1] if utilization else None,
         cache_entries=int(entries[-1]) if entries else None,
         cache_evictions=int(evictions[-1] - evictions[0]) if evictions else None,

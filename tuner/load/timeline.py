@@ -8,7 +8,7 @@ server would look best when it is slowest (coordinated omission).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,9 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError
 from tuner.load.export import Requests
 from tuner.load.generator import Window
+from tuner.load.measurement import Slice
 
+_ENOUGH_SENDS = 100
 _LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
 
 
@@ -35,24 +37,32 @@ class Observed:
     sent_per_s: float
     late_sends: float | None
     mean_in_flight: float
+    send_lag_p99_us: float | None = None
+    due_per_s: float | None = None
+    slices: tuple[Slice, ...] = ()
 
 
-def observe_open(requests: Requests, due_s: npt.NDArray[np.float64], window: Window) -> Observed:
+def observe_open(
+    requests: Requests,
+    due_s: npt.NDArray[np.float64],
+    window: Window,
+    refused_s: npt.NDArray[np.float64] | None = None,
+) -> Observed:
     """The window of an open-loop run.
 
     The k-th request sent is the one due k-th: requests are sent in order, and those missing
     from the export are the last, still in flight when the run ended. (Where answers overtake
-    each other this takes a request to be due earlier than it was, never later.) The schedule
-    begins at the latest moment at which no request is sent before it is due.
+    each other this takes a request to be due earlier than it was, never later.)
 
     Args:
         requests: From the export.
         due_s: When each request is due, in seconds from the start of the load.
         window: Warm-up and length.
+        refused_s: When requests that are in neither of these, for they were refused, were due.
     """
     count = requests.sent_ns.size
     due_s = _go_round(due_s, count)
-    begin_ns = int(np.min(requests.sent_ns - due_s[:count] * 1e9))
+    begin_ns = begun_ns(requests, due_s)
     start_ns, end_ns = _bounds(begin_ns, window)
     due_us = due_s * 1e6
     end_us = (requests.end_ns - begin_ns) / 1e3
@@ -65,21 +75,69 @@ def observe_open(requests: Requests, due_s: npt.NDArray[np.float64], window: Win
     )
     unanswered = int(inside[count:].sum())
     sent_inside = _inside(requests.sent_ns, start_ns, end_ns)
-    late = ((requests.sent_ns - begin_ns) / 1e3 - due_us[:count] > _LATE_US)[inside[:count]]
-    return _observed(
+    lag_us = (requests.sent_ns - begin_ns) / 1e3 - due_us[:count]
+    # of an overload few are answered that were due inside: then all must tell about sends
+    told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
+    observed = _observed(
         requests,
         (start_ns, end_ns),
         latency_us[inside],
         unanswered=unanswered,
         # what was never answered was sent all the same, at a moment that is not known
         sent=int(sent_inside.sum()) + unanswered,
-        late_sends=float(late.mean()) if late.size else None,
+        late_sends=float((lag_us[told] > _LATE_US).mean()),
         in_flight_us=_overlap_us(
             due_us,
             np.append(answered_us, np.full(due_us.size - count, np.inf)),
             ((start_ns - begin_ns) / 1e3, (end_ns - begin_ns) / 1e3),
         ),
     )
+    observed = replace(
+        observed,
+        due_per_s=float(inside.sum()) / window.duration_s,
+        send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
+    )
+    if window.slice_s is None:
+        return observed
+    return replace(observed, slices=sliced(due_s, answered_us / 1e6, latency_us, window, refused_s))
+
+
+def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:
+    """The start of the load on the wall clock: the latest at which nothing was sent too early."""
+    return int(np.min(requests.sent_ns - due_s[: requests.sent_ns.size] * 1e9))
+
+
+def sliced(
+    due_s: npt.NDArray[np.float64],
+    answered_s: npt.NDArray[np.float64],
+    latency_us: npt.NDArray[np.float64],
+    window: Window,
+    refused_s: npt.NDArray[np.float64] | None = None,
+) -> tuple[Slice, ...]:
+    """How a run went over time, in whole slices of ``window.slice_s`` from the start of the load.
+
+    Args:
+        due_s: When each request that was not refused was due, from the start of the load.
+        answered_s: When each answer came.
+        latency_us: Of each request of ``due_s``; what was not answered counts as slower than
+            all others.
+        window: The run's spans.
+        refused_s: When each refused request was due; these have no latency.
+    """
+    assert window.slice_s is not None
+    # a sum of lengths may fall short of what it is a multiple of by the last bit
+    count = int(window.total_s / window.slice_s + 1e-9)
+    edges = window.slice_s * np.arange(count + 1)
+    refused_s = np.array([]) if refused_s is None else refused_s
+    moments = (np.append(due_s, refused_s), answered_s, refused_s)
+    due, answered, refused = (np.histogram(m, edges)[0] / window.slice_s for m in moments)
+    slices = []
+    for k, start in enumerate(edges[:-1]):
+        own = np.sort(latency_us[(due_s >= start) & (due_s < edges[k + 1])])
+        p99 = percentile(own, 0.99) if own.size else None
+        rates = (float(due[k]), float(answered[k]))
+        slices.append(Slice(float(start), *rates, p99, float(refused[k])))
+    return tuple(slices)
 
 
 def observe_closed(requests: Requests, window: Window) -> Observed:

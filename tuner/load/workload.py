@@ -11,19 +11,23 @@ from typing import Any
 from tuner.load.answers import Answers, ask
 from tuner.load.arrivals import BurstShape, Shape, read_trace
 from tuner.load.command import Target
+from tuner.load.filling import Filling, fill
 from tuner.load.generator import LoadGenerator, Window
 from tuner.load.inputs import InputFiles
 from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.messages import RequestForm
 from tuner.load.open_client import OpenClient
 from tuner.load.perf_analyzer import PerfAnalyzer
+from tuner.load.restarts import Restarted
 from tuner.load.runner import PATIENCE_S
 from tuner.load.tensors import resolve
 from tuner.spec.model import (
     ArrivalsSpec,
     BurstArrivals,
+    ClosedArrivals,
     Protocol,
     RandomInputs,
+    ServerMode,
     TraceArrivals,
     Workload,
 )
@@ -42,11 +46,15 @@ class ByConfig:
 
     perf_analyzer, unless the config may refuse requests: then the open-loop client, which
     survives that. It has no closed loops and no HTTP, for which perf_analyzer must do.
+
+    Attributes:
+        restarts: Times each closed loop is started.
     """
 
     perf_analyzer: PerfAnalyzer
     open_client: OpenClient
     running_config: Callable[[], Any]
+    restarts: int = 1
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         return self._fitting(load).measure(load, window, seed)
@@ -57,11 +65,17 @@ class ByConfig:
         address = client.target.endpoints.grpc
         return ask(address, client.form, client.inputs, self.running_config())
 
+    def fill(self, seed: int, size: int | None) -> Filling:
+        """Fills an empty cache of this size in bytes; see `tuner.load.filling.fill`."""
+        client = self.open_client
+        address = client.target.endpoints.grpc
+        return fill(address, client.form, client.inputs, seed, size)
+
     def _fitting(self, load: LoadPoint) -> LoadGenerator:
         possible = load.arrivals.open_loop and self.open_client.target.protocol is Protocol.GRPC
         if possible and may_reject(self.running_config()):
             return self.open_client
-        return self.perf_analyzer
+        return Restarted(self.perf_analyzer, self.restarts)
 
 
 def load_generator(
@@ -72,6 +86,7 @@ def load_generator(
     program: Installation,
     directory: Path,
     *,
+    server: ServerMode = ServerMode.REMOTE,
     patience_s: float = PATIENCE_S,
 ) -> ByConfig:
     """The generator, set up for a model that is loaded; it stays good when it is reloaded.
@@ -83,6 +98,7 @@ def load_generator(
         endpoints: Of the server.
         program: perf_analyzer.
         directory: For input files; the same one may serve generators on other servers.
+        server: Who runs it; REMOTE assumes nothing about this machine.
         patience_s: See `tuner.load.runner.run`; long for servers that are not ours to restart.
 
     Raises:
@@ -103,6 +119,7 @@ def load_generator(
         request_export_bytes=workload.batch_size * export_bytes(metadata, batched, shapes),
         snapshot=lambda: control.statistics(model),
         scrape=control.metrics,
+        server=server,
         patience_s=patience_s,
         shape=_shape(workload.arrivals),
     )
@@ -115,8 +132,15 @@ def load_generator(
         snapshot=perf_analyzer.snapshot,
         scrape=perf_analyzer.scrape,
         shape=perf_analyzer.shape,
+        server=perf_analyzer.server,
     )
-    return ByConfig(perf_analyzer, open_client, lambda: control.running_config(model))
+    arrivals = workload.arrivals
+    return ByConfig(
+        perf_analyzer,
+        open_client,
+        lambda: control.running_config(model),
+        restarts=arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1,
+    )
 
 
 def _shape(arrivals: ArrivalsSpec) -> Shape | None:

@@ -13,6 +13,7 @@ from tuner.errors import TunerError
 from tuner.report.result_schema import (
     ConfigFacts,
     Improvement,
+    Overloads,
     Result,
     Simplification,
     Status,
@@ -20,6 +21,7 @@ from tuner.report.result_schema import (
     check,
 )
 from tuner.run.manifest import Manifest
+from tuner.run.rejected import Rejected
 from tuner.run.store import RunStore
 from tuner.run.trial import Point, Trial, TrialState, TrialTime
 from tuner.score.judge import passes, violation
@@ -91,6 +93,9 @@ class ReportData:
         best: The winner, else the best trial that is not the current config; ``None`` when
             nothing else was measured.
         reasons: Why it ended so, one sentence each.
+        repeats: Every measurement of the confirmation, in the order they were made.
+        overload: What happened beyond the capacity; ``None`` when the run did not come to it.
+        rejected: Measurements that count for nothing.
         time: Seconds by phase; they add up to ``wall_s``.
         finished: The run left a result.
     """
@@ -103,9 +108,12 @@ class ReportData:
     finished: bool
     reasons: tuple[str, ...]
     trials: tuple[Trial, ...]
+    rejected: tuple[Rejected, ...]
     current: Side | None
     best: Side | None
     improvement: Improvement | None
+    repeats: tuple[Repeat, ...]
+    overload: Overloads | None
     slo: tuple[SloRow, ...]
     server_args: tuple[str, ...]
     diff: str
@@ -158,9 +166,11 @@ def load(directory: Path) -> ReportData:
     try:
         manifest = Manifest.from_json(store.manifest())
         trials = tuple(store.trials())
+        rejected = tuple(store.rejected())
         repeats = tuple(_repeat(row) for row in store.confirmation())
         result = _result(store)
-        return _assemble(directory, manifest, trials, repeats, result)
+        data = _assemble(directory, manifest, trials, repeats, result)
+        return replace(data, rejected=rejected)
     except (KeyError, TypeError, ValueError) as error:
         raise TunerError(
             f"a file of the run {directory} cannot be read: {type(error).__name__}: {error}",
@@ -209,9 +219,12 @@ def _assemble(
         finished=result is not None,
         reasons=tuple(result.reasons) if result else ("the run left no result",),
         trials=trials,
+        rejected=(),
         current=current,
         best=best,
         improvement=result.improvement if result else None,
+        repeats=repeats,
+        overload=result.overload if result else None,
         slo=_slo_rows(about),
         server_args=tuple(result.server_args) if result else (),
         diff=(result.diff or "") if result else "",

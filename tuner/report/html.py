@@ -12,12 +12,14 @@ from importlib import resources
 from typing import Any
 
 from tuner import __version__
-from tuner.report.charts import latency, search
+from tuner.load.measurement import Measurement
+from tuner.report.charts import latency, overload, search
 from tuner.report.charts import resources as resource_charts
 from tuner.report.charts.chart import Chart, Outcome, Table, outcome_of
 from tuner.report.data import ReportData, by_load, judged_point
 from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.quantities import (
+    NOTHING,
     VERDICTS,
     count_text,
     latency_text,
@@ -26,15 +28,23 @@ from tuner.report.quantities import (
     rate_text,
     seconds_text,
 )
+from tuner.report.selection import measured_again
 from tuner.report.sentence import (
     HEADLINES,
     change_text,
     config_text,
+    overload_sentences,
     score_axis,
     score_text,
     verdict_sentence,
 )
-from tuner.report.tables import comparison, environment, simplification
+from tuner.report.tables import (
+    comparison,
+    count_of_refused,
+    environment,
+    rejections,
+    simplification,
+)
 from tuner.run.trial import Trial, TrialState
 from tuner.score.verdict import Verdict
 
@@ -45,6 +55,7 @@ _SECTIONS = {
     "why": "Why",
     "search": "Search",
     "resources": "Cache and GPU",
+    "overload": "Overload",
     "environment": "Environment",
 }
 
@@ -73,6 +84,7 @@ def render(data: ReportData) -> str:
         history=next(iter(charts["history"]), None),
         wall_time=next(iter(charts["wall_time"]), None),
         resource_charts=charts["resources"],
+        overload=next(iter(charts["overload"]), None),
         sections=[(name, title) for name, title in _SECTIONS.items() if name in present],
         css=Markup(_asset("report.css")),  # noqa: S704  our own file
         js=Markup(_asset("report.js")),  # noqa: S704  our own file
@@ -90,6 +102,7 @@ def _charts(data: ReportData) -> dict[str, list[Chart]]:
         "history": _given(search.history(data)),
         "wall_time": _given(search.wall_time(data)),
         "resources": _given(resource_charts.cache(data), resource_charts.gpu(data)),
+        "overload": _given(overload.over_time(data)),
     }
 
 
@@ -101,6 +114,8 @@ def _filled(charts: Mapping[str, Sequence[Chart]], data: ReportData) -> Iterable
     yield from (name for name in ("load", "request-time", "resources") if charts[name])
     if data.trials:
         yield from ("why", "search")
+    if data.overload is not None:
+        yield "overload"
 
 
 def _words(data: ReportData) -> dict[str, Any]:
@@ -116,6 +131,8 @@ def _words(data: ReportData) -> dict[str, Any]:
         "metric_text": metric_text,
         "margin_text": margin_text,
         "comparison": comparison(data),
+        "measured_again": measured_again(data),
+        "overload_sentences": overload_sentences(data),
         "warnings": _warnings(data),
         "diff": [(_diff_kind(line), line) for line in data.diff.splitlines()],
         "next_steps": next_steps(data),
@@ -123,6 +140,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "why_no_importance": search.why_no_importance(data),
         "counts": _counts(data),
         "failures": _failures(data),
+        "rejections": rejections(data),
         "outcomes": outcomes,
         "score_title": score_axis(data)[0].split(" (")[0],
         "trials": [_trial(data, t) for t in data.trials],
@@ -181,6 +199,7 @@ def _trial(data: ReportData, trial: Trial) -> dict[str, Any]:
         "reason": trial.reason,
         "score": f"{bound}{score}",
         "p99": latency_text(judged.measurement.p99_latency_us if judged else None),
+        "refused": count_of_refused(judged),
         "deployment": trial.deployment or "",
         "time": seconds_text(total),
         "points": _points(trial),
@@ -200,10 +219,19 @@ def _points(trial: Trial) -> Table:
                 str(m.load),
                 rate_text(m.throughput_infer_per_s),
                 *(latency_text(t) for t in times),
+                count_of_refused(point),
+                _starts(m),
                 missed or "all met",
             )
         )
-    return Table(("load", "throughput", "p50", "p90", "p95", "p99", "SLOs"), tuple(rows))
+    heads = ("load", "throughput", "p50", "p90", "p95", "p99", "refused", "starts", "SLOs")
+    return Table(heads, tuple(rows))
+
+
+def _starts(measurement: Measurement) -> str:
+    """The lowest and highest throughput of a closed loop's starts, which have modes."""
+    rates = [start.throughput_infer_per_s for start in measurement.restarts]
+    return f"{rate_text(min(rates))} to {rate_text(max(rates))}" if rates else NOTHING
 
 
 def script_json(value: object) -> str:

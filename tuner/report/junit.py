@@ -19,7 +19,10 @@ def render(data: ReportData) -> str:
     """A test suite; what is not known to be met counts as a failure, what broke as an error."""
     suite = ET.Element("testsuite", name=_clean(f"tune {data.model}"))
     properties = ET.SubElement(suite, "properties")
-    for name, value in (("run_id", data.run_id), ("status", data.status.value)):
+    facts = {"run_id": data.run_id, "status": data.status.value}
+    if data.subject is not None and data.subject.judged is not None:
+        facts["rejected_count"] = str(data.subject.judged.measurement.rejected_count)
+    for name, value in facts.items():
         ET.SubElement(properties, "property", name=name, value=_clean(value))
     _add_slos(suite, data)
     _add_confirmation(suite, data)

@@ -18,11 +18,20 @@ from tuner.report.quantities import (
     metric_text,
     seconds_text,
 )
-from tuner.report.sentence import HEADLINES, change_text, score_text, verdict_sentence
-from tuner.report.tables import comparison, simplification
+from tuner.report.selection import measured_again
+from tuner.report.sentence import (
+    HEADLINES,
+    change_text,
+    overload_sentences,
+    score_text,
+    verdict_sentence,
+)
+from tuner.report.tables import comparison, count_of_refused, rejections, simplification
 
 #: Trials shown, the best ones.
 MOST_TRIALS = 10
+#: Rejected measurements shown, the first ones.
+MOST_REJECTED = 20
 
 #: GitHub refuses a step's summary above 1 MiB; some is left to other tools of the step.
 SUMMARY_LIMIT_BYTES = 900 * 1024
@@ -36,11 +45,14 @@ def render(data: ReportData) -> str:
         *[f"- {escaped(reason)}" for reason in data.reasons],
         *_titled("SLOs", _slo(data)),
         *_titled("In numbers", comparison(data)),
+        *_titled("Searched and measured again", measured_again(data)),
         *_fenced("The change", data.diff, "diff"),
         *_fenced("Server flags it needs", "\n".join(data.server_args), ""),
         *_titled("Field by field", simplification(data)),
         *_titled("Best trials", _best_trials(data)),
+        *_overload(data),
         *_failures(data),
+        *_titled("Rejected measurements", rejections(data, MOST_REJECTED)),
         *_next(data),
         _signature(data),
     ]
@@ -148,10 +160,11 @@ def _best_trials(data: ReportData) -> Table | None:
                 change_text(data, trial.candidate),
                 score_text(data, score.value),
                 latency_text(point.measurement.p99_latency_us if point else None),
+                count_of_refused(point),
                 "yes" if score.feasible else "no",
             )
         )
-    return Table(("trial", "change", "score", "p99", "meets the SLOs"), tuple(rows))
+    return Table(("trial", "change", "score", "p99", "refused", "meets the SLOs"), tuple(rows))
 
 
 def _failures(data: ReportData) -> list[str]:
@@ -160,6 +173,11 @@ def _failures(data: ReportData) -> list[str]:
     lines = [f"- trial {t.number}: {escaped(t.reason or '')}" for t in data.failed[:MOST_TRIALS]]
     more = len(data.failed) - len(lines)
     return ["### Failed trials", *lines, *([f"- and {more} more"] if more else [])]
+
+
+def _overload(data: ReportData) -> list[str]:
+    lines = [f"- {escaped(sentence)}" for sentence in overload_sentences(data)]
+    return ["### Overload and recovery", *lines] if lines else []
 
 
 def _next(data: ReportData) -> list[str]:

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tuner.load.measurement import HostUse, LatencySource, LoadPoint, ServerStatistics
+from tuner.load.measurement import (
+    HostUse,
+    LatencySource,
+    LoadPoint,
+    Restart,
+    ServerStatistics,
+    Slice,
+)
+from tuner.load.overload import Overload
 from tuner.score.verdict import Verdict
 
 SCHEMA_VERSION = 1
@@ -55,8 +63,10 @@ class MeasurementFacts(Facts):
     p99_latency_us: NotNegative
     source: LatencySource = Field(description="percentiles over requests, or over windows")
     sent_per_s: float | None = None
+    due_per_s: float | None = Field(None, description="requests due, per second (open loop)")
     mean_in_flight: float | None = Field(None, description="requests outstanding, on average")
     late_sends: float | None = Field(None, description="share sent over 1 ms late, 0..1")
+    send_lag_p99_us: float | None = Field(None, description="p99 of how late requests were sent")
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None
@@ -65,6 +75,9 @@ class MeasurementFacts(Facts):
     rejected_count: Count = Field(0, description="of the failed: refused by a queue policy")
     backlog: bool = Field(False, description="the server was still working off requests at the end")
     wall_s: NotNegative = Field(description="seconds the whole measurement took")
+    restarts: list[Restart] = Field(default_factory=list, description="of a closed loop")
+    slices: list[Slice] = Field(default_factory=list, description="over time, if asked for")
+    disturbances: list[str] = Field(default_factory=list, description="what else went on")
     warnings: list[str] = Field(default_factory=list)
     command: list[str] = Field(default_factory=list, description="the exact command line")
 
@@ -118,6 +131,15 @@ class TrialCounts(Facts):
     duplicates: Count = Field(description="proposals that had been measured already")
 
 
+class RejectedFacts(Facts):
+    """Measurements that count for nothing; rejected.jsonl of the run has each of them."""
+
+    count: Count
+    seconds: NotNegative
+    share_of_measuring: float = Field(ge=0, le=1, description="of time.measuring_s")
+    reasons: list[str] = Field(description="each once, one sentence")
+
+
 class TimeFacts(BaseModel):
     """Seconds by phase; all but ``wall_s`` add up to it."""
 
@@ -157,6 +179,24 @@ class Simplification(Facts):
     kept: bool
 
 
+class Overloads(Facts):
+    """What each config did at 120 % of its capacity, and afterwards."""
+
+    current: Overload | None = Field(description="null: not measured; see reasons")
+    winner: Overload | None = Field(description="null: no winner, or not measured; see reasons")
+    reasons: list[str] = Field(default_factory=list, description="why one was not measured")
+
+
+class NoiseFacts(Facts):
+    """Spread of what the confirmation measured more than once, on another server each time."""
+
+    repeats: Count = Field(description="measurements of a config at a load it had more than once")
+    throughput_cv: float | None = Field(description="coefficient of variation, of these")
+    p99_cv: float | None = Field(description="coefficient of variation, of these")
+    rounds: Count = Field(description="rounds whose capacity is known, of configs with several")
+    capacity_cv: float | None = Field(description="coefficient of variation, of these")
+
+
 class Result(Facts):
     """How a tuning run ended. Readers ignore keys they do not know."""
 
@@ -172,10 +212,13 @@ class Result(Facts):
         description="null without a winner, or when the current config met the SLOs at no load"
     )
     trials: TrialCounts
+    rejected: RejectedFacts | None = Field(None, description="null: written before it was kept")
     time: TimeFacts
     written: WrittenFacts | None = Field(description="null when nothing was written")
     server_args: list[str] = Field(default_factory=list, description="what the winner needs")
     simplification: list[Simplification] | None = None
+    noise: NoiseFacts | None = Field(None, description="null when nothing was measured twice")
+    overload: Overloads | None = Field(None, description="null when the run did not come to it")
     diff: str | None = Field(None, description="unified diff of config.pbtxt")
     config_before: str | None = None
     config_after: str | None = None

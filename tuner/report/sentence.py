@@ -62,6 +62,21 @@ def verdict_sentence(data: ReportData) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
+def overload_sentences(data: ReportData) -> list[str]:
+    """What each config did beyond its capacity, and why that is not known of one."""
+    if data.overload is None:
+        return []
+    sentences = [
+        f"{name.capitalize()}: {overload.sentence}"
+        for name, overload in (
+            ("current config", data.overload.current),
+            (data.best_name, data.overload.winner),
+        )
+        if overload is not None
+    ]
+    return [*sentences, *(reason[0].upper() + reason[1:] for reason in data.overload.reasons)]
+
+
 def _improved(data: ReportData) -> str:
     assert data.best is not None
     verb = "writes" if data.written else "found, and did not write,"

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from tuner.report.charts.chart import Table
 from tuner.report.charts.latency import sides
 from tuner.report.data import ReportData
-from tuner.report.quantities import NOTHING, latency_text, rate_text, share_text
+from tuner.report.quantities import (
+    NOTHING,
+    count_text,
+    latency_text,
+    rate_text,
+    seconds_text,
+    share_text,
+)
 from tuner.report.sentence import score_text
 from tuner.run.trial import Point
 from tuner.space.words import bytes_text
@@ -47,6 +54,7 @@ def _numbers(point: Point) -> dict[str, str]:
         "average latency": latency_text(m.avg_latency_us),
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
+        "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
         "mean batch": NOTHING if batch is None else f"{batch:.3g}",
         "cache hit rate": share_text(hits),
@@ -55,6 +63,31 @@ def _numbers(point: Point) -> dict[str, str]:
         "GPU utilisation": share_text(host.gpu_utilization),
         "GPU power": NOTHING if host.gpu_power_w is None else f"{host.gpu_power_w:.0f} W",
     }
+
+
+def rejections(data: ReportData, at_most: int | None = None) -> Table | None:
+    """Measurements that count for nothing, in the order they were made; the last row is all."""
+    if not data.rejected:
+        return None
+    trials = {t.candidate.key: str(t.number) for t in data.trials}
+    rows = [
+        (
+            r.stage.value,
+            trials.get(r.candidate_key, NOTHING),
+            f"{r.level:.4g}",
+            seconds_text(r.wall_s),
+            r.reason,
+        )
+        for r in data.rejected[:at_most]
+    ]
+    total = seconds_text(sum(r.wall_s for r in data.rejected))
+    rows.append(("all", "", "", total, count_text(len(data.rejected), "measurement")))
+    return Table(("during", "trial", "load", "took", "why"), tuple(rows))
+
+
+def count_of_refused(point: Point | None) -> str:
+    """Requests that a queue policy refused."""
+    return NOTHING if point is None else f"{point.measurement.rejected_count:,}"
 
 
 def simplification(data: ReportData) -> Table | None:

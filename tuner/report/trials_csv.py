@@ -69,6 +69,7 @@ def _load(point: Point) -> Mapping[str, Cell]:
         "avg_latency_us": m.avg_latency_us,
         "completed_count": m.completed_count,
         "failed_count": m.failed_count,
+        "rejected_count": m.rejected_count,
         "unanswered_count": m.unanswered_count,
         "error_rate": m.error_rate,
         "batch_size": m.batch_size,

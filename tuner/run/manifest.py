@@ -26,6 +26,7 @@ class Manifest:
         host: CPU, cores, memory, governor, as `tuner.triton.host` reads them.
         fingerprint: Of the machine and its GPUs.
         command: How the run was started.
+        noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
     run_id: str
@@ -45,6 +46,7 @@ class Manifest:
     fingerprint: str
     command: Sequence[str] = field(default_factory=list)
     space_size: int | None = None
+    noise: Mapping[str, Any] | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_json(self) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.run.trial import Trial
+from tuner.run.rejected import Rejected, Stage
+from tuner.run.trial import Point, Trial
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
 CONFIRMATION = "confirmation.jsonl"
+REJECTED = "rejected.jsonl"
 RESULT = "result.json"
 STUDY = "study.db"
 
@@ -90,7 +92,15 @@ class RunStore:
 
     def clear_confirmation(self) -> None:
         """Confirmation is measured in one go: what a killed one left is not evidence."""
+        for row in self.confirmation():
+            self.append_rejected(_abandoned(row))
         (self.directory / CONFIRMATION).unlink(missing_ok=True)
+
+    def append_rejected(self, rejected: Rejected) -> None:
+        self._append(REJECTED, rejected.to_json())
+
+    def rejected(self) -> list[Rejected]:
+        return [Rejected.from_json(row) for row in self._rows(REJECTED)]
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         write_json(self.directory / MANIFEST, manifest)
@@ -131,6 +141,18 @@ class RunStore:
             return []
         whole = path.read_bytes()[: _whole_lines(path)]
         return [json.loads(line) for line in whole.splitlines() if line.strip()]
+
+
+def _abandoned(row: Mapping[str, Any]) -> Rejected:
+    measurement = Point.from_json(row["point"]).measurement
+    return Rejected(
+        "the confirmation it belongs to was interrupted",
+        row["candidate_key"],
+        measurement.load.level,
+        measurement.wall_s,
+        Stage.CONFIRMATION,
+        measurement,
+    )
 
 
 def _whole_lines(path: Path) -> int:

@@ -1,14 +1,17 @@
 """The highest load that meets every SLO, found with few measurements.
 
-A level that passes is a floor, one that fails a ceiling; the gap is closed by the ratio. Two
-things make it short: an overloaded server tells its own saturation (it answers fewer requests
-than are sent), and a candidate that fails at the incumbent's load is not looked at further.
+A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
+*stress* (the largest share of a bound that was used up) crosses one, on a straight line between
+logarithms: latency grows faster than load, so near its bound it tells the capacity far better
+than the middle of the bracket would. Two more things make it short: an overloaded server tells
+its own saturation (it answers fewer requests than are sent), and a candidate that fails at the
+incumbent's load is not looked at further.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -17,37 +20,70 @@ class Probe:
     """What one load level showed.
 
     Attributes:
-        served_per_s: Throughput; None for closed loops.
-        margin: Of the SLO that is nearest to being missed, as a share of its bound.
+        served_per_s: Throughput in requests; None for closed loops.
+        stress: Reading over bound of the SLO that is nearest to being missed or missed most;
+            above 1 is missed. None without a reading.
     """
 
     level: float
     passed: bool
     served_per_s: float | None = None
-    margin: float | None = None
+    stress: float | None = None
+
+    @property
+    def saturated(self) -> bool:
+        """The server could not answer all that was sent."""
+        return self.served_per_s is not None and self.served_per_s < SATURATED * self.level
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """Highest level that passed and lowest that failed; None where none did."""
+    """The highest level that passed and the lowest above it that failed; None where none did."""
 
-    passed: float | None = None
-    failed: float | None = None
+    floor: Probe | None = None
+    ceiling: Probe | None = None
+
+    @classmethod
+    def of(cls, probes: Sequence[Probe]) -> Bracket:
+        bracket = cls()
+        for probe in probes:
+            bracket = bracket.with_probe(probe)
+        return bracket
 
     def with_probe(self, probe: Probe) -> Bracket:
         if not probe.passed:
-            lowest = probe.level if self.failed is None else min(self.failed, probe.level)
-            return replace(self, failed=lowest)
-        highest = probe.level if self.passed is None else max(self.passed, probe.level)
+            lower = self.ceiling is None or probe.level < self.ceiling.level
+            return replace(self, ceiling=probe) if lower else self
+        floor = self.floor
+        if floor is None or probe.level > floor.level:
+            floor = probe
         # A pass above an earlier failure means that failure was noise or a mode of the load.
-        overtaken = self.failed is not None and self.failed <= highest
-        return Bracket(highest, None if overtaken else self.failed)
+        overtaken = self.ceiling is not None and self.ceiling.level <= floor.level
+        return Bracket(floor, None if overtaken else self.ceiling)
+
+    @property
+    def gap(self) -> float:
+        """Ceiling over floor minus one; infinite while one is missing."""
+        if self.floor is None or self.ceiling is None:
+            return math.inf
+        return self.ceiling.level / self.floor.level - 1.0
 
     def closed(self, tolerance: float) -> bool:
-        """True when the capacity is known within ``tolerance`` (a share)."""
-        if self.passed is None or self.failed is None:
+        """True when the floor is known to be within ``tolerance`` (a share) of the capacity."""
+        if self.gap <= tolerance:
+            return True
+        if self.floor is None or self.ceiling is None or self.ceiling.saturated:
             return False
-        return self.failed <= self.passed * (1.0 + tolerance)
+        near = crossing(self.floor, self.ceiling) <= self.floor.level * (1.0 + tolerance / 2)
+        return near and self.gap <= _STRAIGHT * tolerance
+
+    def capacity(self) -> float | None:
+        """The best guess at the highest level that passes; None when none did."""
+        if self.floor is None:
+            return None
+        if self.ceiling is None:
+            return self.floor.level
+        return crossing(self.floor, self.ceiling)
 
 
 @dataclass(frozen=True)
@@ -60,70 +96,98 @@ class LevelRange:
 
     def nearest(self, level: float) -> float:
         level = min(max(level, self.lowest), self.highest)
-        return float(round(level)) if self.whole else float(f"{level:.4g}")
+        return float(round(level)) if self.whole else float(f"{level:.5g}")
 
 
-#: Largest factor between levels while no ceiling (or no floor) is known.
-GROWTH = 2.0
 #: A server that answers less than this share of what is sent is saturated.
 SATURATED = 0.97
+#: Capacities found by the search are within this share of the truth, noise aside.
+TOLERANCE = 0.03
+#: The line between logarithms is trusted over brackets of this many tolerances.
+_STRAIGHT = 4.0
+#: With less than this stress nothing is known of the capacity yet: go far, to see the saturation.
+_AT_EASE = 0.5
+_FAR = 3.0
+#: Where to look below a saturation, as share of it, and below a failure that was a near one.
+_BELOW_SATURATION = 0.95
+_BELOW_FAILURE = 0.85
+#: A failure with less stress than this is near.
+_NEAR = 2.0
 
 
 def find_capacity(
     probe: Callable[[float], Probe],
     start: float,
     levels: LevelRange,
-    tolerance: float = 0.04,
-    at_most: int = 8,
-    known: Bracket | None = None,
+    tolerance: float = TOLERANCE,
+    at_most: int = 5,
+    known: Sequence[Probe] = (),
 ) -> Bracket:
     """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
 
     Args:
         probe: Measures one level.
-        start: First level to try.
+        start: First level to try when nothing is ``known``.
         levels: Allowed levels.
-        tolerance: Ratio between ceiling and floor minus one that is good enough.
-        at_most: Probes at the most.
-        known: What is known before the first probe.
+        tolerance: Distance of the floor from the capacity, as a share, that is good enough.
+        at_most: Probes at the most, those known not counted.
+        known: What was measured before.
     """
-    bracket = known or Bracket()
-    tried: set[float] = {x for x in (bracket.passed, bracket.failed) if x is not None}
-    level = levels.nearest(start)
+    probes = list(known)
     for _ in range(at_most):
-        if level in tried:
-            break
-        result = probe(level)
-        tried.add(level)
-        bracket = bracket.with_probe(result)
+        bracket = Bracket.of(probes)
         if bracket.closed(tolerance) or _at_an_end(bracket, levels):
             break
-        level = levels.nearest(next_level(bracket, result, tolerance))
-    return bracket
+        level = levels.nearest(next_level(probes, tolerance) if probes else start)
+        if any(p.level == level for p in probes):
+            break
+        probes.append(probe(level))
+    return Bracket.of(probes)
 
 
 def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
-    if bracket.passed is not None and bracket.passed >= levels.highest:
+    if bracket.floor is not None and bracket.floor.level >= levels.highest:
         return True
-    return bracket.failed is not None and bracket.failed <= levels.lowest
+    return bracket.ceiling is not None and bracket.ceiling.level <= levels.lowest
 
 
-def next_level(bracket: Bracket, last: Probe, tolerance: float = 0.04) -> float:
-    """The most telling level to try after ``last``.
+def crossing(floor: Probe, ceiling: Probe) -> float:
+    """Where the stress is 1 on a line between logarithms; without readings, the middle."""
+    low, high = floor.stress, ceiling.stress
+    if low is None or high is None or not 0.0 < low <= 1.0 < high:
+        return math.sqrt(floor.level * ceiling.level)
+    share = -math.log(low) / (math.log(high) - math.log(low))
+    return floor.level * math.exp(share * math.log(ceiling.level / floor.level))
 
-    Without a ceiling: up by the margin that is left, since latency grows faster than load. With
-    one: the geometric middle, below what an overloaded server answers.
-    """
-    if bracket.failed is None:
-        assert bracket.passed is not None
-        margin = GROWTH - 1.0 if last.margin is None else last.margin
-        return bracket.passed * (1.0 + min(max(margin, tolerance), GROWTH - 1.0))
-    ceiling = bracket.failed
-    served = last.served_per_s
-    if not last.passed and served is not None and served < SATURATED * last.level:
-        ceiling = min(ceiling, served)
-    if bracket.passed is None:
-        return ceiling / GROWTH if ceiling == bracket.failed else ceiling * 0.9
-    if bracket.passed >= ceiling:
-        return math.sqrt(bracket.passed * bracket.failed)
-    return math.sqrt(bracket.passed * ceiling)
+
+def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
+    """The most telling level to try after ``probes``, of which there is at least one."""
+    bracket = Bracket.of(probes)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    if ceiling is None:
+        assert floor is not None
+        return floor.level * _growth(floor, tolerance)
+    bound = _bound_below(ceiling)
+    if floor is None:
+        return bound
+    if ceiling.saturated and floor.level * (1.0 + tolerance) < bound:
+        return bound
+    # A little beyond the guess, so that the next probe closes the bracket from the other side.
+    beyond = tolerance / 4 if probes[-1].passed else -tolerance / 4
+    guess = crossing(floor, ceiling) * (1.0 + beyond)
+    step = 1.0 + min(tolerance / 2, bracket.gap / 3)
+    return min(max(guess, floor.level * step), ceiling.level / step)
+
+
+def _growth(floor: Probe, tolerance: float) -> float:
+    """Up as if latency rose as the load does, and far while there is much margin left."""
+    if floor.stress is None:
+        return 2.0
+    return _FAR if floor.stress < _AT_EASE else 1.0 / min(floor.stress, 1.0 - tolerance)
+
+
+def _bound_below(ceiling: Probe) -> float:
+    if ceiling.saturated and ceiling.served_per_s:
+        return _BELOW_SATURATION * ceiling.served_per_s
+    near = ceiling.stress is not None and ceiling.stress < _NEAR
+    return ceiling.level * (_BELOW_FAILURE if near else 0.5)

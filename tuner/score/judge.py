@@ -54,10 +54,14 @@ def passes(results: Sequence[SloResult]) -> bool:
     return bool(results) and all(r.verdict is Verdict.PASS for r in results)
 
 
-def least_margin(results: Sequence[SloResult]) -> float | None:
-    """Of the SLOs whose bound is not zero; None when there is none with a reading."""
-    margins = [r.margin for r in results if r.margin is not None and r.bound != 0]
-    return min(margins, default=None)
+def stress(results: Sequence[SloResult]) -> float | None:
+    """The largest share of a bound that was used up, above 1 when missed; None without readings.
+
+    Only SLOs whose bound is not zero have one. An error rate above its bound without a latency
+    over its own is a miss that no stress tells of.
+    """
+    shares = [1.0 - r.margin for r in results if r.margin is not None and r.bound != 0]
+    return max(shares, default=None)
 
 
 def violation(results: Sequence[SloResult]) -> float:

@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tuner.spec.model import Choice, Spec
+from tuner.spec.units import parse_bytes
+
 #: The virtual path: ``None`` (off) or a size in bytes.
 SIZE = "response_cache.size"
 #: The real field that goes with it.
@@ -22,6 +25,16 @@ _OLD_FLAG = "--response-cache-byte-size"
 def server_args(size: int | None) -> tuple[str, ...]:
     """What the server must be started with; nothing for no cache."""
     return () if size is None else (f"{_FLAG}=local,size={size}",)
+
+
+def listed_sizes(spec: Spec) -> tuple[int, ...]:
+    """Sizes in bytes the spec lets choose from; none when it does not search the cache."""
+    sizes = spec.space.get(SIZE)
+    if not isinstance(sizes, Choice):
+        return ()
+    return tuple(
+        parse_bytes(s) for s in sizes.choice if isinstance(s, (str, int)) and s is not False
+    )
 
 
 def split_args(args: Sequence[str]) -> tuple[tuple[str, ...], int | None]:

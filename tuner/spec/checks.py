@@ -14,7 +14,9 @@ from pydantic import BaseModel
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import (
     BurstArrivals,
+    CacheState,
     ClosedArrivals,
+    DuplicatesRepeat,
     RandomInputs,
     Server,
     ServerMode,
@@ -159,6 +161,18 @@ def _check_inputs(spec: Spec) -> Iterator[Finding]:
     single = isinstance(inputs, RandomInputs) and inputs.unique == 1
     if single and isinstance(inputs.repeat, ZipfRepeat):
         yield Finding((*where, "repeat"), "a single input has no popularity; raise unique")
+    if isinstance(inputs.repeat, DuplicatesRepeat) and not isinstance(inputs, RandomInputs):
+        text = "a file has no new inputs for every measurement: use random inputs, or kind log"
+        yield Finding((*where, "repeat"), text)
+    elif isinstance(inputs.repeat, DuplicatesRepeat) and inputs.repeat.share >= 1:
+        text = "a request that repeats another needs one that does not; write less than 100%"
+        yield Finding((*where, "repeat", "share"), text)
+
+
+def _check_cache_state(spec: Spec) -> Iterator[Finding]:
+    if spec.workload.cache is CacheState.EMPTY and spec.server.mode is ServerMode.REMOTE:
+        text = "only a new server has an empty cache, and a remote one cannot be restarted"
+        yield Finding(("workload", "cache"), text)
 
 
 def _check_slos(spec: Spec) -> Iterator[Finding]:
@@ -261,6 +275,7 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (_check_levels, ("workload",)),
     (_check_bursts, ("workload",)),
     (_check_inputs, ("workload",)),
+    (_check_cache_state, ("workload", "server")),
     (_check_budget, ("workload", "budget")),
     (_check_slos, ("slo",)),
     (_check_goodput, ("slo", "objective", "workload")),

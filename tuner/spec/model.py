@@ -107,6 +107,11 @@ class ClosedArrivals(Strict):
         None, description="levels to measure; default: search the highest that meets the SLOs"
     )
     max_concurrency: Count = Field(256, description="upper end of that search")
+    restarts: Count = Field(
+        3,
+        description="times the load is started for each measurement, which takes a part of the "
+        "window each: a closed loop settles into one of several modes",
+    )
 
 
 class PoissonArrivals(Strict):
@@ -167,20 +172,44 @@ class ZipfRepeat(Strict):
     )
 
 
+class DuplicatesRepeat(Strict):
+    """Some requests ask again what an earlier one of the same measurement asked, others are new.
+
+    Which one is drawn evenly from all requests before it: what was asked often is asked more.
+    """
+
+    kind: Literal["duplicates"] = _KIND
+    share: Percent = Field(description="share of the requests that repeat an earlier one")
+
+
+class LogRepeat(Strict):
+    """A recorded order: the log is gone round, beginning at another place in each measurement."""
+
+    kind: Literal["log"] = _KIND
+    file: SpecPath = Field(description="numbers of inputs, from 0, one a line, in the order asked")
+
+
 class NoRepeat(Strict):
-    """Inputs are used in turn, each as often as the others."""
+    """Inputs are used in turn; random ones are new in every measurement, a file starts again."""
 
     kind: Literal["none"] = _KIND
 
 
-Repeat = Annotated[UniformRepeat | ZipfRepeat | NoRepeat, Field(discriminator="kind")]
+Repeat = Annotated[
+    UniformRepeat | ZipfRepeat | DuplicatesRepeat | LogRepeat | NoRepeat,
+    Field(discriminator="kind"),
+]
 
 
 class RandomInputs(Strict):
     """Random tensors of the model's shapes, drawn from a seed."""
 
     kind: Literal["random"] = _KIND
-    unique: Count = Field(1000, description="number of different inputs")
+    unique: Count | None = Field(
+        None,
+        description="number of different inputs; default: 1000 for uniform and zipf, all of a log, "
+        "else as many as a measurement asks for",
+    )
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
     shapes: dict[str, tuple[Count, ...]] = Field(
         default_factory=dict,
@@ -203,6 +232,11 @@ class FileInputs(Strict):
 Inputs = Annotated[RandomInputs | FileInputs, Field(discriminator="kind")]
 
 
+class CacheState(Enum):
+    WARM = "warm"
+    EMPTY = "empty"
+
+
 class Workload(Strict):
     """The load the model must stand."""
 
@@ -210,6 +244,11 @@ class Workload(Strict):
     arrivals: ArrivalsSpec = Field(PoissonArrivals(kind="poisson"), description="how requests come")
     inputs: Inputs = Field(RandomInputs(kind="random"), description="what requests carry")
     batch_size: Count = Field(1, description="inputs in one request")
+    cache: CacheState = Field(
+        CacheState.WARM,
+        description="what a measurement finds in a response cache: warm is what this traffic "
+        "leaves there in the long run, empty a server just started",
+    )
     window: Seconds = Field(
         Seconds(3.0), description="length of a measurement; longer when the SLO needs more requests"
     )
@@ -359,7 +398,11 @@ class Budget(Strict):
 class Confirm(Strict):
     """How the winner must prove itself."""
 
-    rounds: Count = Field(3, description="times each finalist is measured again, interleaved")
+    rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
+        3,
+        description="times each finalist is measured again, interleaved; twice as often when "
+        "that leaves it open",
+    )
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
     finalists: Count = Field(2, description="best candidates that are measured again")
     tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(

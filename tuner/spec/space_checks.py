@@ -12,6 +12,7 @@ from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import (
     Choice,
     IntRange,
+    NoRepeat,
     ParameterSpec,
     RandomInputs,
     ServerMode,
@@ -101,6 +102,13 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
     if (sizes or switches) and isinstance(inputs, RandomInputs) and inputs.unique == 1:
         text = "with a single input every request hits the cache, which says nothing; raise it"
         yield Finding(("workload", "inputs", "unique"), text)
+    stated = not isinstance(inputs.repeat, NoRepeat)
+    if (sizes or switches) and stated and spec.workload.batch_size > 1:
+        text = (
+            "the cache knows whole requests, and how often one comes again is only stated for "
+            "single inputs: leave it out, or the cache"
+        )
+        yield Finding(("workload", "batch_size"), text)
 
 
 def check_cache_sizes(spec: Spec) -> Iterator[Finding]:

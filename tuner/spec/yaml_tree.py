@@ -156,8 +156,10 @@ class _Reader:
 
 def dump_scalar(value: Any) -> str:
     """A scalar or a list of scalars on one line, so that `read_yaml` gives it back."""
+    # PyYAML writes these as they are, and reads them as line breaks.
+    breaks = any(c in str(value) for c in "\x85\u2028\u2029")
     text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=10_000, allow_unicode=True
+        value, Dumper=_Dumper, default_flow_style=True, width=10_000, allow_unicode=not breaks
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 from tuner.run.manifest import Manifest
+from tuner.run.noise_file import read_noise
 from tuner.run.store import STUDY, RunStore, new_run_id
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialTime
@@ -81,6 +82,7 @@ def _manifest(job: Job, programs: Programs, request: Request, run_id: str) -> Ma
         fingerprint=programs.fingerprint(),
         command=list(request.command),
         space_size=job.space.size().count,
+        noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
     )
 
 

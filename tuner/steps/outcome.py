@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuner.confirm.confirm import Confirmation
+from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.statistics import CONFIDENCE
+from tuner.load.overload import Overload
 from tuner.report.result_schema import SCHEMA_VERSION, Status
+from tuner.run.rejected import Rejected, summary
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -36,6 +39,15 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Overloads:
+    """Each config beyond its capacity; None where that was not measured, for ``reasons``."""
+
+    current: Overload | None
+    winner: Overload | None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What the run decided, before anything is written.
 
@@ -43,6 +55,7 @@ class Verdict:
         winner: The config to write; None unless one proved better.
         simplification: Each change of the winner tried without.
         reasons: Why, one sentence each.
+        overload: None when the run did not come to that.
     """
 
     status: Status
@@ -51,6 +64,7 @@ class Verdict:
     winner: Side | None = None
     confirmation: Confirmation | None = None
     simplification: tuple[PutBack, ...] = ()
+    overload: Overloads | None = None
 
 
 @dataclass(frozen=True)
@@ -79,10 +93,12 @@ def result_json(
     spec_sha256: str,
     verdict: Verdict,
     trials: Sequence[Trial],
+    rejected: Sequence[Rejected],
     duplicates: int,
     time: Mapping[str, float],
     change: Change | None,
     written: Written | None,
+    noise: RunNoise | None = None,
 ) -> dict[str, Any]:
     """`result.json`, schema version 1 (docs/result.schema.json)."""
     states = [t.state for t in trials]
@@ -103,10 +119,13 @@ def result_json(
             "failed": states.count(TrialState.FAILED),
             "duplicates": duplicates,
         },
+        "rejected": summary(rejected, time["measuring_s"]),
         "time": dict(time),
         "written": None if written is None else written.to_json(),
         "server_args": list(verdict.winner.candidate.server_args) if verdict.winner else [],
         "simplification": [p.to_json() for p in verdict.simplification] or None,
+        "noise": None if noise is None else noise.to_json(),
+        "overload": None if verdict.overload is None else asdict(verdict.overload),
         "diff": None if change is None else change.diff,
         "config_before": None if change is None else change.before,
         "config_after": None if change is None else change.after,

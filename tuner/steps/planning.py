@@ -9,10 +9,13 @@ from typing import Any
 
 from tuner.load.command import RunFiles, Target, command_line
 from tuner.load.measurement import LoadPoint
+from tuner.run.noise_file import read_noise
 from tuner.search.strategy import STRATEGIES
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
+from tuner.steps.cache_outlook import cache_notes
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.noise import too_fine
 from tuner.steps.rig import Programs, installed, window_of
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
@@ -47,6 +50,7 @@ class DrawnPlan:
     estimate_s: float
     commands: Mapping[str, Sequence[str]]
     candidates: Sequence[Preview]
+    notes: Sequence[str] = ()
 
     @property
     def space_text(self) -> str:
@@ -67,10 +71,13 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         SpecError: The spec is wrong.
         EnvironmentNotReadyError: A program is missing.
     """
-    job = prepare(Request(spec=spec_path))
+    request = Request(spec=spec_path)
+    job = prepare(request)
     size = job.space.size()
     with installed(job, environment) as programs:
         commands = _commands(job, programs)
+        recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
+    warning = too_fine(recorded, job.spec)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -78,6 +85,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         estimate_s=_estimate_s(job),
         commands=commands,
         candidates=tuple(_previews(job, candidates)),
+        notes=(*([warning] if warning else []), *cache_notes(job)),
     )
 
 

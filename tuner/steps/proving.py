@@ -7,23 +7,28 @@ from dataclasses import dataclass
 
 from tuner.bench.bench import Bench
 from tuner.bench.evaluate import LoadPlan
-from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
+from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
+from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, Winner, simplified
 from tuner.errors import TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial
 from tuner.search.incumbent import ranked
+from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.outcome import Side, Verdict, side_of_trial
-from tuner.steps.searching import failed_level, sustained_level
+from tuner.steps.searching import capacity_level, sustained_level
 
 #: Seeds of confirmation rounds begin this far from those of the search.
 SEED_OFFSET = 500_000
+#: A simpler config is held to this share of the load the winner stood: at the very edge of its
+#: capacity every second measurement misses a p99, whatever the config.
+HEADROOM = 0.97
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Proof:
 
 
 def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
-    """Confirms the finalists, best first, until one holds.
+    """Confirms the finalists; the best that holds is made as simple as it can be.
 
     Raises:
         InterruptedRunError: The user stopped it.
@@ -60,35 +65,49 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
 def _best_that_holds(
     proof: Proof, finalists: Sequence[Trial], baseline_trial: Trial | None, baseline: Side | None
 ) -> Verdict:
-    outcomes: list[Outcome | None] = []
-    reasons: list[str] = []
-    for trial in finalists:
-        name = changes_text(trial.candidate, proof.current)
-        proof.events.phase(f"confirming: {name}")
+    """All finalists and the current config in one rotation; then the best that also answers alike.
+
+    A config that cannot be measured again is one more that did not hold.
+    """
+    names = [changes_text(t.candidate, proof.current) for t in finalists]
+    proof.events.phase(f"confirming: {' | '.join(names)}")
+    try:
+        results = _confirmed(proof, finalists, baseline_trial)
+    except TrialError as error:
+        reason = f"the current config could not be measured again: {error.message}"
+        return Verdict(Status.UNCONFIRMED, (reason,), baseline)
+    reasons = [f"{n}: {r.reason}" for n, r in zip(names, results, strict=True)]
+    for result in _best_first(proof, results):
+        name = changes_text(result.candidate, proof.current)
         try:
-            result = _confirmed(proof, trial, baseline_trial)
-            outcomes.append(result.outcome)
-            reasons.append(f"{name}: {result.reason}")
-            if result.outcome is not Outcome.CONFIRMED:
-                continue
             simplest = _simplest(proof, result)
             answers = _same_answers(proof, simplest)
         except TrialError as error:
-            outcomes.append(None)
             reasons.append(f"{name}: {error.message}")
             continue
-        if not answers.changed:
-            return _improved(proof, result, simplest, baseline, (reasons[-1], answers.sentence))
         reasons.append(f"{name}: {answers.sentence}")
-    no_gain = all(outcome is Outcome.NOT_BETTER for outcome in outcomes)
+        if not answers.changed:
+            return _improved(proof, result, simplest, baseline, tuple(reasons))
+    no_gain = all(r.outcome is Outcome.NOT_BETTER for r in results)
     return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
 
 
+def _best_first(proof: Proof, results: Sequence[Confirmation]) -> list[Confirmation]:
+    """Those that were confirmed, by their gain; without a ratio, by the load that they stood."""
+    held = [r for r in results if r.outcome is Outcome.CONFIRMED]
+    if proof.spec.objective.goal is Goal.MINIMIZE and any(r.ratio is None for r in held):
+        return held  # in the order of the search
+    return sorted(held, key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
+
+
 def _simplest(proof: Proof, result: Confirmation) -> Simplified:
-    assert result.finalist.level is not None
     proof.events.phase("looking for the simplest config that is as good")
-    winner = Winner(result.finalist.candidate, result.finalist.level, result.points)
-    return simplified(proof.bench, winner, proof.current, _rules(proof), proof.allowed)
+    level = result.level
+    if not proof.plan.listed:
+        level = proof.plan.levels.nearest(level * HEADROOM)
+    winner = Winner(result.candidate, level, result.points)
+    sizes = listed_sizes(proof.spec)
+    return simplified(proof.bench, winner, proof.current, _rules(proof), proof.allowed, sizes)
 
 
 def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
@@ -139,13 +158,16 @@ def _finalists(proof: Proof, feasible: Sequence[Trial], baseline: Trial | None) 
     return others[: proof.spec.confirm.finalists]
 
 
-def _confirmed(proof: Proof, trial: Trial, baseline: Trial | None) -> Confirmation:
-    level = None if baseline is None else sustained_level(baseline)
+def _confirmed(
+    proof: Proof, finalists: Sequence[Trial], baseline: Trial | None
+) -> list[Confirmation]:
+    level_of = sustained_level if proof.plan.listed else capacity_level
+    level = None if baseline is None else level_of(baseline)
     if proof.spec.objective.goal is Goal.MINIMIZE:
         level = proof.spec.objective.at_level
-    current = Entrant(proof.current, level, failed_level(baseline) if baseline else None)
-    finalist = Entrant(trial.candidate, sustained_level(trial), failed_level(trial))
-    return confirm(proof.bench, current, finalist, _rules(proof))
+    current = Entrant(proof.current, level)
+    entrants = [Entrant(t.candidate, level_of(t)) for t in finalists]
+    return confirm(proof.bench, current, entrants, _rules(proof))
 
 
 def _rules(proof: Proof) -> Rules:

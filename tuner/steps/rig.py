@@ -6,19 +6,22 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 from tuner import __version__
 from tuner.bench.bench import Bench, BenchRules
-from tuner.load.generator import Window
+from tuner.bench.cache import CacheRules, cache_of
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.length import window_for
 from tuner.load.measurement import LoadPoint
 from tuner.load.runner import PATIENCE_S
 from tuner.load.workload import load_generator
+from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
-from tuner.spec.model import Spec
+from tuner.spec.model import ServerMode, Spec
+from tuner.spec.slo import Comparison
 from tuner.steps.events import Events
 from tuner.steps.job import Job
 from tuner.triton import binaries
@@ -101,6 +104,14 @@ def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[B
             window=lambda load: window_of(spec, load),
             checkpoint=watch.checkpoint,
             measured=watch.events.measured,
+            rejected=watch.rejected,
+            cache=CacheRules(
+                spec.workload.cache,
+                lambda candidate: cache_of(
+                    job.space, candidate, remote=spec.server.mode is ServerMode.REMOTE
+                ),
+                watch.events.note,
+            ),
         )
         yield Bench(
             deployer,
@@ -111,6 +122,7 @@ def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[B
                 endpoints,
                 programs.perf_analyzer,
                 directory,
+                server=spec.server.mode,
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
             ),
             rules,
@@ -120,21 +132,28 @@ def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[B
 
 @dataclass(frozen=True)
 class Watch:
-    """Who follows a run: what it spends, what it says, whether it is to stop."""
+    """Who follows a run: what it spends, says and rejects, and whether it is to stop."""
 
     book: TimeBook
     events: Events
     checkpoint: Callable[[], None]
+    rejected: Callable[[Rejected], None] = lambda _: None
 
 
 def window_of(spec: Spec, load: LoadPoint) -> Window:
     workload = spec.workload
     tails = [s for s in spec.slo if s.metric.is_latency]
-    return window_for(
-        [s.metric.quantile for s in tails if s.metric.quantile is not None],
+    bounds = tuple(
+        LatencyBound(s.metric.quantile, s.bound / 1e6)
+        for s in tails
+        if s.metric.quantile is not None and s.comparison is Comparison.AT_MOST
+    )
+    window = window_for(
+        [bound.share for bound in bounds],
         load.level if load.arrivals.open_loop else None,
         window_s=float(workload.window),
         max_window_s=float(workload.max_window),
         warmup_s=float(workload.warmup),
         latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
     )
+    return replace(window, bounds=bounds)

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tuner.bench.bench import Bench
-from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate
+from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate, probe_of
 from tuner.errors import ServerGoneError, TooManyFailedTrialsError, TrialError
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
-from tuner.score.judge import passes
+from tuner.score.capacity import Bracket
 from tuner.search.budget import Budget, Progress, StopReason
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
@@ -90,11 +90,13 @@ def sustained_level(trial: Trial) -> float | None:
     return trial.points[trial.score.best_point].measurement.load.level
 
 
-def failed_level(trial: Trial) -> float | None:
-    """The lowest load above `sustained_level` that missed an SLO."""
-    floor = sustained_level(trial) or 0.0
-    levels = [p.measurement.load.level for p in trial.points if not passes(p.slo)]
-    return min((level for level in levels if level > floor), default=None)
+def capacity_level(trial: Trial) -> float | None:
+    """Where the trial's measurements put its capacity; None when it met the SLOs at no load."""
+    level = sustained_level(trial)
+    if level is None:
+        return None
+    above = [probe_of(p) for p in trial.points if p.measurement.load.level >= level]
+    return Bracket.of(above).capacity()
 
 
 def _progress(search: Search, exhausted: bool) -> Progress:

@@ -9,7 +9,7 @@ SERVICE_S = 0.010
 #: Without batching and with one instance: executions per second at the most.
 CAPACITY_PER_S = 1.0 / SERVICE_S
 
-_MODEL = f"""
+_MODEL = """
 import time
 
 import triton_python_backend_utils as pb
@@ -17,7 +17,7 @@ import triton_python_backend_utils as pb
 
 class TritonPythonModel:
     def execute(self, requests):
-        time.sleep({SERVICE_S})
+        time.sleep(SERVICE_S)
         answers = []
         for request in requests:
             x = pb.get_input_tensor_by_name(request, "x")
@@ -65,12 +65,13 @@ DATATYPES = (
 )
 
 
-def make_repository(directory: Path) -> Path:
+def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     """Models ``plain``, ``cached`` (the same with the response cache) and ``types``."""
+    model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
     cached = "response_cache { enable: true }"
-    _write(repository / "plain", _CONFIG.format(name="plain", more=""), _MODEL)
-    _write(repository / "cached", _CONFIG.format(name="cached", more=cached), _MODEL)
+    _write(repository / "plain", _CONFIG.format(name="plain", more=""), model)
+    _write(repository / "cached", _CONFIG.format(name="cached", more=cached), model)
     inputs = "".join(
         f'input [ {{ name: "{t}" data_type: TYPE_{t} dims: [ -1, 2 ] }} ]\n' for t in DATATYPES
     )

@@ -8,12 +8,15 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import Bench, BenchRules
+from tuner.bench.cache import CacheRules, ResponseCache, no_caches
 from tuner.errors import InterruptedRunError, ServerGoneError
 from tuner.load.answers import Answers
+from tuner.load.filling import Filling
 from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
+from tuner.spec.model import CacheState
 from tuner.triton.server import Endpoints
 
 ONE = Candidate({"instance_group.count": 1})
@@ -41,6 +44,13 @@ class CountingDeployer:
 class EmulatedLoad:
     """Overloaded above 100/s: the server is left with a backlog."""
 
+    def __init__(self) -> None:
+        self.filled: list[int | None] = []
+
+    def fill(self, seed: int, size: int | None) -> Filling:
+        self.filled.append(size)
+        return Filling(5, 7, 1.0)
+
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         measurement = synthetic_server(load.level, 100.0)
         return dataclasses.replace(measurement, backlog=load.level > 100)
@@ -49,8 +59,16 @@ class EmulatedLoad:
         return Answers(none_because="emulated")
 
 
+def caches(state: CacheState, note: Any = lambda _: None) -> CacheRules:
+    """A candidate with server arguments has a cache."""
+    return CacheRules(state, lambda c: ResponseCache(1024) if c.server_args else None, note)
+
+
 def a_bench(
-    deployer: CountingDeployer, checkpoint: Any = lambda: None, load: Any = None
+    deployer: CountingDeployer,
+    checkpoint: Any = lambda: None,
+    load: Any = None,
+    cache: CacheRules | None = None,
 ) -> tuple[Bench, list[Any]]:
     made: list[Any] = []
 
@@ -64,6 +82,7 @@ def a_bench(
         window=lambda _: Window(1, 0, 10),
         checkpoint=checkpoint,
         measured=lambda _: None,
+        cache=cache or no_caches(),
     )
     return Bench(deployer, generator, rules, TimeBook()), made
 
@@ -92,29 +111,38 @@ def test_a_generator_is_made_once_a_server() -> None:
     assert len(made) == 2
 
 
-def test_a_candidate_with_a_cache_always_gets_a_fresh_server() -> None:
-    deployer = CountingDeployer()
-    bench, _ = a_bench(deployer)
+def test_a_candidate_with_a_cache_gets_a_fresh_server_with_a_full_cache() -> None:
+    deployer, load, notes = CountingDeployer(), EmulatedLoad(), []  # type: ignore[var-annotated]
+    bench, _ = a_bench(deployer, load=load, cache=caches(CacheState.WARM, notes.append))
     bench.deploy(CACHED)
+    bench.measure(50, 1)
+    bench.measure(60, 2)
     assert deployer.log == ["fresh", "deploy"]
-
-
-def test_a_cache_is_filled_until_its_hit_rate_no_longer_rises() -> None:
-    hits = iter([200, 500, 700, 704, 800, 900])
-    asked: list[LoadPoint] = []
-
-    class CachedLoad:
-        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            asked.append(load)
-            counts = (1000, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
-            server = ServerStatistics(*counts, cache_hit_count=next(hits))
-            return dataclasses.replace(synthetic_server(load.level, 100.0), server=server)
-
-    bench, _ = a_bench(CountingDeployer(), load=CachedLoad())
+    assert load.filled == [1024]
+    assert notes == ["cache filled with 5 of 7 inputs in 1.0 s"]
     bench.deploy(CACHED)
-    assert [load.arrivals for load in asked] == [Arrivals.CLOSED] * 4
+    assert deployer.log == ["fresh", "deploy"] * 2
+    assert load.filled == [1024, 1024]
     bench.deploy(ONE)
-    assert len(asked) == 4
+    assert deployer.log == [*["fresh", "deploy"] * 2, "deploy"]
+    assert len(load.filled) == 2
+
+
+def test_every_measurement_of_a_cache_that_must_be_empty_gets_a_fresh_server() -> None:
+    deployer, load = CountingDeployer(), EmulatedLoad()
+    bench, _ = a_bench(deployer, load=load, cache=caches(CacheState.EMPTY))
+    bench.deploy(CACHED)
+    bench.one_at_a_time(1)
+    bench.measure(50, 1)
+    bench.measure(60, 2)
+    assert deployer.log == ["fresh", "deploy"] * 3
+    assert load.filled == []
+    deployer.log.clear()
+    bench.deploy(ONE)
+    deployer.log.clear()
+    bench.measure(50, 1)
+    bench.measure(60, 2)
+    assert deployer.log == []
 
 
 def test_a_backlog_is_left_behind_with_its_server() -> None:

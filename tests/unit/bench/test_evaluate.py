@@ -6,7 +6,7 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.evaluate import LoadPlan, evaluate, load_plan
-from tuner.errors import LoadFailedError
+from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange
@@ -31,7 +31,7 @@ def test_without_an_incumbent_the_capacity_is_searched() -> None:
     result = evaluate(emulated(800, []), GOODPUT, OPEN, start=100, to_beat=None)
     assert result.state is TrialState.MEASURED
     assert result.score.feasible
-    assert 740 <= result.score.value <= 800
+    assert 776 <= result.score.value <= 800
 
 
 def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> None:
@@ -44,6 +44,21 @@ def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> N
     assert result.score.violation > 0
 
 
+def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
+    served = emulated(5000, [])
+
+    def limited(level: float) -> Point:
+        if level > 1500:
+            raise ClientLimitError("the load generator could not keep up")
+        return served(level)
+
+    result = evaluate(limited, GOODPUT, OPEN, start=1, to_beat=1000)
+    assert result.state is TrialState.MEASURED
+    assert result.score.value == 1000
+    with pytest.raises(ClientLimitError):
+        evaluate(limited, GOODPUT, OPEN, start=1, to_beat=2000)
+
+
 def test_a_near_miss_scores_better_than_a_far_one() -> None:
     near = evaluate(emulated(950, []), GOODPUT, OPEN, start=100, to_beat=1000)
     far = evaluate(emulated(300, []), GOODPUT, OPEN, start=100, to_beat=1000)
@@ -54,7 +69,8 @@ def test_a_near_miss_scores_better_than_a_far_one() -> None:
 def test_a_candidate_that_wins_the_race_is_measured_to_its_capacity() -> None:
     result = evaluate(emulated(2500, []), GOODPUT, OPEN, start=100, to_beat=1000)
     assert result.score.feasible
-    assert 2300 <= result.score.value <= 2500
+    assert 2425 <= result.score.value <= 2500
+    assert len(result.points) <= 5
 
 
 def test_listed_levels_stop_at_the_first_that_fails() -> None:

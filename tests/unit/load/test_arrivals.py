@@ -19,6 +19,7 @@ SEEDED: dict[str, Callable[[int], Times]] = {
     "poisson": lambda seed: arrivals.poisson(RATE, SPANS, seed),
     "bursts": lambda seed: arrivals.bursts(RATE, SPANS, seed, BURSTS),
     "trace": lambda seed: arrivals.trace(GAPS, RATE, SPANS, seed),
+    "step": lambda seed: arrivals.steps(RATE, SPANS, seed),
 }
 
 
@@ -38,6 +39,27 @@ def test_every_span_is_offered_exactly_the_asked_rate(kind: str, seed: int) -> N
     inside = (times >= 0.5) & (times < 3.5)
     assert inside.sum() == 600
     assert (times < 0.5).sum() == 100
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_runs_with_the_same_seed_have_the_same_ups_and_downs(seed: int) -> None:
+    slow, fast = (arrivals.poisson(rate, (3.0,), seed) for rate in (200.0, 220.0))
+    gaps = np.diff(slow) / np.diff(fast)[: slow.size - 1]
+    assert np.ptp(gaps) < 1e-6
+    assert gaps.mean() == pytest.approx(1.1, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_offer_each_span_exactly_its_share_of_the_capacity(seed: int) -> None:
+    times = arrivals.steps(RATE, SPANS, seed)
+    counts = np.histogram(times, np.cumsum((0.0, *SPANS)))[0]
+    assert counts.tolist() == [80, 720, 400]  # 80 %, 120 % and 80 % of 200/s
+
+
+def test_steps_are_poisson_inside_a_span() -> None:
+    times = arrivals.steps(1000.0, (1.0, 20.0, 1.0), seed=1)
+    gaps = np.diff(times[(times >= 1.0) & (times < 21.0)])
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.03)
 
 
 def test_a_trace_keeps_its_shape_and_gets_the_mean_rate() -> None:
@@ -76,7 +98,13 @@ def test_bursts_have_the_ratio_and_share_asked_for(ratio: float, share: float) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [(Arrivals.POISSON, None), (Arrivals.BURSTS, BURSTS), (Arrivals.TRACE, GAPS)]
+    ("kind", "shape"),
+    [
+        (Arrivals.POISSON, None),
+        (Arrivals.BURSTS, BURSTS),
+        (Arrivals.TRACE, GAPS),
+        (Arrivals.STEP, None),
+    ],
 )
 def test_a_load_point_has_its_arrivals(kind: Arrivals, shape: Shape | None) -> None:
     found = arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7, shape)
@@ -89,8 +117,9 @@ def test_a_load_point_without_arrivals(kind: Arrivals) -> None:
         arrivals.arrivals_of(LoadPoint(kind, RATE), SPANS, 7)
 
 
-def test_there_is_always_an_arrival() -> None:
-    assert arrivals.poisson(0.01, (0.1, 1.0, 0.1), seed=0).size == 1
+@pytest.mark.parametrize("made", [arrivals.poisson, arrivals.steps])
+def test_there_is_always_an_arrival(made: Callable[..., Times]) -> None:
+    assert made(0.01, (0.1, 1.0, 0.1), seed=0).size == 1
 
 
 def test_written_gaps_are_whole_microseconds_whose_sum_does_not_drift(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tuner.errors import SpecError
 from tuner.load import inputs
-from tuner.load.inputs import InputFiles, sample, sampled_length
+from tuner.load.inputs import InputFiles, sampled_length
 from tuner.load.tensors import TensorShape, content_bytes, random_contents, resolve
 from tuner.spec.model import FileInputs, RandomInputs
 from tuner.triton.control import Tensor
@@ -41,11 +41,88 @@ def test_unique_inputs_are_different_and_used_in_turn(tmp_path: Path) -> None:
     assert file.warnings == ()
 
 
-def test_the_seed_changes_the_order_but_not_the_inputs(tmp_path: Path) -> None:
-    files = InputFiles(random(unique=50), [X], tmp_path)
-    one, two = contents(files.file(1, 10).path), contents(files.file(2, 10).path)
+def test_inputs_that_never_come_back_are_new_in_every_measurement(tmp_path: Path) -> None:
+    files = InputFiles(random(), [X], tmp_path)
+    one, two = contents(files.file(1, 3000).path), contents(files.file(2, 3000).path)
+    assert len(set(one)) == len(one) >= 3000
+    assert not set(one) & set(two)
+    again = InputFiles(random(), [X], tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    assert contents(again.file(1, 3000).path) == one
+    assert not set(contents(again.file(1, 3000).path)) & set(one)  # the same seed once more
+    assert files.remembered(seed=1) is None
+
+
+@pytest.mark.parametrize("repeat", [{"kind": "uniform"}, {"kind": "zipf"}])
+def test_inputs_that_come_back_are_the_same_in_every_measurement(
+    tmp_path: Path, repeat: dict[str, Any]
+) -> None:
+    files = InputFiles(random(unique=50, repeat=repeat), [X], tmp_path)
+    one, two = contents(files.file(1, 2000).path), contents(files.file(2, 2000).path)
     assert one != two
-    assert sorted(one) == sorted(two)
+    assert set(one) == set(two)
+    path = files.remembered(seed=1)
+    assert path is not None
+    assert sorted(contents(path)) == sorted(set(one))
+
+
+@pytest.mark.parametrize("share", ["0%", "30%", "90%"])
+def test_a_share_of_the_requests_are_duplicates(tmp_path: Path, share: str) -> None:
+    spec = random(repeat={"kind": "duplicates", "share": share})
+    files = InputFiles(spec, [X], tmp_path)
+    file = files.file(seed=1, steps=6000)
+    found = contents(file.path)
+    assert file.sampled_steps == len(found)
+    seen: set[str] = set()
+    repeated = []
+    for content in found:
+        repeated.append(content in seen)
+        seen.add(content)
+    for part in np.array_split(repeated, 3):  # from the beginning, not only in the long run
+        assert np.mean(part) == pytest.approx(float(spec.repeat.share), abs=0.04)
+    assert not seen & set(contents(files.file(2, 6000).path))
+    assert files.remembered(seed=1) is None
+
+
+def test_a_log_is_replayed_in_order_from_a_place_of_the_seed(tmp_path: Path) -> None:
+    log = [3, 0, 0, 1, 3, 2, 0]
+    (tmp_path / "log").write_text("".join(f"{n}\n" for n in log))
+    spec = random(repeat={"kind": "log", "file": tmp_path / "log"})
+    files = InputFiles(spec, [X], tmp_path)
+    numbers = contents(files.first(4))
+    starts = set()
+    for seed in range(20):
+        found = [numbers.index(c) for c in contents(files.file(seed, steps=50).path)]
+        assert len(found) >= 50
+        start = next(s for s in range(7) if (log * 2)[s : s + 7] == found[:7])
+        assert found == [log[(start + k) % 7] for k in range(len(found))]
+        starts.add(start)
+    assert len(starts) > 3
+    remembered = files.remembered(seed=1)
+    assert remembered is not None
+    assert [numbers.index(c) for c in contents(remembered)] == [1, 3, 2, 0]
+
+
+def test_a_log_may_ask_for_the_inputs_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("1\n1\n0\n")
+    (tmp_path / "mine.json").write_text('{"data": [{"x": [10]}, {"x": [11]}]}')
+    fields = {"kind": "file", "file": tmp_path / "mine.json"}
+    spec = FileInputs.model_validate(
+        {**fields, "repeat": {"kind": "log", "file": tmp_path / "log"}}
+    )
+    found = [s["x"][0] for s in steps_of(InputFiles(spec, [], tmp_path).file(1, 300).path)]
+    assert found.count(11) == pytest.approx(2 * found.count(10), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", "empty"), ("1\nx\n", "log:2: not the number"), ("0\n-1\n", "log:2"), ("2\n", "input 2")],
+)
+def test_a_log_that_cannot_be_replayed(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "log").write_text(text)
+    spec = random(unique=2, repeat={"kind": "log", "file": tmp_path / "log"})
+    with pytest.raises(SpecError, match=expected):
+        InputFiles(spec, [X], tmp_path).file(1, 10)
 
 
 def test_a_step_holds_the_tensor_in_binary_form(tmp_path: Path) -> None:
@@ -58,11 +135,18 @@ def test_a_step_holds_the_tensor_in_binary_form(tmp_path: Path) -> None:
 
 
 def test_the_same_file_is_written_once(tmp_path: Path) -> None:
-    files = InputFiles(random(unique=5), [X], tmp_path)
+    files = InputFiles(random(unique=5, repeat={"kind": "uniform"}), [X], tmp_path)
     first = files.file(1, 10).path
     before = first.stat().st_mtime_ns
     assert files.file(1, 10).path == first
     assert first.stat().st_mtime_ns == before
+
+
+def test_new_inputs_do_not_fill_the_disk(tmp_path: Path) -> None:
+    files = InputFiles(random(), [X], tmp_path)
+    for seed in range(5):
+        kept = files.file(seed, 100).path
+    assert list(tmp_path.iterdir()) == [kept]
 
 
 def test_different_specs_share_a_directory_but_no_file(tmp_path: Path) -> None:
@@ -78,13 +162,6 @@ def test_zipf_repeats_are_sampled(tmp_path: Path) -> None:
     assert file.sampled_steps == sum(counts) >= 8000
     harmonic = sum(1 / n for n in range(1, 101))
     assert counts[0] / sum(counts) == pytest.approx(1 / harmonic, rel=0.1)
-
-
-@pytest.mark.parametrize("exponent", [0.0, 0.9, 2.0])
-def test_samples_follow_the_distribution(exponent: float) -> None:
-    found = np.bincount(sample(5, exponent, 50_000, seed=1), minlength=5) / 50_000
-    weights = np.arange(1, 6) ** -exponent
-    assert found == pytest.approx(weights / weights.sum(), abs=0.01)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 100, 511, 4096, 10_000])

@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tuner.errors import ServerGoneError
+from tuner.load.machine import MachineReading
 from tuner.load.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.statistics import difference
+from tuner.spec.model import ServerMode
+from tuner.triton.gpu_clocks import GpuClocks
 from tuner.triton.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 
 BEFORE = StatisticsSnapshot(
@@ -35,8 +38,21 @@ def metrics(**values: float) -> Metrics:
     return Metrics(tuple(MetricSample(name, {"model": "m"}, v) for name, v in values.items()))
 
 
+def machine(seconds: float, ours: float | None = None, load: float = 1.5) -> MachineReading:
+    """Two cores: one idle, 30 % of the other in processes, 10 % stolen, 60 % interrupts."""
+    return MachineReading(
+        total_s=2 * seconds,
+        idle_s=seconds,
+        processes_s=0.3 * seconds,
+        stolen_s=0.1 * seconds,
+        ours_s=ours,
+        load_1m=load,
+        governor="powersave",
+    )
+
+
 def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = None) -> Sample:
-    return Sample(time_ns, counters, seen, cpu_percent=50.0)
+    return Sample(time_ns, counters, seen, machine(time_ns))
 
 
 def test_statistics_are_differences_per_request() -> None:
@@ -97,6 +113,45 @@ def test_what_cannot_be_read_is_none() -> None:
     assert server_statistics(samples[:1]) is None
 
 
+def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
+    samples = [
+        Sample(0, BEFORE, None, machine(0, ours=5.0)),
+        Sample(1, AFTER, None, machine(1, ours=5.0)),
+        Sample(2, AFTER, None, machine(10, ours=6.0, load=2.5)),
+    ]
+    found = host_use(samples, "m")
+    # 20 CPU seconds passed: processes had 3 of them, 1 of these was ours
+    assert found.other_cpu_percent == pytest.approx(10.0)
+    assert found.stolen_cpu_percent == pytest.approx(5.0)
+    assert (found.load_1m, found.governor) == (2.5, "powersave")
+
+
+def test_others_are_unknown_where_the_server_is_not_our_child() -> None:
+    found = host_use([sample(0, BEFORE), sample(1, AFTER)], "m")
+    assert found.other_cpu_percent is None
+    assert found.stolen_cpu_percent == pytest.approx(5.0)
+
+
+def test_gpus_are_as_bad_as_the_worst_moment() -> None:
+    clocks = [GpuClocks(1980.0, held_down=False), None, GpuClocks(1200.0, held_down=True)]
+    samples = [Sample(i, BEFORE, None, machine(i), c) for i, c in enumerate(clocks)]
+    found = host_use(samples, "m")
+    assert (found.gpu_clock_mhz, found.gpu_throttled) == (1200.0, True)
+    assert host_use(samples[:2], "m").gpu_throttled is False
+    assert host_use([sample(0, BEFORE), sample(1, AFTER)], "m").gpu_throttled is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"),
+    [(ServerMode.LOCAL, True), (ServerMode.DOCKER, False), (ServerMode.REMOTE, False)],
+)
+def test_only_a_local_servers_processes_are_ours(mode: ServerMode, known: bool) -> None:
+    with Sampler(lambda: BEFORE, lambda: None, mode, period_s=0.001) as sampler:
+        eventually(lambda: bool(sampler.between(0, time.time_ns())))
+    first = sampler.between(0, time.time_ns())[0]
+    assert (first.machine.ours_s is not None) is known
+
+
 def eventually(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 5.0
     while not true():
@@ -111,7 +166,7 @@ def test_samples_nearest_to_the_window_are_used() -> None:
         taken.append(time.time_ns())
         return StatisticsSnapshot(success_count=len(taken))
 
-    with Sampler(snapshot, lambda: None, period_s=0.001) as sampler:
+    with Sampler(snapshot, lambda: None, ServerMode.LOCAL, period_s=0.001) as sampler:
         eventually(lambda: len(taken) > 5)
     found = sampler.between(taken[1], taken[4])
     assert found[0].statistics.success_count == 2
@@ -125,12 +180,12 @@ def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
     def gone() -> StatisticsSnapshot:
         raise ServerGoneError("gone")
 
-    with Sampler(gone, lambda: None, period_s=0.001) as sampler:
+    with Sampler(gone, lambda: None, ServerMode.LOCAL, period_s=0.001) as sampler:
         eventually(lambda: not any(t.name == "sampler" for t in threading.enumerate()))
     assert sampler.between(0, 1) == ()
 
 
 def test_the_thread_ends_with_the_context() -> None:
-    with pytest.raises(KeyError), Sampler(lambda: BEFORE, lambda: None):
+    with pytest.raises(KeyError), Sampler(lambda: BEFORE, lambda: None, ServerMode.DOCKER):
         raise KeyError
     assert not any(thread.name == "sampler" for thread in threading.enumerate())

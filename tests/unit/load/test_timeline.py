@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -98,10 +99,72 @@ def test_littles_law_holds_for_a_queue_in_steady_state() -> None:
     assert little == pytest.approx(found.mean_in_flight, rel=0.1)
 
 
+def test_lateness_of_sends_is_known_when_nothing_inside_was_answered() -> None:
+    """Ten times too much: what was due before the window has not been worked off at its end."""
+    due = poisson(1000.0, (0.5, 2.0, 0.5), seed=1)
+    on_time = observe_open(requests(due, one_server(due, 0.010), 3.1), due, WINDOW)
+    assert (on_time.late_sends, on_time.unanswered_count) == (0.0, 2000)
+    stalled = np.where(due > 0.05, due + 0.2, due)
+    behind = observe_open(requests(stalled, one_server(stalled, 0.010), 3.1), due, WINDOW)
+    assert behind.late_sends is not None
+    assert behind.late_sends > 0.5
+
+
+def test_what_was_due_is_counted_in_the_window() -> None:
+    due = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
+    found = observe_open(requests(due, due + 0.010, 3.1), due, replace(WINDOW, duration_s=0.9))
+    assert found.due_per_s == pytest.approx(((due >= 0.5) & (due < 1.4)).sum() / 0.9)
+    assert found.sent_per_s == pytest.approx(found.due_per_s)
+
+
 def test_no_request_inside_the_window_is_no_result() -> None:
     due = np.array([0.1, 5.0])
     with pytest.raises(LoadFailedError, match="falls inside the measured window"):
         observe_open(requests(due[:1], due[:1] + 0.01, 3.0), due, WINDOW)
+
+
+class TestSlices:
+    SLICED = replace(WINDOW, slice_s=0.25)
+
+    def test_there_are_none_unless_asked_for(self) -> None:
+        due = np.arange(0.0, 3.0, 0.01)
+        assert observe_open(requests(due, due + 0.01, 3.1), due, WINDOW).slices == ()
+
+    def test_a_stall_shows_in_its_slice_and_the_answers_in_the_next(self) -> None:
+        due = np.arange(0.005, 3.0, 0.01)
+        answered = due + 0.001
+        stalled = (due > 1.0) & (due < 1.25)
+        answered[stalled] = 1.3
+        slices = observe_open(requests(due, answered, 3.1), due, self.SLICED).slices
+        assert [s.start_s for s in slices] == [0.25 * k for k in range(12)]
+        assert {s.due_per_s for s in slices} == {100.0}
+        assert [s.answered_per_s for s in slices[3:7]] == [100.0, 0.0, 200.0, 100.0]
+        assert slices[4].p99_latency_us == pytest.approx(295_000.0, abs=1.0)
+        others = [s.p99_latency_us for s in (*slices[:4], *slices[5:])]
+        assert others == pytest.approx([1000.0] * 11, abs=1.0)
+
+    def test_requests_without_an_answer_are_slower_than_all_others(self) -> None:
+        due = np.arange(0.005, 3.0, 0.01)
+        answered = np.where(due < 2.0, due + 0.001, np.inf)
+        answered[0] = 1.5
+        slices = observe_open(requests(due, answered, 3.0), due, self.SLICED).slices
+        assert [s.answered_per_s for s in slices[8:]] == [0.0] * 4
+        slowest = slices[0].p99_latency_us
+        assert slowest == pytest.approx(1_495_000.0, abs=1.0)
+        assert [s.p99_latency_us for s in slices[8:]] == [slowest] * 4
+
+    def test_refused_requests_were_due_and_have_no_latency(self) -> None:
+        due = np.arange(0.005, 3.0, 0.01)
+        refused = np.arange(1.001, 1.25, 0.005)
+        found = observe_open(requests(due, due + 0.001, 3.1), due, self.SLICED, refused).slices
+        assert (found[4].due_per_s, found[4].refused_per_s) == (300.0, 200.0)
+        assert found[4].p99_latency_us == pytest.approx(1000.0, abs=1.0)
+        assert sum(s.refused_per_s for s in found) == 200.0
+
+    def test_a_slice_without_requests_has_no_percentile(self) -> None:
+        due = np.array([0.1, 0.6, 1.2])
+        found = observe_open(requests(due, due + 0.01, 3.1), due, self.SLICED).slices
+        assert [s.p99_latency_us is None for s in found[:5]] == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(

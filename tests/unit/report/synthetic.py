@@ -21,7 +21,9 @@ from tuner.load.measurement import (
     LoadPoint,
     Measurement,
     ServerStatistics,
+    Slice,
 )
+from tuner.load.overload import Overload
 from tuner.report.data import rank
 from tuner.run.manifest import Manifest, sha256_text
 from tuner.run.store import RunStore
@@ -47,6 +49,7 @@ REFUSED = (
     "load failed for model 'toy': version 1 is at UNAVAILABLE state: Internal: "
     "failed to allocate <pinned> memory & gave up: out of memory"
 )
+UNFINISHED = ("interrupted", "failed")
 
 
 def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) -> Measurement:
@@ -268,6 +271,45 @@ def facts_of(trial: Trial) -> dict[str, Any]:
     }
 
 
+def overloads(current: Trial, winner: Trial | None) -> dict[str, Any]:
+    """The current config does not recover; the winner does, after a second."""
+    found = {
+        name: None if trial is None else dataclasses.asdict(overload(level, back_after_s))
+        for name, trial, level, back_after_s in (
+            ("current", current, 110.0, None),
+            ("winner", winner, 2050.0, 1.0),
+        )
+    }
+    return {**found, "reasons": [] if winner else ["a reason, <in> one sentence"]}
+
+
+def overload(capacity: float, back_after_s: float | None) -> Overload:
+    """Latency rises through an overload of 2 s, and falls back to calm ``back_after_s`` later."""
+    ends = 6.0 if back_after_s is None else 2.0 + back_after_s
+    slices = []
+    for k in range(-4, 24):
+        start, high = k / 4, 0.0
+        if start >= 0:
+            high = start / 2 if start < 2.0 or back_after_s is None else max(ends - start, 0.0)
+        p99_us = 22e3 + 400e3 * high
+        rate = capacity * (1.2 if 0.0 <= start < 2.0 else 0.8)
+        slices.append(Slice(start, rate, min(rate, capacity), p99_us))
+    return Overload(
+        capacity_per_s=capacity,
+        asked_per_s=1.2 * capacity,
+        overload_s=2.0,
+        watched_s=4.0,
+        slo="p99_latency <= 40ms",
+        bound_us=40e3,
+        served_per_s=capacity,
+        p99_latency_us=380e3,
+        late_share=0.875,
+        rejected_share=0.0,
+        recovered_after_s=back_after_s,
+        slices=tuple(slices),
+    )
+
+
 def write_result(
     store: RunStore, toy: Toy, trials: Sequence[Trial], winner: Trial | None, status: str
 ) -> None:
@@ -300,6 +342,7 @@ def write_result(
         "written": None,
         "server_args": [] if winner is None else list(winner.candidate.server_args),
         "simplification": None,
+        "overload": overloads(trials[0], winner) if status not in UNFINISHED else None,
         "diff": plan.diff() if winner else None,
         "config_before": CONFIG,
         "config_after": BETTER if winner else None,

@@ -9,7 +9,9 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
+from tuner.load.measurement import Measurement
 from tuner.run.manifest import Manifest
+from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
@@ -86,6 +88,24 @@ def test_a_second_writer_is_refused(store: RunStore) -> None:
 def test_a_directory_without_a_manifest_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is not a run"):
         RunStore.open(tmp_path)
+
+
+@pytest.mark.parametrize("measurement", [None, synthetic_measurement()])
+def test_rejected_measurements_come_back(store: RunStore, measurement: Measurement | None) -> None:
+    row = Rejected("it was disturbed", "key", 100.0, 4.5, Stage.SEARCH, measurement)
+    store.append_rejected(row)
+    assert store.rejected() == [row]
+
+
+def test_an_abandoned_confirmation_is_rejected_row_by_row(store: RunStore) -> None:
+    point = judge_point([P99_40MS], synthetic_measurement(120.0))
+    store.append_confirmation({"candidate_key": "key", "point": point.to_json()})
+    store.clear_confirmation()
+    assert store.confirmation() == []
+    (found,) = store.rejected()
+    assert (found.candidate_key, found.level, found.stage) == ("key", 120.0, Stage.CONFIRMATION)
+    assert found.measurement == point.measurement
+    assert "interrupted" in found.reason
 
 
 def test_json_never_holds_a_nan(store: RunStore) -> None:

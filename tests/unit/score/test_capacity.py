@@ -1,16 +1,34 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.score.capacity import Bracket, LevelRange, Probe, find_capacity
+from tuner.score.capacity import TOLERANCE, Bracket, LevelRange, Probe, crossing, find_capacity
+
+OPEN = LevelRange(0.1, 1e6)
 
 
-def probe_of(capacity: float, asked: list[float]):  # type: ignore[no-untyped-def]
+def emulated(
+    capacity: float, asked: list[float], steepness: float = 12.0, base: float = 0.3
+) -> Callable[[float], Probe]:
+    """Latency flat at first, then rising with a power of the load; saturated 6 % above capacity."""
+
     def probe(level: float) -> Probe:
         asked.append(level)
-        return Probe(level, level <= capacity, min(level, 1.1 * capacity))
+        stress = base + (1.0 - base) * (level / capacity) ** steepness
+        return Probe(level, level <= capacity, min(level, 1.06 * capacity), min(stress, 60.0))
+
+    return probe
+
+
+def without_readings(capacity: float, asked: list[float]) -> Callable[[float], Probe]:
+    def probe(level: float) -> Probe:
+        asked.append(level)
+        return Probe(level, level <= capacity)
 
     return probe
 
@@ -18,45 +36,77 @@ def probe_of(capacity: float, asked: list[float]):  # type: ignore[no-untyped-de
 @given(st.floats(2, 50_000), st.floats(1, 100_000))
 def test_the_capacity_is_bracketed_from_any_start(capacity: float, start: float) -> None:
     asked: list[float] = []
-    levels = LevelRange(0.1, 1e5)
-    bracket = find_capacity(probe_of(capacity, asked), start, levels, 0.05, at_most=40)
+    bracket = find_capacity(without_readings(capacity, asked), start, OPEN, 0.05, at_most=60)
     assert bracket.closed(0.05)
-    assert bracket.passed is not None
-    assert bracket.failed is not None
-    assert bracket.passed <= capacity < bracket.failed
+    assert bracket.floor is not None
+    assert bracket.ceiling is not None
+    assert bracket.floor.level <= capacity < bracket.ceiling.level
 
 
-@pytest.mark.parametrize("start", [0.3, 0.8, 1.3, 3.0])
-def test_a_near_start_needs_few_probes(start: float) -> None:
+@pytest.mark.parametrize("steepness", [4.0, 8.0, 16.0, 40.0])
+@pytest.mark.parametrize(
+    ("start", "base"),
+    [*product([0.6, 0.9, 1.1, 1.5, 3.0], [0.1, 0.3, 0.6]), (0.3, 0.1), (0.3, 0.3)],
+)
+def test_from_a_rough_start_five_probes_come_within_three_percent(
+    start: float, base: float, steepness: float
+) -> None:
     asked: list[float] = []
-    bracket = find_capacity(probe_of(1000.0, asked), 1000 * start, LevelRange(1, 1e5), 0.05)
-    assert bracket.closed(0.05)
-    assert len(asked) <= 8
+    bracket = find_capacity(emulated(1000.0, asked, steepness, base), 1000 * start, OPEN)
+    assert len(asked) <= 5
+    found = bracket.capacity()
+    assert found is not None
+    assert found == pytest.approx(1000.0, rel=TOLERANCE)
 
 
 def test_what_an_overloaded_server_answers_bounds_the_next_level() -> None:
     asked: list[float] = []
-    find_capacity(probe_of(100.0, asked), 5000.0, LevelRange(1, 1e5), 0.05)
+    find_capacity(emulated(100.0, asked), 5000.0, OPEN)
     assert asked[1] < 110.0
 
 
 def test_no_level_is_asked_twice() -> None:
     asked: list[float] = []
-    find_capacity(probe_of(7.0, asked), 1, LevelRange(1, 256, whole=True), 0.01, at_most=30)
+    levels = LevelRange(1, 256, whole=True)
+    find_capacity(without_readings(7.0, asked), 1, levels, 0.01, at_most=30)
     assert len(asked) == len(set(asked))
     assert all(level == int(level) for level in asked)
 
 
+def test_whole_numbers_are_bracketed_to_their_neighbours() -> None:
+    levels = LevelRange(1, 256, whole=True)
+    bracket = find_capacity(without_readings(7.0, []), 1, levels, 0.01, at_most=30)
+    assert bracket == Bracket(Probe(7.0, True), Probe(8.0, False))
+
+
 def test_the_highest_level_ends_the_search() -> None:
-    bracket = find_capacity(probe_of(1e9, []), 100, LevelRange(1, 1000))
-    assert bracket == Bracket(1000.0, None)
+    bracket = find_capacity(without_readings(1e9, []), 100, LevelRange(1, 1000), at_most=20)
+    assert bracket == Bracket(Probe(1000.0, True), None)
 
 
 def test_the_lowest_level_ends_the_search() -> None:
-    bracket = find_capacity(probe_of(0.0, []), 100, LevelRange(10, 1000), at_most=20)
-    assert bracket == Bracket(None, 10.0)
+    bracket = find_capacity(without_readings(0.0, []), 100, LevelRange(10, 1000), at_most=20)
+    assert bracket == Bracket(None, Probe(10.0, False))
 
 
 def test_a_pass_above_a_failure_takes_the_failure_back() -> None:
-    bracket = Bracket(50, 80).with_probe(Probe(90, passed=True))
-    assert bracket == Bracket(90, None)
+    bracket = Bracket.of([Probe(50, True), Probe(80, False), Probe(90, True)])
+    assert bracket == Bracket(Probe(90, True), None)
+
+
+def test_the_crossing_is_where_the_stress_is_one() -> None:
+    assert crossing(Probe(100, True, None, 0.5), Probe(200, False, None, 2.0)) == pytest.approx(
+        100 * 2**0.5
+    )
+    near_the_floor = crossing(Probe(100, True, None, 0.99), Probe(200, False, None, 50.0))
+    assert 100 < near_the_floor < 101
+
+
+def test_without_readings_the_crossing_is_the_middle() -> None:
+    assert crossing(Probe(100, True), Probe(400, False)) == pytest.approx(200)
+
+
+def test_a_saturated_ceiling_alone_does_not_close_a_bracket() -> None:
+    floor = Probe(100, True, 100, 0.99)
+    assert not Bracket(floor, Probe(112, False, 101, 20.0)).closed(0.03)
+    assert Bracket(floor, Probe(110, False, 110, 1.5)).closed(0.03)

@@ -1,0 +1,126 @@
+"""How near the capacity search comes to a fine sweep, and what it costs, on a real server.
+
+For a few configs of the emulated accelerator: the capacity as the search finds it (at most five
+measurements), then a fine sweep around it, every level with several seeds. The sweep's answer is
+where a line through its logarithms of stress (p99 over its bound) against load crosses one.
+
+    python benchmarks/capacity.py
+
+Prints a row a config; exit code 1 where one is more than 3 % from the sweep or took more than
+five measurements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from confirmation import BATCHING, spec_in
+
+from tuner.bench.bench import Bench
+from tuner.bench.evaluate import MOST_PROBES, evaluate, probe_of
+from tuner.run.timebook import TimeBook
+from tuner.score.capacity import TOLERANCE, Bracket, Probe
+from tuner.space.candidate import Candidate
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.rig import Watch, installed, rigged
+from tuner.steps.searching import FIRST_SHARE
+
+#: Name, config, and the load to beat in the race; None for the first trial of a run.
+CONFIGS = (
+    ("as it is in the repository", Candidate({"instance_group.count": 1}), None),
+    ("2 instances, delay 500 us", Candidate(BATCHING), 1000.0),
+    (
+        "3 instances, preferred [4], delay 300 us",
+        Candidate(
+            {
+                "instance_group.count": 3,
+                "dynamic_batching": True,
+                "dynamic_batching.preferred_batch_size": (4,),
+                "dynamic_batching.max_queue_delay_microseconds": 300,
+            }
+        ),
+        1400.0,
+    ),
+    (
+        "1 instance, delay 0, from far below",
+        Candidate({"instance_group.count": 1, "dynamic_batching": True}),
+        200.0,
+    ),
+)
+#: Loads of the sweep, over the capacity found.
+SWEEP = tuple(0.88 + 0.03 * i for i in range(9))
+SEEDS = 3
+
+
+def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, int]:
+    """The capacity as a trial of `tune run` finds it, and how many measurements it took."""
+    seeds = iter(range(1, 100))
+    start = FIRST_SHARE / bench.one_at_a_time(next(seeds)) if to_beat is None else 1.0
+    found = evaluate(
+        lambda level: bench.measure(level, next(seeds)),
+        job.spec.objective,
+        job.plan,
+        start,
+        to_beat,
+    )
+    probes = [probe_of(p) for p in found.points]
+    print("  ", " ".join(f"{p.level:.0f}:{p.stress:.2f}" for p in probes), file=sys.stderr)
+    return Bracket.of(probes), len(probes)
+
+
+def swept(bench: Bench, job: Job, near: float) -> float:
+    """The load at which the stress is 1, by a line through the whole sweep."""
+    probes: list[Probe] = []
+    for seed in range(SEEDS):
+        for share in SWEEP if seed % 2 == 0 else reversed(SWEEP):
+            level = job.plan.levels.nearest(near * share)
+            probes.append(probe_of(bench.measure(level, 5000 + seed)))
+    return crossing_of(probes)
+
+
+def crossing_of(probes: Sequence[Probe]) -> float:
+    """Least squares of log stress on log load, unsaturated probes only; where it is 0."""
+    told = [p for p in probes if p.stress and not p.saturated]
+    x = np.log([p.level for p in told])
+    y = np.log([p.stress for p in told])
+    slope, offset = np.polyfit(x - x.mean(), y, 1)
+    return math.exp(x.mean() - offset / slope)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--window", type=float, default=3.0, help="seconds of a measurement")
+    options = parser.parse_args()
+    good = True
+    with tempfile.TemporaryDirectory(prefix="tune-benchmark-") as directory:
+        job = prepare(Request(spec=spec_in(Path(directory), options.window)))
+        with (
+            installed(job, dict(os.environ)) as programs,
+            rigged(
+                job, programs, Path(directory), Watch(TimeBook(), Silent(), lambda: None)
+            ) as bench,
+        ):
+            print(f"{'config':<42} {'found':>8} {'sweep':>8} {'off':>7} {'measurements':>13}")
+            for name, candidate, to_beat in CONFIGS:
+                bench.deploy(candidate, fresh=True)
+                bracket, count = searched(bench, job, to_beat)
+                found = bracket.capacity() or 0.0
+                sweep = swept(bench, job, found)
+                off = found / sweep - 1.0
+                good &= abs(off) <= TOLERANCE and count <= MOST_PROBES
+                print(
+                    f"{name:<42} {found:>8.1f} {sweep:>8.1f} {off:>+7.1%} {count:>13}", flush=True
+                )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

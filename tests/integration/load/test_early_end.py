@@ -1,0 +1,85 @@
+"""A lost measurement ends early, and a client that cannot send enough says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+from integration.load.repository import CAPACITY_PER_S
+from waits import wait_until
+
+from tuner.load.checks import client_kept_up
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.measurement import Arrivals, LoadPoint
+
+if TYPE_CHECKING:
+    from integration.load.conftest import Bench
+
+pytestmark = pytest.mark.integration
+
+BOUND = LatencyBound(share=0.99, within_s=0.1)
+WINDOW = Window(duration_s=3.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
+
+
+def poisson(factor: float) -> LoadPoint:
+    return LoadPoint(Arrivals.POISSON, factor * CAPACITY_PER_S)
+
+
+@pytest.fixture(autouse=True)
+def _worked_off(bench: Bench) -> Iterator[None]:
+    yield
+
+    def idle() -> bool:
+        metrics = bench.control.metrics()
+        assert metrics is not None
+        return not any(metrics.values("nv_inference_pending_request_count", model="plain"))
+
+    wait_until(idle, 60)
+
+
+@pytest.mark.parametrize("client", ["perf_analyzer", "open_client"])
+def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, client: str) -> None:
+    generator: Any = getattr(bench.generator("plain"), client)
+    found = generator.measure(poisson(3.0), WINDOW, seed=1)
+    assert 0.4 <= found.duration_s < 0.8 * WINDOW.duration_s
+    assert found.p99_latency_us > BOUND.within_s * 1e6
+    assert 0.7 * CAPACITY_PER_S < found.throughput_infer_per_s <= 1.1 * CAPACITY_PER_S
+    assert client_kept_up(found)
+    assert any("certainly over the SLO" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("client", ["perf_analyzer", "open_client"])
+def test_what_is_in_time_is_measured_in_full(bench: Bench, client: str) -> None:
+    generator: Any = getattr(bench.generator("plain"), client)
+    found = generator.measure(poisson(0.4), WINDOW, seed=1)
+    assert found.duration_s == WINDOW.duration_s
+    assert not any("certainly" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("factor", [1.5, 3.0])
+def test_an_overloaded_server_is_not_taken_for_a_slow_client(bench: Bench, factor: float) -> None:
+    short = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
+    found = bench.generator("plain").measure(poisson(factor), short, seed=1)
+    assert found.unanswered_count > 0
+    assert client_kept_up(found)
+
+
+def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
+    config = bench.control.running_config("plain")
+    config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes
+    bench.control.load("plain", MessageToJson(config), 60.0)
+    hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=6.0, tail_s=0.1)
+    generator = bench.generator("plain").open_client
+    found = generator.measure(LoadPoint(Arrivals.POISSON, 60_000.0), hasty, seed=1)
+    assert not client_kept_up(found)
+
+
+def test_a_closed_loop_is_started_several_times(bench: Bench) -> None:
+    generator = bench.generator("plain", arrivals={"kind": "closed", "restarts": 2})
+    window = Window(duration_s=2.0, warmup_s=0.2, deadline_s=30.0, tail_s=0.1)
+    found = generator.measure(LoadPoint(Arrivals.CLOSED, 3), window, seed=1)
+    assert len(found.restarts) == 2
+    assert found.duration_s == window.duration_s
+    assert found.throughput_infer_per_s == pytest.approx(0.9 * CAPACITY_PER_S, rel=0.2)

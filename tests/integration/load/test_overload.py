@@ -1,0 +1,83 @@
+"""Overloads of the emulated accelerator: what its queue does with them, bounded and not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+from integration.load.conftest import Bench
+
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.overload import Overload, overload_of, overload_window
+from tuner.spec.slo import Slo
+from tuner.triton.binaries import Installation, tritonserver
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+
+pytestmark = pytest.mark.integration
+
+MODEL = "emulated-accelerator"
+EXAMPLES = Path(__file__).parents[3] / "model_repository"
+SLO = Slo.parse("p99_latency <= 150ms")
+#: One request at a time takes 11.25 ms and what the machine adds: 80 to 88 a second at the most.
+DEVICE_MS = "10"
+CAPACITY = 80.0
+QUEUED_US = 100_000
+
+
+@pytest.fixture(scope="module")
+def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    directory = tmp_path_factory.mktemp("overload")
+    repository = directory / "repository"
+    shutil.copytree(EXAMPLES / MODEL, repository / MODEL)
+    with tritonserver(None, os.environ) as installation:
+        launcher = LocalLauncher(installation, repository)
+        with (
+            launcher.launch((), directory / "server.log") as server,
+            Control(server.endpoints, timeout_s=3.0) as control,
+        ):
+            yield Bench(server, control, program, directory)
+
+
+def probed(bench: Bench, timeout_us: int = 0) -> tuple[Measurement, Overload]:
+    """A probe of the model, one request at a time."""
+    bench.control.load(MODEL, None, 60.0)
+    config = bench.control.running_config(MODEL)
+    config.parameters["exclusive_base_ms"].string_value = DEVICE_MS
+    if timeout_us:
+        config.max_batch_size = 1
+        policy = config.dynamic_batching.default_queue_policy
+        policy.default_timeout_microseconds = timeout_us
+    bench.control.load(MODEL, MessageToJson(config), 60.0)
+    window = overload_window(SLO)
+    load = LoadPoint(Arrivals.STEP, CAPACITY)
+    measurement = bench.generator(MODEL).measure(load, window, seed=1)
+    return measurement, overload_of(measurement, window, SLO)
+
+
+def test_a_queue_without_end_recovers_once_the_backlog_is_worked_off(bench: Bench) -> None:
+    measurement, found = probed(bench)
+    assert Path(measurement.command[0]).name == "perf_analyzer"
+    assert measurement.sent_per_s == pytest.approx(1.2 * CAPACITY, rel=0.03)
+    assert found.served_per_s < 0.97 * found.asked_per_s
+    assert found.p99_latency_us > SLO.bound
+    assert found.late_share > 0.1
+    assert found.rejected_share == 0.0
+    assert found.recovered_after_s is not None
+    assert 0.0 < found.recovered_after_s <= 3.5
+    calm = [s.due_per_s for s in found.slices if s.start_s < 0 or s.start_s >= found.overload_s]
+    assert sum(calm) / len(calm) == pytest.approx(0.8 * CAPACITY, rel=0.1)
+
+
+def test_a_queue_that_refuses_what_waits_too_long_keeps_its_latency(bench: Bench) -> None:
+    measurement, found = probed(bench, QUEUED_US)
+    assert "tuner.load.client_process" in measurement.command
+    assert found.p99_latency_us < SLO.bound
+    assert found.rejected_share == pytest.approx(found.late_share, abs=0.01)
+    assert 0.01 < found.rejected_share < 0.4
+    assert all((s.p99_latency_us or 0.0) < SLO.bound for s in found.slices)
+    assert sum(s.refused_per_s for s in found.slices if 0 <= s.start_s < found.overload_s) > 0

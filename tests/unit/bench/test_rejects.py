@@ -1,0 +1,166 @@
+"""No measured second is lost in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+
+from tuner.bench.bench import Bench, BenchRules
+from tuner.errors import ClientLimitError, LoadFailedError, ServerGoneError
+from tuner.load.answers import Answers
+from tuner.load.filling import Filling
+from tuner.load.generator import Window
+from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.run.rejected import Rejected, Stage, summary
+from tuner.run.timebook import TimeBook
+from tuner.space.candidate import Candidate
+from tuner.triton.server import Endpoints
+
+ONE = Candidate({"instance_group.count": 1})
+
+
+def quiet(load: LoadPoint) -> Measurement:
+    return replace(synthetic_server(load.level, 100.0), late_sends=0.0, wall_s=4.0)
+
+
+def behind(load: LoadPoint) -> Measurement:
+    return replace(quiet(load), late_sends=0.9, sent_per_s=30.0)
+
+
+def disturbed(load: LoadPoint) -> Measurement:
+    return replace(quiet(load), host=HostUse(other_cpu_percent=40.0))
+
+
+def gone(_: LoadPoint) -> Measurement:
+    raise ServerGoneError("the server crashed")
+
+
+def failing(_: LoadPoint) -> Measurement:
+    raise LoadFailedError("perf_analyzer failed")
+
+
+class Script:
+    """A load generator that does one thing after the other."""
+
+    def __init__(self, *steps: Callable[[LoadPoint], Measurement]) -> None:
+        self.steps = list(steps)
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        return replace(self.steps.pop(0)(load), load=load, seed=seed)
+
+    def answers(self) -> Answers:
+        return Answers(none_because="emulated")
+
+    def fill(self, seed: int, size: int | None) -> Filling:
+        raise AssertionError("no cache here")
+
+
+class StandingDeployer:
+    def fresh(self) -> None: ...
+
+    def deploy(self, candidate: Candidate) -> Any:
+        return SimpleNamespace(endpoints=Endpoints("h", "g", None))
+
+
+def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, list[Rejected]]:
+    rejected: list[Rejected] = []
+    rules = BenchRules(
+        slos=[P99_40MS, NO_ERRORS],
+        arrivals=Arrivals.POISSON,
+        window=lambda _: Window(1, 0, 10),
+        checkpoint=lambda: None,
+        measured=lambda _: None,
+        rejected=rejected.append,
+    )
+    bench = Bench(StandingDeployer(), lambda _: Script(*steps), rules, TimeBook())
+    bench.deploy(ONE)
+    return bench, rejected
+
+
+def test_a_good_measurement_is_made_once() -> None:
+    bench, rejected = a_bench(quiet)
+    assert bench.measure(50, 1).measurement.disturbances == ()
+    assert rejected == []
+
+
+def test_a_disturbed_measurement_is_repeated_once() -> None:
+    bench, rejected = a_bench(disturbed, quiet)
+    assert bench.measure(50, 7).measurement.disturbances == ()
+    (found,) = rejected
+    assert "40 % of the machine's CPU" in found.reason
+    assert (found.candidate_key, found.level, found.wall_s) == (ONE.key, 50, 4.0)
+    assert found.stage is Stage.SEARCH
+    assert found.measurement is not None
+    assert found.measurement.disturbances
+
+
+def test_one_that_is_disturbed_again_counts_and_is_flagged() -> None:
+    bench, rejected = a_bench(disturbed, disturbed)
+    (sentence,) = bench.measure(50, 1).measurement.disturbances
+    assert "40 %" in sentence
+    assert len(rejected) == 1
+
+
+def test_a_client_that_was_behind_once_gets_another_chance() -> None:
+    bench, rejected = a_bench(behind, quiet)
+    assert bench.measure(50, 1).measurement.late_sends == 0.0
+    assert [r.reason for r in rejected] == ["the load generator could not keep up"]
+
+
+def test_a_client_that_is_behind_twice_scores_nothing() -> None:
+    bench, rejected = a_bench(quiet, behind, behind)
+    bench.measure(20, 1)
+    with pytest.raises(ClientLimitError, match="keep up with 50/s; it sent 30/s") as error:
+        bench.measure(50, 2)
+    assert "batch_size" in error.value.hint
+    assert [r.level for r in rejected] == [50, 50]  # what was measured before still counts
+
+
+@pytest.mark.parametrize("end", [gone, failing])
+def test_a_trial_that_fails_names_all_that_it_measured(end: Any) -> None:
+    bench, rejected = a_bench(quiet, quiet, end)
+    bench.measure(10, 1)
+    bench.measure(20, 2)
+    with pytest.raises((ServerGoneError, LoadFailedError)):
+        bench.measure(30, 3)
+    assert [(r.level, r.measurement is None) for r in rejected] == [
+        (30, True),
+        (10, False),
+        (20, False),
+    ]
+    assert "its trial ended without a result" in rejected[1].reason
+
+
+def test_what_another_trial_measured_stays_valid() -> None:
+    bench, rejected = a_bench(quiet, gone)
+    bench.measure(10, 1)
+    bench.deploy(ONE)
+    with pytest.raises(ServerGoneError):
+        bench.measure(30, 2)
+    assert [r.level for r in rejected] == [30]
+
+
+def test_a_confirmation_keeps_its_rows() -> None:
+    bench, rejected = a_bench(quiet, gone)
+    bench.enter(Stage.CONFIRMATION)
+    bench.measure(10, 1)
+    with pytest.raises(ServerGoneError):
+        bench.measure(30, 2)
+    assert [(r.level, r.stage) for r in rejected] == [(30, Stage.CONFIRMATION)]
+
+
+def test_a_summary_adds_up() -> None:
+    one = Rejected("busy", "k", 50.0, 4.0, Stage.SEARCH)
+    found = summary([one, one, replace(one, reason="gone", wall_s=2.0)], measuring_s=100.0)
+    assert found == {
+        "count": 3,
+        "seconds": 10.0,
+        "share_of_measuring": 0.1,
+        "reasons": ["busy", "gone"],
+    }
+    assert summary([], measuring_s=0.0)["share_of_measuring"] == 0.0

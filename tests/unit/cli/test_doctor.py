@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.cli.doctor_command import noise_lines
+from tuner.confirm.repeatability import Settings, Spread, advice
+from tuner.errors import EnvironmentNotReadyError
+from tuner.steps.noise import Noise
+
+
+def test_noise_without_a_spec_outside_a_checkout_says_what_to_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert guarded(cli, ["doctor", "--noise"]) == EnvironmentNotReadyError.exit_code
+    assert "tune doctor --noise SPEC" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_tells_of_the_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["doctor", "--help"]) == 0
+    assert "--noise" in capsys.readouterr().out
+
+
+def noise(cv: float, disturbances: tuple[str, ...] = ()) -> Noise:
+    settings = Settings(window_s=5.0, rounds=3, min_gain=0.02)
+    return Noise(
+        model="m",
+        fingerprint="abc",
+        measured_at="2025-03-01T10:00:00+00:00",
+        config_sha256=None,
+        spec_path="m.yaml",
+        level=118.4,
+        servers=3,
+        throughput_within=Spread(0.001, 6),
+        throughput_between=Spread(0.002, 3),
+        p99_within=Spread(0.0242, 6),
+        p99_between=Spread(None, 1),
+        capacity=Spread(cv, 3),
+        settings=settings,
+        advice=advice(cv, settings, 20.0, looks=2),
+        seconds=80.0,
+        disturbances=disturbances,
+    )
+
+
+def test_the_settings_to_change_stand_beside_what_they_are_now() -> None:
+    lines = noise_lines(noise(0.02))
+    assert "confirm.rounds    7  (now 3)" in lines
+    assert "workload.window   5.0s  (as now)" in lines
+    assert any("2.42%" in line for line in lines)
+    assert any("uncertain by about 50%" in line for line in lines)
+
+
+def test_a_disturbed_measurement_is_not_passed_off_as_the_machines_own() -> None:
+    lines = noise_lines(noise(0.001, ("Other processes took 40 %.",)))
+    assert "DISTURBED: Other processes took 40 %. Measure again when it is quiet." in lines
+    assert "confirm.rounds    3  (as now)" in lines

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import P99_40MS, synthetic_server
+
+from tuner.confirm.repeatability import (
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    Settings,
+    advice,
+    noise_of,
+    provable_gain,
+    rounds_needed,
+    spread,
+)
+from tuner.confirm.statistics import paired_ratio
+from tuner.score.point import judge_point
+
+NOW = Settings(window_s=5.0, rounds=3, min_gain=0.02)
+
+
+def test_spread_finds_the_noise_it_was_made_with() -> None:
+    random = np.random.default_rng(1)
+    groups = [list(mean * (1 + 0.05 * random.standard_normal(4))) for mean in np.arange(50, 450)]
+    found = spread(groups)
+    assert found.cv == pytest.approx(0.05, rel=0.03)
+    assert found.count == 1600
+
+
+def test_spread_of_two_values_by_hand() -> None:
+    # deviations of 1 % and -1 % from the mean, one degree of freedom
+    assert spread([[99.0, 101.0]]).cv == pytest.approx(math.sqrt(2) * 0.01)
+
+
+@pytest.mark.parametrize("groups", [[], [[]], [[5.0]], [[1.0], [2.0]], [[0.0, 0.0]]])
+def test_nothing_repeated_has_no_spread(groups: list[list[float]]) -> None:
+    assert spread(groups).cv is None
+
+
+def test_provable_gain_by_hand() -> None:
+    half = 4.302653 * math.sqrt(2 / 3) * 0.01  # Student's t, 97.5 % with 2 degrees of freedom
+    assert provable_gain(0.01, 3) == pytest.approx(math.expm1(half))
+    # two looks: the last one at six rounds, with half of the error; t(5), 98.75 %
+    half = 3.163381 * math.sqrt(2 / 6) * 0.01
+    assert provable_gain(0.01, 3, looks=2) == pytest.approx(math.expm1(half))
+
+
+def test_equal_configs_seem_better_than_the_provable_gain_as_rarely_as_stated() -> None:
+    """The formula against the interval the confirmation really computes."""
+    random = np.random.default_rng(2)
+    cv, rounds, runs = 0.03, 5, 2000
+    halves = []
+    for _ in range(runs):
+        a, b = (100 * np.exp(cv * random.standard_normal(rounds)) for _ in range(2))
+        ratio = paired_ratio(list(a), list(b))
+        halves.append(math.log(ratio.high / ratio.estimate))
+    rms = math.sqrt(float(np.mean(np.square(halves))))
+    assert math.expm1(rms) == pytest.approx(provable_gain(cv, rounds), rel=0.03)
+
+
+def test_rounds_needed_is_the_first_that_does() -> None:
+    rounds = rounds_needed(0.01, 0.02)
+    assert rounds is not None
+    assert provable_gain(0.01, rounds) < 0.02 <= provable_gain(0.01, rounds - 1)
+
+
+def test_a_quiet_machine_needs_the_least_rounds_and_a_loud_one_has_none() -> None:
+    assert rounds_needed(0.001, 0.02) == LEAST_ROUNDS
+    assert rounds_needed(0.2, 0.02) is None
+
+
+def test_what_does_is_kept() -> None:
+    assert advice(0.002, NOW, 20.0).settings == NOW
+
+
+def test_more_rounds_come_first() -> None:
+    found = advice(0.01, NOW, 20.0)
+    assert found.settings == Settings(5.0, rounds_needed(0.01, 0.02) or 0, 0.02)
+    assert len(found.reasons) == 2
+
+
+def test_then_longer_windows() -> None:
+    found = advice(0.03, NOW, 40.0)
+    assert found.settings.window_s > NOW.window_s
+    assert LEAST_ROUNDS <= found.settings.rounds <= MOST_ROUNDS
+    assert found.settings.min_gain == NOW.min_gain
+
+
+def test_then_a_gain_that_can_be_proved() -> None:
+    found = advice(0.03, NOW, 6.0)
+    assert found.settings.window_s == NOW.window_s
+    assert found.settings.min_gain > NOW.min_gain
+    assert provable_gain(0.03, found.settings.rounds) <= found.settings.min_gain
+    assert "cannot be proved" in found.reasons[1]
+
+
+def row(round_: int, candidate: str, level: float, capacity: float = 100.0) -> dict[str, Any]:
+    point = judge_point([P99_40MS], synthetic_server(level, capacity))
+    return {"round": round_, "candidate_key": candidate, "point": point.to_json()}
+
+
+def test_the_noise_of_a_run_comes_from_what_it_repeated() -> None:
+    rows = [
+        *(row(n, "a", 95.0, capacity) for n, capacity in enumerate((100.0, 102.0, 98.0))),
+        *(row(n, "a", 105.0, capacity) for n, capacity in enumerate((100.0, 102.0, 98.0))),
+        row(0, "b", 95.0),
+    ]
+    found = noise_of(rows)
+    assert found is not None
+    assert (found.repeats, found.rounds) == (6, 3)
+    assert found.throughput_cv == pytest.approx(0.0, abs=0.01)
+    assert found.p99_cv is not None
+    assert found.p99_cv > 0.05
+    assert found.capacity_cv == pytest.approx(0.02, rel=0.2)
+
+
+def test_a_run_that_repeated_nothing_knows_no_noise() -> None:
+    assert noise_of([]) is None
+    assert noise_of([row(0, "a", 95.0), row(0, "b", 95.0)]) is None

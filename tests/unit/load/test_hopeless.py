@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tuner.errors import ServerGoneError
+from tuner.load.checks import ended_early
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.hopeless import Hopeless, cut_short, decided
+
+BOUND = LatencyBound(share=0.99, within_s=0.060)
+WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
+RATE = 1000.0
+DUE = np.arange(0.0, WINDOW.total_s, 1.0 / RATE)
+START_UP_S = 0.2
+
+
+class EmulatedServer:
+    """Answers up to a rate, as soon as the client has started; the clock is set by hand."""
+
+    def __init__(self, capacity: float, before: int = 1000) -> None:
+        self.capacity = capacity
+        self.before = before
+        self.now = 0.0
+
+    def answered(self) -> int:
+        loaded_s = max(self.now - START_UP_S, 0.0)
+        return self.before + int(min(self.capacity, RATE) * loaded_s)
+
+
+def ends_at(capacity: float, window: Window = WINDOW) -> float | None:
+    """Seconds from the start of the load until it is given up; None when it never is."""
+    server = EmulatedServer(capacity)
+    hopeless = Hopeless(DUE, window, server.answered, clock=lambda: server.now)
+    while server.now < START_UP_S + window.total_s:
+        if hopeless():
+            return server.now - START_UP_S
+        server.now += 0.01
+    return None
+
+
+def test_an_overload_is_given_up_soon_after_it_is_decided() -> None:
+    """At two thirds of the rate 333 requests more wait each second; 30 may be late."""
+    end = ends_at(RATE / 1.5)
+    assert end is not None
+    assert WINDOW.warmup_s + 0.4 <= end < WINDOW.warmup_s + 0.8
+
+
+def test_the_heavier_the_overload_the_sooner() -> None:
+    ends = [ends_at(RATE / factor) for factor in (1.1, 1.5, 3.0)]
+    assert None not in ends
+    assert ends == sorted(ends, key=lambda end: -(end or 0.0))
+
+
+@pytest.mark.parametrize("capacity", [RATE * 2, RATE * 0.99], ids=["in time", "a little late"])
+def test_what_may_still_pass_is_measured_to_the_end(capacity: float) -> None:
+    assert ends_at(capacity) is None
+
+
+def test_without_a_bound_nothing_is_given_up() -> None:
+    assert ends_at(RATE / 3, replace(WINDOW, bounds=())) is None
+
+
+def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
+    def gone() -> int:
+        raise ServerGoneError("it crashed")
+
+    assert not Hopeless(DUE, WINDOW, gone)()
+
+
+def test_a_window_is_cut_where_the_load_was_stopped() -> None:
+    begun_ns = 10**18
+    assert cut_short(WINDOW, begun_ns, begun_ns + 1_700_000_000).duration_s == pytest.approx(1.2)
+    assert cut_short(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW
+
+
+@pytest.mark.parametrize(("late", "expected"), [(30, False), (31, True)])
+def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows(
+    late: int, expected: bool
+) -> None:
+    """Of the 3000 requests planned 30 may be late, however few of them were sent."""
+    shortened = replace(WINDOW, duration_s=1.0)
+    latencies_us = np.sort(np.where(np.arange(1000) < late, 70_000.0, 20_000.0))
+    assert decided(latencies_us, DUE, shortened, WINDOW) is expected
+    assert decided(latencies_us, DUE, WINDOW, WINDOW)  # measured in full: nothing to decide
+
+
+def test_a_shortened_window_says_so() -> None:
+    shortened = replace(WINDOW, duration_s=1.2)
+    assert ended_early(shortened, WINDOW) == ("Ended after 1.2 s: certainly over the SLO.",)
+    assert ended_early(WINDOW, WINDOW) == ()

@@ -1,0 +1,98 @@
+"""The searched score beside the confirmed one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from unit.report.conftest import Made
+from unit.report.synthetic import measure
+
+from tuner.report import html, markdown
+from tuner.report.data import Repeat, ReportData
+from tuner.report.quantities import rate_text
+from tuner.report.selection import measured_again
+from tuner.run.trial import Trial
+from tuner.score.point import judge_point
+from tuner.spec.slo import Slo
+
+MET, MISSED = Slo.parse("p99_latency <= 10s"), Slo.parse("p99_latency <= 1us")
+
+
+def rate(trial: Trial, factor: float) -> float:
+    assert trial.score is not None
+    return trial.score.value * factor
+
+
+def repeat(trial: Trial, round_: int, factor: float, *, role: str, met: bool = True) -> Repeat:
+    """A measurement that answered ``factor`` times what the search found."""
+    measurement = measure(trial.candidate, rate(trial, factor), 0)
+    served = replace(measurement, throughput_infer_per_s=rate(trial, factor), completed_count=1000)
+    point = judge_point([MET if met else MISSED], served)
+    return Repeat(round_, 0, role, trial.candidate.key, point)
+
+
+@pytest.fixture
+def data(made: Made) -> ReportData:
+    return made("improved")
+
+
+def finalists(data: ReportData) -> list[Trial]:
+    return [t for t in data.scored if t.score and t.score.feasible and t.number][:2]
+
+
+def test_the_highest_load_that_was_stood_counts_for_a_round(data: ReportData) -> None:
+    (one, other), current = finalists(data), data.trials[0]
+    repeats = (
+        repeat(one, 0, 0.90, role="candidate"),
+        repeat(one, 0, 0.95, role="candidate"),
+        repeat(one, 0, 0.99, role="candidate", met=False),
+        repeat(one, 1, 0.85, role="candidate"),
+        repeat(other, 0, 1.0, role="candidate", met=False),
+        repeat(current, 0, 1.0, role="current"),
+        repeat(current, 0, 1.1, role="challenge"),
+        repeat(current, 1, 1.0, role="current"),
+        repeat(other, 1, 0.5, role="simpler"),
+    )
+    table = measured_again(replace(data, repeats=repeats))
+    assert table is not None
+    assert table.headers == ("config", "in the search", "round 1", "round 2", "difference")
+    (now, first, second) = table.rows
+    assert now[0] == "current config"
+    assert now[-1] == "+5.0 %"
+    assert first[1:] == (
+        *(rate_text(rate(one, factor)) for factor in (1.0, 0.95, 0.85)),
+        "-10.0 %",
+    )
+    assert second[2:] == ("no load met the SLOs", "-", "-")
+
+
+def test_a_config_that_met_the_slos_nowhere_in_the_search_has_no_difference(
+    data: ReportData,
+) -> None:
+    current = data.trials[0]
+    assert current.score is not None
+    never = replace(current, score=replace(current.score, feasible=False))
+    repeats = (repeat(current, 0, 1.0, role="current"),)
+    table = measured_again(replace(data, repeats=repeats, trials=(never, *data.trials[1:])))
+    assert table is not None
+    assert (table.rows[0][1], table.rows[0][-1]) == ("no load met the SLOs", "-")
+
+
+def test_a_minimised_metric_is_compared_in_its_unit(made: Made) -> None:
+    data = made("improved", objective="minimize p99_latency at 300/s")
+    table = measured_again(data)
+    assert table is not None
+    assert all(row[1].endswith("ms") and row[2].endswith("ms") for row in table.rows)
+
+
+def test_it_is_in_both_reports(data: ReportData) -> None:
+    assert ">Searched and measured again</h2>" in html.render(data)
+    text = markdown.render(data)
+    assert "### Searched and measured again\n\n| config | in the search | round 1 |" in text
+
+
+def test_a_run_without_confirmation_has_no_table(made: Made) -> None:
+    data = made("kept")
+    assert measured_again(data) is None
+    assert "Searched and measured again" not in html.render(data)

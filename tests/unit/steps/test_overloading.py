@@ -1,0 +1,135 @@
+"""Which configs are overloaded, at which load, and what is said where none is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+
+from tuner.bench.evaluate import LoadPlan
+from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
+from tuner.load.measurement import Arrivals
+from tuner.load.overload import Overload
+from tuner.report.result_schema import Status
+from tuner.score.capacity import LevelRange
+from tuner.score.point import judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.spec.slo import Slo
+from tuner.steps.events import Silent
+from tuner.steps.outcome import Overloads, Side, Verdict
+from tuner.steps.overloading import Overloading, overloaded, tail_slo
+
+CURRENT = Candidate({"instance_group.count": 1})
+WINNER = Candidate({"instance_group.count": 4})
+
+
+def an_overload(capacity: float) -> Overload:
+    return Overload(capacity, 1.2 * capacity, 2.0, 4.0, str(P99_40MS), 40e3, 9.0, 1e4, 0, 0, 0, ())
+
+
+@dataclass
+class EmulatedBench:
+    """Keeps what it was asked for; ``trouble`` is what a probe of the winner runs into."""
+
+    trouble: Exception | None = None
+    asked: list[tuple[Candidate, float, bool]] = field(default_factory=list)
+    deployed: tuple[Candidate, bool] | None = None
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
+        self.deployed = (candidate, fresh)
+        return None
+
+    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
+        assert self.deployed is not None
+        if self.trouble is not None and self.deployed[0] == WINNER:
+            raise self.trouble
+        self.asked.append((self.deployed[0], capacity, self.deployed[1]))
+        return an_overload(capacity)
+
+
+def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> Side:
+    measured = (synthetic_measurement(level, p99_us) for level in levels)
+    points = tuple(judge_point([P99_40MS, NO_ERRORS], m) for m in measured)
+    return Side(candidate, points, feasible=True)
+
+
+def verdict(winner: Side | None = None) -> Verdict:
+    status = Status.IMPROVED if winner else Status.KEPT
+    return Verdict(status, ("a reason",), side(CURRENT, 100.0), winner)
+
+
+def step(bench: EmulatedBench, **changes: Any) -> Overloading:
+    spec: dict[str, Any] = {
+        "model": "m",
+        "repository": "r",
+        "slo": ["p99_latency <= 40ms"],
+        "space": {"instance_group.count": {"int": [1, 6]}},
+    }
+    arrivals = changes.pop("arrivals", Arrivals.POISSON)
+    listed = changes.pop("listed", None)
+    plan = LoadPlan(arrivals, listed, LevelRange(0.1, 1e5))
+    return Overloading(Spec.model_validate({**spec, **changes}), plan, bench, Silent())
+
+
+def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time() -> None:
+    bench = EmulatedBench()
+    found = overloaded(step(bench), verdict(side(WINNER, 410.0, 400.0, 420.0)))
+    assert bench.asked == [(CURRENT, 100.0, True), (WINNER, 400.0, True)]
+    assert found.overload == Overloads(an_overload(100.0), an_overload(400.0))
+    assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
+
+
+def test_without_a_winner_only_the_current_config_is() -> None:
+    bench = EmulatedBench()
+    found = overloaded(step(bench), verdict()).overload
+    assert [candidate for candidate, _, _ in bench.asked] == [CURRENT]
+    assert found == Overloads(an_overload(100.0), None)
+
+
+@pytest.mark.parametrize("trouble", [LoadFailedError("late"), ServerGoneError("gone")])
+def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: Exception) -> None:
+    found = overloaded(step(EmulatedBench(trouble)), verdict(side(WINNER, 400.0))).overload
+    assert found == Overloads(an_overload(100.0), None, (f"winner: {trouble}",))
+
+
+def test_a_stop_is_heeded() -> None:
+    bench = EmulatedBench(InterruptedRunError("stopped by a signal"))
+    with pytest.raises(InterruptedRunError):
+        overloaded(step(bench), verdict(side(WINNER, 400.0)))
+
+
+def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
+    bench = EmulatedBench()
+    nowhere = Verdict(Status.INFEASIBLE, (), side(CURRENT, 100.0, p99_us=90e3))
+    found = overloaded(step(bench), nowhere).overload
+    assert bench.asked == []
+    assert found is not None
+    assert "met the SLOs at no load" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"arrivals": Arrivals.CLOSED}, "closed loop cannot be overloaded"),
+        ({"listed": (10.0, 20.0)}, "fixed by the spec"),
+        ({"objective": "minimize p99_latency at 300/s"}, "fixed by the spec"),
+        ({"slo": ["error_rate <= 0%"]}, "No SLO bounds a high percentile"),
+    ],
+)
+def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expected: str) -> None:
+    bench = EmulatedBench()
+    found = overloaded(step(bench, **changes), verdict(side(WINNER, 400.0))).overload
+    assert bench.asked == []
+    assert found is not None
+    assert (found.current, found.winner) == (None, None)
+    assert expected in found.reasons[0]
+
+
+def test_the_slo_on_the_highest_percentile_is_what_it_is_held_to() -> None:
+    texts = ("p50_latency <= 5ms", "p99_latency <= 40ms", "p90_latency <= 20ms", "error_rate <= 1%")
+    found = tail_slo([Slo.parse(text) for text in texts])
+    assert str(found) == "p99_latency <= 40ms"
+    assert tail_slo([Slo.parse("avg_latency <= 5ms")]) is None

@@ -1,0 +1,77 @@
+# ruff: noqa: N802  (the names are NVML's)
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from tuner.triton.gpu_clocks import GpuClocks, gpu_clocks
+
+IDLE, POWER_CAP, SLOWDOWN, HOT = 0x1, 0x4, 0x8, 0x20
+
+
+class FakeError(Exception):
+    pass
+
+
+@dataclass
+class FakeNvml:
+    """``pynvml`` over cards given as (SM clock in MHz, event reasons); None cannot be read."""
+
+    cards: list[tuple[int, int] | None]
+    driver: bool = True
+    open: int = 0
+    NVML_CLOCK_SM: int = 1
+    NVMLError = FakeError
+
+    def nvmlInit(self) -> None:
+        if not self.driver:
+            raise FakeError
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.cards)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> tuple[int, int]:
+        card = self.cards[index]
+        if card is None:
+            raise FakeError
+        return card
+
+    def nvmlDeviceGetClockInfo(self, card: tuple[int, int], kind: int) -> int:
+        assert kind == self.NVML_CLOCK_SM
+        return card[0]
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, card: tuple[int, int]) -> int:
+        return card[1]
+
+
+def read(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> GpuClocks | None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # None: cannot be imported
+    with gpu_clocks() as clocks:
+        found = clocks()
+    assert nvml is None or nvml.open == 0
+    return found
+
+
+def test_the_slowest_working_card_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml([(1980, 0), (1700, POWER_CAP), (345, IDLE), None])
+    assert read(monkeypatch, nvml) == GpuClocks(1700.0, held_down=False)
+
+
+@pytest.mark.parametrize("reason", [SLOWDOWN, HOT, HOT | POWER_CAP, 0x40, 0x80])
+def test_heat_and_faults_hold_clocks_down(monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+    found = read(monkeypatch, FakeNvml([(1980, 0), (1200, reason)]))
+    assert found == GpuClocks(1200.0, held_down=True)
+
+
+@pytest.mark.parametrize(
+    "nvml",
+    [None, FakeNvml([], driver=False), FakeNvml([]), FakeNvml([None]), FakeNvml([(345, IDLE)])],
+)
+def test_nothing_to_read_is_none(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> None:
+    assert read(monkeypatch, nvml) is None

@@ -1,0 +1,78 @@
+"""What a measurement finds in the response cache: what its traffic leaves there, or nothing.
+
+Triton's cache outlives a reload of the model, so a config that uses it gets a server of its own,
+with an empty cache. Warm is then brought about once for each server, and goes on through the
+measurements there; empty needs a new server for every measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.load.filling import Filling
+from tuner.space.cache import ENABLE, split_args
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import CacheState
+
+#: Far from the seeds of measurements.
+SEED = 900_000
+
+
+class Fills(Protocol):
+    """A load generator that can fill a cache; see `tuner.load.filling.fill`."""
+
+    def fill(self, seed: int, size: int | None) -> Filling: ...
+
+
+@dataclass(frozen=True)
+class ResponseCache:
+    """Of a deployed config; ``size`` in bytes is None when it is not known."""
+
+    size: int | None
+
+
+@dataclass(frozen=True)
+class CacheRules:
+    """How a run treats caches.
+
+    Attributes:
+        state: What each measurement is to find.
+        of: The cache a candidate uses; None without one.
+        note: Gets a sentence about each filling.
+    """
+
+    state: CacheState
+    of: Callable[[Candidate], ResponseCache | None]
+    note: Callable[[str], None]
+
+    def fill(self, generator: Fills, cache: ResponseCache) -> None:
+        """Brings the empty cache of a new server to the state a measurement is to find."""
+        if self.state is CacheState.WARM:
+            self.note(generator.fill(SEED, cache.size).sentence)
+
+
+def no_caches() -> CacheRules:
+    """For runs in which no config has one."""
+    return CacheRules(CacheState.WARM, lambda _: None, lambda _: None)
+
+
+def cache_of(space: Space, candidate: Candidate, *, remote: bool) -> ResponseCache | None:
+    """The cache of a candidate, whether the search owns its size or the user's config has it.
+
+    Args:
+        space: Its model and its server's own arguments count beside the candidate's.
+        candidate: Any of the space.
+        remote: The server's arguments are not known: a config that asks for a cache may have one.
+    """
+    enabled = candidate.fields.get(ENABLE, space.base.response_cache.enable)
+    if not enabled:
+        return None
+    args = (*space.server_args, *candidate.server_args)
+    try:
+        rest, size = split_args(args)
+    except ValueError:  # redis, or a local one without a size
+        return ResponseCache(None)
+    return ResponseCache(size) if remote or len(rest) < len(args) else None

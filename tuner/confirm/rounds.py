@@ -1,0 +1,199 @@
+"""One config in the confirmation: what it stood in each round, on a fresh server each time.
+
+Where loads are searched, a round measures a config just below and just above the load it is
+expected to stand. That gives two things: the level that *met every SLO* (the proof), and the
+round's capacity (the comparison), far finer than the distance between the levels: each measurement
+near its bound tells where the bound is, by how steeply stress rises with load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tuner.bench.evaluate import probe_of
+from tuner.errors import ClientLimitError
+from tuner.score.capacity import Bracket, LevelRange, Probe, crossing
+from tuner.score.judge import passes
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+
+#: A round measures this share below the expected capacity, and as far above it.
+SPREAD = 0.04
+#: Measurements in one round at the most; each step in the same direction is twice the last.
+MOST_STEPS = 6
+#: A bracket wider than this gets another measurement, where the capacity seems to be.
+WIDE = 3 * SPREAD
+#: Stress between which a measurement tells where the bound is.
+NEAR = (0.7, 1.6)
+#: No tail latency rises more slowly than this power of the load near its bound, or is steeper.
+SLOPES = (1.0, 40.0)
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A config and where to begin: the load it stood in the search, None when it met no SLO."""
+
+    candidate: Candidate
+    level: float | None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of one config: its measurements, in the order they were made."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def probes(self) -> list[Probe]:
+        return [probe_of(p) for p in self.points]
+
+    @property
+    def stood(self) -> Point:
+        """At the highest level that met every SLO; the lowest level tried when none did."""
+        floor = Bracket.of(self.probes).floor
+        by_level = {p.measurement.load.level: p for p in self.points}
+        return by_level[min(by_level) if floor is None else floor.level]
+
+    @property
+    def passed(self) -> bool:
+        return passes(self.stood.slo)
+
+
+@dataclass
+class Contender:
+    """A config with its rounds so far.
+
+    Attributes:
+        dropped: Why it takes no further part; empty while it does.
+    """
+
+    entrant: Entrant
+    rounds: list[Round] = field(default_factory=list)
+    dropped: str = ""
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.entrant.candidate
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        return tuple(r.stood for r in self.rounds)
+
+    @property
+    def credited_level(self) -> float:
+        """The load that met every SLO in every round."""
+        return min(r.stood.measurement.load.level for r in self.rounds)
+
+    def levels(self) -> list[float]:
+        """Of each round, the level at which an SLO begins to be missed."""
+        slope = steepness([r.probes for r in self.rounds])
+        return [capacity_level(r.probes, slope) for r in self.rounds]
+
+    def capacities(self) -> list[float]:
+        """The same in inferences per second; of listed loads, what was served."""
+        return [_served(r, level) for r, level in zip(self.rounds, self.levels(), strict=True)]
+
+    def expected_level(self) -> float:
+        """Where its capacity should be, by what is known."""
+        assert self.entrant.level is not None
+        return geometric_mean(self.levels()) if self.rounds else self.entrant.level
+
+
+def fixed_round(measure: Callable[[float], Point], level: float) -> Round:
+    """Where the spec lists the loads: one measurement at the one it is held to."""
+    return Round((measure(level),))
+
+
+def searched_round(measure: Callable[[float], Point], expected: float, levels: LevelRange) -> Round:
+    """One level below and one above the expected capacity; further until one passes.
+
+    Raises:
+        ClientLimitError: The load generator cannot even send what the config should stand.
+    """
+    points: list[Point] = []
+    level: float | None = levels.nearest(expected * (1.0 - SPREAD))
+    while level is not None and len(points) < MOST_STEPS:
+        try:
+            points.append(measure(level))
+        except ClientLimitError:
+            if not any(passes(p.slo) for p in points):
+                raise
+            break  # it stands all that can be sent
+        level = _next_level([probe_of(p) for p in points], levels)
+    return Round(tuple(points))
+
+
+def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
+    """None when the round is over."""
+    bracket = Bracket.of(probes)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    step = 2.0 * SPREAD * 2.0 ** (len(probes) - 1)
+    least = 1.0 if levels.whole else 0.0
+    if ceiling is None and floor is not None:
+        if len(probes) > 1 and _near(floor) and not levels.whole:
+            return None
+        level = max(floor.level * (1.0 + step), floor.level + least)
+    elif floor is None and ceiling is not None:
+        level = min(ceiling.level / (1.0 + step), ceiling.level - least)
+        if ceiling.saturated and ceiling.served_per_s:
+            level = min(level, ceiling.served_per_s)
+    elif floor is not None and ceiling is not None:
+        if bracket.gap <= WIDE:
+            return None
+        level = crossing(floor, ceiling)
+    level = levels.nearest(level)
+    return None if any(p.level == level for p in probes) else level
+
+
+def _near(probe: Probe) -> bool:
+    low, high = NEAR
+    return probe.stress is not None and low <= probe.stress <= high and not probe.saturated
+
+
+def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
+    """The power of the load with which stress rises near the bound; None when too little is near.
+
+    Least squares of log stress on log load within each round (so that what differs between
+    rounds does not count), over all rounds of a config.
+    """
+    sxx = sxy = 0.0
+    for probes in rounds:
+        near = [(math.log(p.level), math.log(p.stress or 1.0)) for p in probes if _near(p)]
+        mean_x = sum(x for x, _ in near) / max(len(near), 1)
+        sxx += sum((x - mean_x) ** 2 for x, _ in near)
+        sxy += sum((x - mean_x) * y for x, y in near)
+    return min(max(sxy / sxx, SLOPES[0]), SLOPES[1]) if sxx > 0.0 else None
+
+
+def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
+    """The level at which stress is one.
+
+    Between a level that passed and one close above it that failed, where the stress crosses one;
+    otherwise the mean of what each measurement near the bound says by the ``slope``. The highest
+    level that passed, or the lowest of all, when there is none.
+    """
+    bracket = Bracket.of(probes)
+    near = [p for p in probes if _near(p)]
+    if bracket.gap > WIDE and slope is not None and near:
+        return geometric_mean([p.level * (p.stress or 1.0) ** (-1.0 / slope) for p in near])
+    return bracket.capacity() or min(p.level for p in probes)
+
+
+def _served(round_: Round, level: float) -> float:
+    """Inferences per second at a level of the round."""
+    stood = round_.stood.measurement
+    if stood.load.arrivals.open_loop and len(round_.points) > 1:
+        return level * stood.batch_size
+    bracket = Bracket.of(round_.probes)
+    if bracket.floor is None or bracket.ceiling is None:
+        return stood.throughput_infer_per_s
+    by_level = {p.measurement.load.level: p.measurement for p in round_.points}
+    above = by_level[bracket.ceiling.level].throughput_infer_per_s
+    share = math.log(level / bracket.floor.level) / math.log1p(bracket.gap)
+    return stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))

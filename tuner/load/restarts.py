@@ -1,0 +1,169 @@
+"""Closed loops, started several times.
+
+A closed loop is bistable: 32 clients can settle into one batch of 32 or into two of 16, and stay
+there until the load ends. Only another start shows the other mode. So each measurement of a
+closed loop is several starts, with an equal part of the window each and other inputs: the time
+asked for is kept to, and each start costs one more warm-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from tuner.load.checks import warnings_about
+from tuner.load.generator import LoadGenerator, Window
+from tuner.load.measurement import (
+    HostUse,
+    LatencySource,
+    LoadPoint,
+    Measurement,
+    Restart,
+    ServerStatistics,
+)
+from tuner.load.timeline import percentile
+
+#: No start's window is shorter than this.
+LEAST_S = 1.0
+#: Highest throughput of a start over the lowest, minus one, that is no other mode yet.
+SPREAD = 0.05
+#: Between the seeds of starts; far from those of other measurements.
+_SEED_STEP = 10_000_000
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A `LoadGenerator` that starts every closed loop ``count`` times; open loops once."""
+
+    generator: LoadGenerator
+    count: int
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        if load.arrivals.open_loop or self.count == 1:
+            return self.generator.measure(load, window, seed)
+        part = replace(window, duration_s=max(window.duration_s / self.count, LEAST_S))
+        return combined(
+            [self.generator.measure(load, part, seed + k * _SEED_STEP) for k in range(self.count)]
+        )
+
+
+def combined(starts: Sequence[Measurement]) -> Measurement:
+    """One measurement of several starts of the same load, with windows of the same length.
+
+    Percentiles are over the requests of all starts; without these, the worst start's.
+    """
+    first = starts[0]
+    whole = replace(
+        first,
+        duration_s=sum(m.duration_s for m in starts),
+        completed_count=sum(m.completed_count for m in starts),
+        failed_count=sum(m.failed_count for m in starts),
+        rejected_count=sum(m.rejected_count for m in starts),
+        throughput_infer_per_s=fmean(m.throughput_infer_per_s for m in starts),
+        **_latencies(starts),
+        sent_per_s=_known(fmean, [m.sent_per_s for m in starts]),
+        client_send_us=_known(fmean, [m.client_send_us for m in starts]),
+        client_recv_us=_known(fmean, [m.client_recv_us for m in starts]),
+        network_us=_known(fmean, [m.network_us for m in starts]),
+        mean_in_flight=_known(fmean, [m.mean_in_flight for m in starts]),
+        server=_server([m.server for m in starts]),
+        host=_host([m.host for m in starts]),
+        backlog=starts[-1].backlog,
+        wall_s=sum(m.wall_s for m in starts),
+        restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
+        warnings=(),
+    )
+    said = [w for m in starts for w in m.warnings if w not in warnings_about(m)]
+    return replace(whole, warnings=(*dict.fromkeys(said), *_spread(whole), *warnings_about(whole)))
+
+
+def _spread(whole: Measurement) -> tuple[str, ...]:
+    rates = [start.throughput_infer_per_s for start in whole.restarts]
+    low, high = min(rates), max(rates)
+    if high <= low * (1.0 + SPREAD):
+        return ()
+    span = f"{low:.4g} to {high:.4g} infer/s over {len(rates)} starts"
+    return (f"The closed loop settles in different modes: {span}.",)
+
+
+def _latencies(starts: Sequence[Measurement]) -> dict[str, Any]:
+    shares = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+    parts = [m.latencies_us for m in starts if m.latencies_us is not None]
+    if len(parts) == len(starts):
+        every = np.sort(np.concatenate(parts))
+        return {
+            "source": LatencySource.REQUESTS,
+            "latencies_us": every,
+            "avg_latency_us": float(every.mean()),
+            **{f"{name}_latency_us": percentile(every, share) for name, share in shares.items()},
+        }
+    names = [f"{name}_latency_us" for name in shares]
+    return {
+        "source": LatencySource.WINDOWS,
+        "latencies_us": None,
+        "avg_latency_us": fmean(m.avg_latency_us for m in starts),
+        **{name: max(getattr(m, name) for m in starts) for name in names},
+    }
+
+
+def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:
+    """Counts added up, times weighted by the requests they are per."""
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    counts = ("success_count", "fail_count", "inference_count", "execution_count")
+    cached = ("cache_hit_count", "cache_miss_count")
+    computed = [max(p.success_count - p.cache_hit_count, 0) for p in found]
+
+    def compute_us(name: str) -> float:
+        return _weighted([getattr(part, name) for part in found], computed)
+
+    batches: dict[int, tuple[int, int]] = {}
+    for size, executions, total_ns in (row for part in found for row in part.batch_stats):
+        before = batches.get(size, (0, 0))
+        batches[size] = (before[0] + executions, before[1] + total_ns)
+    return ServerStatistics(
+        **{name: sum(getattr(p, name) for p in found) for name in (*counts, *cached)},
+        queue_us=_weighted([p.queue_us for p in found], [p.success_count for p in found]),
+        compute_input_us=compute_us("compute_input_us"),
+        compute_infer_us=compute_us("compute_infer_us"),
+        compute_output_us=compute_us("compute_output_us"),
+        batch_stats=tuple((size, *batches[size]) for size in sorted(batches)),
+    )
+
+
+#: How a reading of several starts is made one: the worst, unless it is said here.
+_READINGS: dict[str, Callable[[list[Any]], Any]] = {
+    "cpu_percent": fmean,
+    "governor": lambda values: values[-1],
+    "gpu_utilization": fmean,
+    "gpu_power_w": fmean,
+    "gpu_clock_mhz": min,
+    "cache_utilization": lambda values: values[-1],
+    "cache_entries": lambda values: values[-1],
+    "cache_evictions": sum,
+}
+
+
+def _host(parts: Sequence[HostUse]) -> HostUse:
+    names = vars(parts[0])
+    return HostUse(
+        **{
+            name: _known(_READINGS.get(name, max), [getattr(part, name) for part in parts])
+            for name in names
+        }
+    )
+
+
+def _known(combine: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
+    """Combined from those that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None
+
+
+def _weighted(values: Sequence[float], weights: Sequence[int]) -> float:
+    return float(np.average(values, weights=weights)) if sum(weights) else 0.0
