@@ -54,7 +54,7 @@ BATCHING = {
     "dynamic_batching.max_queue_delay_microseconds": 500,
 }
 #: Requests per second near which their capacity lies.
-LEVEL = 1230.0
+LEVEL = 1240.0
 MOST_MEASURING_S = 90.0
 RIGHT_SHARE = 0.95
 
@@ -83,8 +83,9 @@ def spec_in(directory: Path, window_s: float) -> Path:
     return spec
 
 
-def repeat(job: Job, other: Candidate, first: int, repeats: int) -> list[dict[str, object]]:
-    """Confirms ``other`` against the same config unscaled; a row each."""
+def repeat(job: Job, difference: float, first: int, repeats: int) -> list[dict[str, object]]:
+    """Confirms a config that is faster by ``difference`` against itself unscaled; a row each."""
+    other = candidate(difference)
     results = []
     book = TimeBook()
     with (
@@ -104,7 +105,9 @@ def repeat(job: Job, other: Candidate, first: int, repeats: int) -> list[dict[st
                 record=rows.append,
             )
             current = Entrant(candidate(0.0), LEVEL)
-            (result,) = confirm(bench, current, [Entrant(other, LEVEL)], rules)
+            # A search knows the capacities within a few percent, and so does this.
+            finalist = Entrant(other, LEVEL * (1.0 + difference))
+            (result,) = confirm(bench, current, [finalist], rules)
             measuring_s = book.seconds(Phase.MEASURING) - before
             results.append(_row(number, result, rows, measuring_s))
             print(json.dumps(results[-1]), file=sys.stderr, flush=True)
@@ -148,13 +151,13 @@ def main() -> int:
     )
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
-    parser.add_argument("--window", type=float, default=2.0, help="seconds of a measurement")
+    parser.add_argument("--window", type=float, default=1.8, help="seconds of a measurement")
     parser.add_argument("--output", type=Path, help="append a JSON line a repetition")
     options = parser.parse_args()
     difference = options.difference / 100.0
     with tempfile.TemporaryDirectory(prefix="tune-benchmark-") as directory:
         job = prepare(Request(spec=spec_in(Path(directory), options.window)))
-        rows = repeat(job, candidate(difference), options.first, options.repeats)
+        rows = repeat(job, difference, options.first, options.repeats)
     if options.output:
         with options.output.open("a") as file:
             file.writelines(json.dumps({"difference": difference, **r}) + "\n" for r in rows)

@@ -107,5 +107,9 @@ class LoadFailedError(TrialError):
     """The load generator gave no usable result; `message` says why."""
 
 
+class UndecidedError(LoadFailedError):
+    """A load was ended early for an SLO that was not certainly missed; it must be repeated."""
+
+
 class ClientLimitError(TrialError):
     """The load generator could not send what was asked for: no verdict on the config."""

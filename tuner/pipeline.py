@@ -75,7 +75,10 @@ def run(request: Request, events: Events) -> Finished:
                 verdict = _tuned(session)
                 return _ended(session, verdict)
             except Exception as error:
-                _ended_early(session, error)
+                stopped = _stopped_by(error)
+                _ended_early(session, stopped or error)
+                if stopped is not None:
+                    raise stopped from None
                 raise
 
 
@@ -137,6 +140,13 @@ def _ended(session: _Session, verdict: Verdict) -> Finished:
     return Finished(store.directory, result, EXIT_CODES[verdict.status])
 
 
+def _stopped_by(error: BaseException | None) -> InterruptedRunError | None:
+    """The interruption behind an error: a library it came up in may have made another of it."""
+    while error is not None and not isinstance(error, InterruptedRunError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def _ended_early(session: _Session, error: Exception) -> None:
     """What there is so far, with the reason why there is no more."""
     store = session.open.store
@@ -166,6 +176,7 @@ def _store(
             run_id=store.run_id,
             model=session.job.spec.model,
             spec_sha256=session.job.loaded.sha256,
+            objective=str(session.job.spec.objective),
             verdict=verdict,
             trials=session.open.searcher.history,
             rejected=store.rejected(),

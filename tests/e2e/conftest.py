@@ -23,7 +23,7 @@ SPEC = """\
 model: emulated-accelerator
 repository: repository
 workload:
-  arrivals: {kind: closed, concurrency: [8]}
+  arrivals: {kind: closed, concurrency: [8], restarts: 1}
   window: 1s
   warmup: 200ms
 slo:

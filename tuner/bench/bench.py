@@ -13,7 +13,14 @@ from typing import Protocol
 
 from tuner.bench.cache import CacheRules, Fills, no_caches
 from tuner.bench.rejects import Rejects, doubt_about
-from tuner.errors import ClientLimitError, InterruptedRunError, ServerGoneError, TrialError
+from tuner.errors import (
+    ClientLimitError,
+    InterruptedRunError,
+    LoadFailedError,
+    ServerGoneError,
+    TrialError,
+    UndecidedError,
+)
 from tuner.load.answers import Answers
 from tuner.load.checks import client_kept_up, client_limit
 from tuner.load.disturbance import disturbances
@@ -133,10 +140,11 @@ class Bench:
         """One level of the run's arrivals on the deployed candidate.
 
         A measurement in which the client could not keep up, or which something else on the
-        machine spoilt, is rejected and repeated once. The second one counts, disturbed or not.
+        machine spoilt, is repeated once. The second one counts, disturbed or not; the first one
+        where it was only disturbed and the client fell behind in the second.
 
         Raises:
-            ClientLimitError: The client could not keep up the second time either.
+            ClientLimitError: The client could not keep up.
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
@@ -174,7 +182,11 @@ class Bench:
         self._rules.checkpoint()
         window = overload_window(slo)
         measurement = self._put(LoadPoint(Arrivals.STEP, capacity), window, seed)
-        return overload_of(measurement, window, slo)
+        try:
+            return overload_of(measurement, window, slo)
+        except LoadFailedError as error:
+            self._rejects.reject(error.message, measurement)
+            raise
 
     def answers(self) -> Answers:
         """What the deployed candidate answers to some of the workload's inputs.
@@ -189,11 +201,21 @@ class Bench:
             return self._generator.answers()
 
     def _believable(self, load: LoadPoint, seed: int) -> Measurement:
-        measurement = self._checked(load, seed)
-        doubt = doubt_about(measurement)
+        first = self._checked(load, seed)
+        doubt = doubt_about(first)
         if not doubt:
-            return measurement
-        self._rejects.reject(doubt, measurement)
+            return first
+        try:
+            again = self._repeated(load, seed)
+        except (TrialError, InterruptedRunError) as error:
+            if isinstance(error, ClientLimitError) and client_kept_up(first):
+                return first
+            self._rejects.reject(doubt, first)
+            raise
+        self._rejects.reject(doubt, first)
+        return again
+
+    def _repeated(self, load: LoadPoint, seed: int) -> Measurement:
         again = self._checked(load, seed)
         if not client_kept_up(again):
             self._rejects.reject(doubt_about(again), again)
@@ -202,7 +224,11 @@ class Bench:
 
     def _checked(self, load: LoadPoint, seed: int) -> Measurement:
         self._rules.checkpoint()
-        measurement = self._put(load, self._rules.window(load), seed)
+        window = self._rules.window(load)
+        try:
+            measurement = self._put(load, window, seed)
+        except UndecidedError:
+            measurement = self._put(load, replace(window, bounds=()), seed)
         return replace(measurement, disturbances=disturbances(measurement))
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
@@ -216,6 +242,8 @@ class Bench:
                 measurement = self._generator.measure(load, window, seed)
         except TrialError as error:
             self._rejects.failed(error.message, load.level, time.monotonic() - begin)
+            # a dead server is replaced anyway; a living one may be full of what was asked
+            self._backlog = not isinstance(error, ServerGoneError)
             raise
         self._backlog = measurement.backlog or self._must_be_empty
         return measurement

@@ -81,11 +81,16 @@ def evaluate(
 def _at_listed_levels(
     measure: Callable[[float], Point], objective: Objective, listed: Sequence[float]
 ) -> Evaluation:
+    goodput = objective.goal is Goal.MAXIMIZE_GOODPUT
     points: list[Point] = []
     for level in listed:
-        point = measure(level)
-        points.append(point)
-        if not passes(point.slo) and objective.goal is Goal.MAXIMIZE_GOODPUT:
+        try:
+            points.append(measure(level))
+        except ClientLimitError:
+            if goodput and points:
+                break  # each of them passed
+            raise
+        if goodput and not passes(points[-1].slo):
             break
     return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points))
 

@@ -30,7 +30,7 @@ def command(spec: Path, candidates: int, output_format: str) -> None:
         return
     click.echo(plan.effective_spec.rstrip())
     click.echo(f"\nspace     {plan.space_text}")
-    click.echo(f"time      {plan.time_text}")
+    click.echo(f"time      {plan.estimate.text}")
     for note in plan.notes:
         click.echo(f"note      {note}")
     for title, command_line in plan.commands.items():

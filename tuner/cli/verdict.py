@@ -10,8 +10,12 @@ from typing import Any
 import click
 
 from tuner.cli.console import value_text
+from tuner.load.measurement import Measurement
+from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Metric
 
 _HEADLINES = {
     "improved": ("green", "improved"),
@@ -45,37 +49,51 @@ def _numbers(result: Mapping[str, Any]) -> list[str]:
     winner, baseline = result["winner"], result["baseline"]
     now = Candidate.from_json(winner)
     before = Candidate.from_json(baseline) if baseline else Candidate()
-    lines = [f"  config    {changes_text(now, before)}"]
-    lines.append(f"  goodput   {_goodput(winner)}, was {_goodput(baseline)}{_ratio(result)}")
+    lines = [f"  config    {changes_text(now, before)}", *_gain(result)]
     for slo in winner["slo"]:
         value = "unknown" if slo["value"] is None else value_text(slo["metric"], slo["value"])
         lines.append(f"  slo       {slo['expression']}: {value}, worst of the rounds")
     return lines
 
 
-def _ratio(result: Mapping[str, Any]) -> str:
-    if result["improvement"] is None:
-        return ""
-    ratio = result["improvement"]["goodput_ratio"]
-    confidence = result["improvement"]["confidence"]
-    return (
-        f": {ratio['estimate']:.3g} times "
-        f"({confidence:.0%} interval {ratio['low']:.3g} to {ratio['high']:.3g})"
-    )
+def _gain(result: Mapping[str, Any]) -> list[str]:
+    """What was optimised, of the winner and of the current config, and the ratio of the proof."""
+    winner, baseline = result["winner"], result["baseline"]
+    metric = Objective.parse(result.get("objective") or Goal.MAXIMIZE_GOODPUT.value).metric
+    if metric is None:
+        now, before = _goodput(winner), "unknown" if baseline is None else _goodput(baseline)
+        lines = [f"  goodput   {now} in every round; the current config: {before}"]
+    else:
+        now, before = _worst(winner, metric), _worst(baseline, metric)
+        lines = [f"  {metric.value}  {now}, worst of the rounds; the current config: {before}"]
+    gain = result["improvement"]
+    if gain is not None:
+        ratio, compared = gain["goodput_ratio"], gain.get("compared")
+        of = "better" if metric else f"the current config's {compared or 'goodput'}"
+        interval = f"{gain['confidence']:.0%} interval {ratio['low']:.3g} to {ratio['high']:.3g}"
+        lines.append(f"  gain      {ratio['estimate']:.3g} times {of} ({interval})")
+    return lines
 
 
-def _goodput(facts: Mapping[str, Any] | None) -> str:
-    if facts is None:
-        return "unknown"
+def _goodput(facts: Mapping[str, Any]) -> str:
     goodput = facts["goodput_infer_per_s"]
     return "none within the SLOs" if goodput is None else f"{goodput:.4g}/s"
+
+
+def _worst(facts: Mapping[str, Any] | None, metric: Metric) -> str:
+    """The highest reading of a metric that is minimised."""
+    measurements = [] if facts is None else facts["measurements"]
+    readings = [value_of(metric, Measurement.from_json(m)) for m in measurements]
+    known = [value for value in readings if value is not None]
+    return value_text(metric.value, max(known)) if known else "unknown"
 
 
 def _next_steps(directory: Path, result: Mapping[str, Any]) -> list[str]:
     lines = ["", f"  report    {directory / 'report.html'}"]
     if result["written"] is not None:
         lines.append(f"  written   {result['written']['path']}")
-        lines.append(f"  undo      tune rollback {result['model']}")
+        repository = Path(result["written"]["path"]).parent.parent
+        lines.append(f"  undo      tune rollback {result['model']} --repository {repository}")
     elif result["winner"] is not None:
         lines.append(f"  write it  tune apply {directory}")
     if result["server_args"]:

@@ -155,12 +155,17 @@ class _Rotation:
         return [f for f in self._finalists if not f.dropped]
 
     def _settled(self, rounds_done: int) -> bool:
-        """At the first look: one is confirmed, or none can be any more."""
+        """At the first look: one is confirmed, or none can be any more.
+
+        A finalist that more rounds can show no gain of is not measured in them.
+        """
         if rounds_done != self._rules.rounds:
             return False
-        open_still = [f for f in self._racing() if self._undecided(f)]
         confirmed = [f for f in self._racing() if self._worth_it(self._ratio(f))]
-        return bool(confirmed) or not open_still
+        for finalist in self._racing():
+            if finalist not in confirmed and not self._undecided(finalist):
+                finalist.dropped = self._verdict(finalist, self._ratio(finalist))[1]
+        return bool(confirmed) or not self._racing()
 
     def _undecided(self, finalist: Contender) -> bool:
         """More rounds may show a gain: its estimate is not far below what is worth a change."""

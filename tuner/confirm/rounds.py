@@ -21,12 +21,14 @@ from tuner.space.candidate import Candidate
 
 #: A round measures this share below the expected capacity, and as far above it.
 SPREAD = 0.04
-#: Measurements in one round at the most; each step in the same direction is twice the last.
+#: Measurements in one round at the most; from the third on each step is twice the last.
 MOST_STEPS = 6
 #: A bracket wider than this gets another measurement, where the capacity seems to be.
 WIDE = 3 * SPREAD
 #: Stress between which a measurement tells where the bound is.
 NEAR = (0.7, 1.6)
+#: A round may end without a level that failed close by where so much of the bound was used up.
+CLOSE = 0.85
 #: No tail latency rises more slowly than this power of the load near its bound, or is steeper.
 SLOPES = (1.0, 40.0)
 
@@ -129,10 +131,11 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
     """None when the round is over."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
-    step = 2.0 * SPREAD * 2.0 ** (len(probes) - 1)
+    step = 2.0 * SPREAD * 2.0 ** max(len(probes) - 2, 0)
     least = 1.0 if levels.whole else 0.0
+    close = floor is not None and (floor.stress or 0.0) >= CLOSE and not levels.whole
     if ceiling is None and floor is not None:
-        if len(probes) > 1 and _near(floor) and not levels.whole:
+        if close and len(probes) > 1:
             return None
         level = max(floor.level * (1.0 + step), floor.level + least)
     elif floor is None and ceiling is not None:
@@ -140,7 +143,7 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
         if ceiling.saturated and ceiling.served_per_s:
             level = min(level, ceiling.served_per_s)
     elif floor is not None and ceiling is not None:
-        if bracket.gap <= WIDE:
+        if close or bracket.gap <= WIDE:
             return None
         level = crossing(floor, ceiling)
     level = levels.nearest(level)
@@ -148,8 +151,11 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
 
 
 def _near(probe: Probe) -> bool:
+    """Whether its stress tells where the bound is, and was what it passed or failed by."""
+    if probe.stress is None or probe.saturated or probe.passed != (probe.stress <= 1.0):
+        return False
     low, high = NEAR
-    return probe.stress is not None and low <= probe.stress <= high and not probe.saturated
+    return low <= probe.stress <= high
 
 
 def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
@@ -191,8 +197,9 @@ def _served(round_: Round, level: float) -> float:
         return stood.throughput_infer_per_s
     by_level = {p.measurement.load.level: p.measurement for p in round_.points}
     above = by_level[bracket.ceiling.level].throughput_infer_per_s
-    share = math.log(level / bracket.floor.level) / math.log1p(bracket.gap)
-    return stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share
+    share = min(max(math.log(level / bracket.floor.level) / math.log1p(bracket.gap), 0.0), 1.0)
+    served: float = stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share
+    return served
 
 
 def geometric_mean(values: Sequence[float]) -> float:

@@ -36,7 +36,7 @@ class PutBack:
 
     Attributes:
         field: ModelConfig path, or the server argument; of a cache the size tried instead.
-        with_change: The objective with it, in its own unit.
+        with_change: The objective with it, in its own unit, at the load of ``without_change``.
         without_change: And without it; None when that could not be served.
         kept: The change makes a difference and stays.
     """
@@ -94,12 +94,13 @@ def simplified(
         cache_sizes: Those the spec lets choose from, in bytes, in any order.
     """
     trials = _Trials(bench, rules, allowed)
-    best = _with_least_cache(trials, winner, current, cache_sizes)
+    best = proved = _with_least_cache(trials, winner, current, cache_sizes)
     for name, without in _changes(best.candidate, current):
         candidate = without(best.candidate)
         if candidate in (best.candidate, current) or not allowed(candidate):
             continue
-        held = trials.tried_instead(name, candidate, best, rules.min_gain, best.level)
+        # Against what was proved, not against the last that held: small losses must not add up.
+        held = trials.tried_instead(name, candidate, proved, rules.min_gain, proved.level)
         best = held or best
     return Simplified(best.candidate, best.points, tuple(trials.tried))
 
@@ -159,11 +160,12 @@ class _Trials:
         points: list[Point] = []
         if self._allowed(candidate):
             points = _measured(self._bench, candidate, level, rules)
+        bar = _bar(rules.objective, best, level)
         holds = len(points) == rules.rounds and all(
-            _as_good(rules.objective, p, best, tolerance) for p in points
+            _as_good(rules.objective, p, bar, tolerance) for p in points
         )
-        before, after = _least(rules.objective, best.points), _least(rules.objective, points)
-        self.tried.append(PutBack(name, before, after, kept=not holds))
+        after = _least(rules.objective, points)
+        self.tried.append(PutBack(name, bar, after, kept=not holds))
         return Winner(candidate, best.level, tuple(points)) if holds else None
 
 
@@ -182,7 +184,7 @@ def _changes(
         yield "server arguments", lambda c: _without_args(c, current)
     paths = [p for p, v in winner.fields.items() if current.fields.get(p) != v]
     for path in sorted(paths, key=lambda p: (-p.count("."), p == DYNAMIC_BATCHING, p)):
-        if path != "response_cache.enable":  # goes with the server's argument
+        if path != cache.ENABLE:  # goes with the server's argument
             yield path, lambda c, p=path: _without_field(c, p, current)  # type: ignore[misc]
 
 
@@ -197,8 +199,8 @@ def _without_field(candidate: Candidate, path: str, current: Candidate) -> Candi
 
 def _without_args(candidate: Candidate, current: Candidate) -> Candidate:
     fields = dict(candidate.fields)
-    if "response_cache.enable" in fields:
-        fields["response_cache.enable"] = current.fields.get("response_cache.enable")
+    if cache.ENABLE in fields:
+        fields[cache.ENABLE] = current.fields.get(cache.ENABLE)
     return Candidate(fields, current.server_args)
 
 
@@ -218,18 +220,25 @@ def _measured(bench: Bench, candidate: Candidate, level: float, rules: Rules) ->
     return points
 
 
-def _as_good(objective: Objective, point: Point, winner: Winner, tolerance: float) -> bool:
-    """It meets the SLOs, and is no worse than the winner in its least round by what counts."""
-    value = _objective(objective, point)
+def _bar(objective: Objective, winner: Winner, level: float) -> float | None:
+    """The winner's objective in its least round, as far as it can be reached at this level."""
     least = _least(objective, winner.points)
-    if not passes(point.slo) or value is None or least is None:
+    if least is None or objective.goal is Goal.MINIMIZE:
+        return least
+    measured = winner.points[0].measurement
+    if not measured.load.arrivals.open_loop:
+        return least
+    return min(least, level * measured.batch_size)  # nothing serves more than it is offered
+
+
+def _as_good(objective: Objective, point: Point, bar: float | None, tolerance: float) -> bool:
+    """It meets the SLOs, and is no worse than the bar by what counts."""
+    value = _objective(objective, point)
+    if not passes(point.slo) or value is None or bar is None:
         return False
     if objective.goal is Goal.MINIMIZE:
-        return value <= least * (1.0 + tolerance)
-    load = point.measurement.load
-    if load.arrivals.open_loop:  # nothing serves more than it is offered
-        least = min(least, load.level * point.measurement.batch_size)
-    return value >= least * (1.0 - tolerance)
+        return value <= bar * (1.0 + tolerance)
+    return value >= bar * (1.0 - tolerance)
 
 
 def _least(objective: Objective, points: Sequence[Point]) -> float | None:

@@ -16,15 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ServerGoneError, SpecError
+from tuner.load.channel import INFER, channel_options, is_refusal
 from tuner.load.inputs import InputFiles
 from tuner.load.messages import RequestForm, build
 
-_METHOD = "/inference.GRPCInferenceService/ModelInfer"
-_LOOPBACK = ("127.", "localhost:", "[::1]")
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
 _DEADLINE_S = 60.0
-# Triton's words (scheduler_utils.cc) for what a queue policy refuses: no answer, not another one
-_REJECTIONS = ("maximum queue size", "timeout expired")
 
 Array = npt.NDArray[Any]
 
@@ -84,14 +81,8 @@ def ask(
         questions = build(inputs.first(count * form.batch_size), form, count)
     except (LoadFailedError, SpecError) as error:
         return Answers(none_because=error.message)
-    options = [
-        ("grpc.enable_retries", 0),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", -1),
-        ("grpc.enable_http_proxy", 0 if address.startswith(_LOOPBACK) else 1),
-    ]
-    with grpc.insecure_channel(address, options=options) as channel:
-        method = channel.unary_unary(_METHOD)
+    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
+        method = channel.unary_unary(INFER)
         waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)
@@ -136,7 +127,7 @@ def _answer(call: Any) -> Answer:
 
 def _refusal(error: Any) -> Answer:
     words, code = str(error.details()), error.code()
-    if code is grpc.StatusCode.UNAVAILABLE and any(r in words for r in _REJECTIONS):
+    if code is grpc.StatusCode.UNAVAILABLE and is_refusal(words):
         return Answer({}, words, rejected=True)
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         raise ServerGoneError(f"comparing answers: {words}")

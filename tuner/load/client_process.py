@@ -25,15 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError
+from tuner.load.channel import INFER, channel_options, is_refusal
 from tuner.load.messages import RequestForm, build
 
-_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 _CONNECT_S = 5.0
 _LEAD_NS = 20_000_000
-_LOOPBACK = ("127.", "localhost:", "[::1]")
-# Triton's words (scheduler_utils.cc) for what a queue policy refuses. The status is UNAVAILABLE,
-# which is that of a lost connection too.
-_REJECTIONS = ("maximum queue size", "timeout expired")
 
 
 class Outcome(IntEnum):
@@ -196,7 +192,7 @@ class OpenLoop:
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             self._failure = self._failure or words
             return Outcome.FAILED
-        if any(rejection in words for rejection in _REJECTIONS):
+        if is_refusal(words):
             return Outcome.REJECTED
         self._lost = self._lost or words
         self._ended.set()
@@ -210,20 +206,14 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
 
 async def _carry_out(job: Job, requests: Sequence[bytes]) -> Answers:
     due_s = np.load(job.due)
-    options = [
-        ("grpc.enable_retries", 0),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", -1),
-        ("grpc.enable_http_proxy", 0 if job.address.startswith(_LOOPBACK) else 1),
-    ]
-    channel = grpc.aio.insecure_channel(job.address, options=options)
+    channel = grpc.aio.insecure_channel(job.address, options=channel_options(job.address))
     try:
         async with asyncio.timeout(_CONNECT_S):
             await channel.channel_ready()
     except TimeoutError as error:
         raise LoadFailedError(f"no connection to {job.address} in {_CONNECT_S:g} s") from error
     # Without serialisers bytes are sent, and answers stay unread, as they came.
-    load = OpenLoop(channel.unary_unary(_METHOD), requests, due_s, job.total_s)
+    load = OpenLoop(channel.unary_unary(INFER), requests, due_s, job.total_s)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
     answers = await load.run()
     await channel.close()  # Triton drops what it has not begun

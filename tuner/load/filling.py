@@ -8,8 +8,8 @@ cache has room for; traffic as it comes would take many times as long to reach t
 from __future__ import annotations
 
 import math
-import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 from tuner.errors import LoadFailedError, ServerGoneError, SpecError
+from tuner.load.channel import INFER, channel_options, is_refusal
 from tuner.load.inputs import MAX_STEPS, InputFiles
 from tuner.load.messages import RequestForm, build
 
@@ -29,8 +30,6 @@ PROBES = 2 * IN_FLIGHT
 #: More answers are asked for than seem to fit, as their size in the cache is not known exactly.
 MARGIN = 1.2
 
-_METHOD = "/inference.GRPCInferenceService/ModelInfer"
-_LOOPBACK = ("127.", "localhost:", "[::1]")
 _DEADLINE_S = 60.0
 
 
@@ -73,27 +72,35 @@ def fill(
     Raises:
         ServerGoneError: No answer, or no server.
     """
-    begin = time.monotonic()
     requests = _requests(form, inputs, seed)
     if not requests:
         return Filling(0, 0, 0.0)
-    options = [
-        ("grpc.enable_retries", 0),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", -1),
-        ("grpc.enable_http_proxy", 0 if address.startswith(_LOOPBACK) else 1),
-    ]
-    with grpc.insecure_channel(address, options=options) as channel:
-        method = channel.unary_unary(_METHOD)  # without serialisers bytes go and come
-        probes = requests[-PROBES:]
-        answer_bytes = _asked(method, probes)
-        answers_per_s = len(probes) / (time.monotonic() - begin)
-        fitting = math.inf
-        if size is not None and answer_bytes:
-            fitting = MARGIN * size / answer_bytes + 1
-        possible = max(answers_per_s * MAX_FILLING_S, PROBES)
-        count = int(min(len(requests), fitting, possible))
-        _asked(method, requests[-count:])
+    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
+        # without serialisers bytes go and come
+        return ask_in_order(channel.unary_unary(INFER), requests, size)
+
+
+def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Filling:
+    """Asks as many of the last requests as the cache has room for.
+
+    Args:
+        method: Sends one request, as gRPC's callables do.
+        requests: At least one; the last is to be asked last.
+        size: Of the cache in bytes; None when not known.
+
+    Raises:
+        ServerGoneError: No answer, or no server.
+    """
+    begin = time.monotonic()
+    probes = requests[-PROBES:]
+    answer_bytes = _asked(method, probes)
+    answers_per_s = len(probes) / (time.monotonic() - begin)
+    fitting = math.inf
+    if size is not None and answer_bytes:
+        fitting = MARGIN * size / answer_bytes + 1
+    possible = max(answers_per_s * MAX_FILLING_S, PROBES)
+    count = int(min(len(requests), fitting, possible))
+    _asked(method, requests[-count:])
     short = count < min(len(requests), fitting)
     return Filling(count, len(requests), time.monotonic() - begin, short)
 
@@ -109,28 +116,24 @@ def _requests(form: RequestForm, inputs: InputFiles, seed: int) -> Sequence[byte
 
 def _asked(method: Any, requests: Sequence[bytes]) -> float:
     """Sends all, in order; mean size of the answers in bytes."""
-    room = threading.Semaphore(IN_FLIGHT)
-    calls = []
+    calls: deque[Any] = deque()
+    sizes = []
     for request in requests:
-        room.acquire()
-        call = method.future(request, timeout=_DEADLINE_S)
-        call.add_done_callback(lambda _: room.release())
-        calls.append(call)
-    sizes = [len(answer) for answer in map(_answer, calls) if answer]
-    return sum(sizes) / len(sizes) if sizes else 0.0
+        if len(calls) == IN_FLIGHT:
+            sizes.append(_answer_bytes(calls.popleft()))
+        calls.append(method.future(request, timeout=_DEADLINE_S))
+    sizes += map(_answer_bytes, calls)
+    answered = [size for size in sizes if size]
+    return sum(answered) / len(answered) if answered else 0.0
 
 
-def _answer(call: Any) -> bytes:
-    """Empty for a request the model refused: it is not in the cache, and never will be."""
+def _answer_bytes(call: Any) -> int:
+    """0 for a request the model refused: it is not in the cache, and never will be."""
     try:
-        return bytes(call.result())
+        return len(call.result())
     except grpc.RpcError as error:
         code, words = call.code(), str(call.details())
         lost = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-        if lost and not any(r in words for r in _REJECTIONS):
+        if lost and not is_refusal(words):
             raise ServerGoneError(f"filling the cache: {words}") from error
-        return b""
-
-
-# Triton's words (scheduler_utils.cc) for what a queue policy refuses, with the same status
-_REJECTIONS = ("maximum queue size", "timeout expired")
+        return 0

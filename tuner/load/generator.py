@@ -57,5 +57,6 @@ class LoadGenerator(Protocol):
 
         Raises:
             LoadFailedError: No usable result; the message carries the generator's own words.
+            UndecidedError: It ended early without need; without ``window.bounds`` it will not.
             ServerGoneError: The server stopped answering meanwhile.
         """

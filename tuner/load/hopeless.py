@@ -6,7 +6,7 @@ due in the window until that long ago, less all answers since the window began. 
 more than the SLO allows of *all* requests of the planned window, it is missed.
 
 Both counts are taken from outside while the load runs, with an estimate of when it began. So
-this only gives the word; `decided` checks it on the time stamps of every request.
+this only gives the word; `check_decided` holds it against the time stamps of every request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UndecidedError
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.sampler import Snapshot
 
@@ -32,7 +32,7 @@ _FIRST_LOOKS_S = 0.03
 _LOOKS_S = 0.2
 #: The counts are estimates: so much more than needed must be late ...
 _MARGIN = 1.2
-#: ... and the window have lasted this long, so that its throughput says something.
+#: ... and what is left of the window be this long, so that its throughput says something.
 _LEAST_S = 0.4
 
 
@@ -90,13 +90,11 @@ class Hopeless:
         in_window_s = look.at_s - self._window.warmup_s
         if in_window_s <= 0.0:
             self._start = look
-        if not _LEAST_S <= in_window_s <= self._window.duration_s:
+        wait_s = _wait_s(self._window)
+        if not _LEAST_S + wait_s <= in_window_s <= self._window.duration_s:
             return False
-        answered = look.answered - self._start.answered
-        return any(
-            self._due(look.at_s - bound.within_s) - answered > _MARGIN * allowed
-            for bound, allowed in _allowed(self._window, self._due_s)
-        )
+        late = self._due(look.at_s - wait_s) - (look.answered - self._start.answered)
+        return any(late > _MARGIN * allowed for _, allowed in _allowed(self._window, self._due_s))
 
     def _due(self, until_s: float) -> int:
         """Requests due in the window until then."""
@@ -115,13 +113,21 @@ def answered_count(snapshot: Snapshot) -> Answered:
 
 
 def cut_short(window: Window, begun_ns: int, stopped_ns: int) -> Window:
-    """The window of a load that began and was stopped at these moments."""
-    length_s = (stopped_ns - begun_ns) / 1e9 - window.warmup_s
+    """What is left of the window of a load that began and was stopped at these moments.
+
+    It ends so long before the stop that what has no answer by then is late by every bound.
+
+    Raises:
+        UndecidedError: Nothing is left.
+    """
+    length_s = (stopped_ns - begun_ns) / 1e9 - window.warmup_s - _wait_s(window)
+    if length_s <= 0.0:
+        raise _undecided()
     return replace(window, duration_s=min(window.duration_s, length_s))
 
 
-def decided(latencies_us: Times, due_s: Times, window: Window, planned: Window) -> bool:
-    """Whether the measured window says enough about the planned one.
+def check_decided(latencies_us: Times, due_s: Times, window: Window, planned: Window) -> None:
+    """Checks that the measured window says enough about the planned one.
 
     Args:
         latencies_us: Of the requests due in ``window``, ascending; of those never answered a
@@ -129,13 +135,26 @@ def decided(latencies_us: Times, due_s: Times, window: Window, planned: Window) 
         due_s: When each request of the plan was due.
         window: The one that was measured: all of the plan, or its beginning.
         planned: With the bounds.
+
+    Raises:
+        UndecidedError: It does not.
     """
     if window.duration_s >= planned.duration_s:
-        return True
-    return any(
-        latencies_us.size - latencies_us.searchsorted(bound.within_s * 1e6, side="right") > allowed
-        for bound, allowed in _allowed(planned, due_s)
-    )
+        return
+    for bound, allowed in _allowed(planned, due_s):
+        in_time = latencies_us.searchsorted(bound.within_s * 1e6, side="right")
+        if latencies_us.size - in_time > allowed:
+            return
+    raise _undecided()
+
+
+def _undecided() -> UndecidedError:
+    return UndecidedError("ended early, but no latency SLO was certainly missed")
+
+
+def _wait_s(window: Window) -> float:
+    """After this long a request without an answer is late by every bound."""
+    return max((bound.within_s for bound in window.bounds), default=0.0)
 
 
 def _allowed(window: Window, due_s: Times) -> Sequence[tuple[LatencyBound, float]]:

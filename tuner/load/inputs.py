@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,8 @@ DEFAULT_UNIQUE = 1000
 #: Inputs that come back are the same in every measurement; a seed only changes their order.
 _POOL_SEED = 20_240_713
 _DRAWS = 20  # rounds of replacing inputs that were drawn twice
+#: Between the seeds of a seed's orders; far from other seeds.
+_NEXT_ORDER = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,29 @@ class InputFiles:
         spec: From the workload.
         tensors: The model's inputs; not used for inputs from a file.
         directory: Where files go.
+        cached: Whether the server has a response cache now. If so, a seed that is used again
+            gets another order: the cache may still hold all that the first one asked for.
     """
 
-    def __init__(self, spec: Inputs, tensors: Sequence[TensorShape], directory: Path) -> None:
+    def __init__(
+        self,
+        spec: Inputs,
+        tensors: Sequence[TensorShape],
+        directory: Path,
+        cached: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._spec = spec
         self._tensors = tuple(tensors)
         self._directory = directory
+        self._cached = cached
         self._calls = 0  # for new inputs
+        self._orders: Counter[int] = Counter()  # so many of each seed
         self._last_of_new: Path | None = None
 
     def file(self, seed: int, steps: int) -> InputFile:
-        """Inputs for a run that will need about ``steps`` of them, in the seed's order.
+        """Inputs for one run that will need about ``steps`` of them, in an order of the seed's.
+
+        The file is good until the next call.
 
         Raises:
             SpecError: A file of the user's cannot be read, or not be sampled from.
@@ -104,6 +119,9 @@ class InputFiles:
         if isinstance(repeat, (NoRepeat, DuplicatesRepeat)):
             return self._of_new_ones(repeat, seed, length)
         pool = self._pool
+        if self._cached():
+            self._orders[seed] += 1
+            seed += (self._orders[seed] - 1) * _NEXT_ORDER
         path = self._written(f"{seed}-{length}", pool, self._returning(repeat, seed, length))
         return InputFile(path, length, pool.warnings)
 
@@ -206,7 +224,7 @@ class InputFiles:
             largest = max(map(len, self._pool.contents)) + 1
         else:
             largest = _entry_bytes(self._spec, self._tensors)
-        return min(MAX_FILE_BYTES // largest, MAX_STEPS)
+        return max(min(MAX_FILE_BYTES // largest, MAX_STEPS), 1)
 
 
 def sampled_length(steps: int, at_most: int) -> int:

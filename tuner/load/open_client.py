@@ -32,11 +32,12 @@ from tuner.load.client_process import Answers, Job, Outcome
 from tuner.load.command import Target
 from tuner.load.export import Requests
 from tuner.load.generator import Window
-from tuner.load.hopeless import Hopeless, answered_count, cut_short, decided
+from tuner.load.hopeless import Hopeless, check_decided, cut_short
 from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.messages import RequestForm
-from tuner.load.runner import REST_S, TOO_LATE
+from tuner.load.rest import comes_to_rest
+from tuner.load.runner import TOO_LATE
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
 from tuner.load.timeline import Observed, begun_ns, observe_open, percentile
 from tuner.spec.model import Protocol, ServerMode
@@ -92,18 +93,17 @@ class OpenClient:
             tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private,
             Sampler(self.snapshot, self.scrape, self.server) as watched,
         ):
-            hopeless = Hopeless(due_s, window, answered_count(self.snapshot))
+            hopeless = Hopeless(due_s, window, self._settled_count)
             answers, command, stopped_ns = self._execute(
                 due_s, window, given, Path(private), hopeless
             )
-        at_rest = self._at_rest()
+        unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
+        at_rest = not unanswered or comes_to_rest(self.scrape, self.target)
         planned = window
         if stopped_ns is not None:
             window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
         observed = observe(answers, due_s, window)
-        if not decided(observed.latencies_us, due_s, window, planned):
-            again = self.measure(load, replace(planned, bounds=()), seed)
-            return replace(again, wall_s=time.monotonic() - begin)
+        check_decided(observed.latencies_us, due_s, window, planned)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
             measurement(observed, answers, load, window, self.target.batch_size),
@@ -150,17 +150,12 @@ class OpenClient:
             return ServerGoneError(f"the server stopped answering; the open-loop client: {reason}")
         return LoadFailedError(f"the open-loop client failed: {reason}")
 
-    def _at_rest(self) -> bool:
-        """Waits until no request waits for the model; False when that takes too long."""
-        give_up = time.monotonic() + REST_S
-        while True:
-            metrics = self.scrape()
-            name = "nv_inference_pending_request_count"
-            if metrics is None or not any(metrics.values(name, model=self.target.model)):
-                return True
-            if time.monotonic() > give_up:
-                return False
-            time.sleep(_POLL_S)
+    def _settled_count(self) -> int:
+        """Requests answered or refused so far; only the metrics know of the refused."""
+        metrics, name = self.scrape(), "nv_inference_request_failure"
+        failed = [] if metrics is None else metrics.values(name, model=self.target.model)
+        statistics = self.snapshot()
+        return statistics.success_count + max(statistics.fail_count, int(sum(failed)))
 
 
 def _wait(

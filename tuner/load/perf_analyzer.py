@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import LoadFailedError, TunerError
+from tuner.errors import LoadFailedError
 from tuner.load import arrivals, csvfile, export, runner
 from tuner.load.checks import client_busy, client_limit, ended_early, received_count, warnings_about
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import Window
-from tuner.load.hopeless import Hopeless, answered_count, cut_short, decided
+from tuner.load.hopeless import Hopeless, answered_count, check_decided, cut_short
 from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.rest import comes_to_rest
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
 from tuner.load.timeline import Observed, begun_ns, observe_closed, observe_open, percentile
 from tuner.spec.model import ServerMode
@@ -70,20 +71,35 @@ class PerfAnalyzer:
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
-        requests = _expected_requests(load, window)
-        given = self.inputs.file(seed, requests * self.target.batch_size)
+        exported = _expected_requests(load, window) * self.request_export_bytes
         with tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private:
-            run = _Run(self, load, window, seed, given, Path(private))
-            exported = requests * self.request_export_bytes <= MAX_EXPORT_BYTES
-            result = run.by_request() if exported else run.by_window()
+            if exported <= MAX_EXPORT_BYTES:
+                run = self._run(load, window, seed, Path(private))
+                result = run.by_request()
+            else:
+                self._warm_up(load, window, seed, Path(private))
+                alone = replace(window, warmup_s=0.0, tail_s=0.0)
+                run = self._run(load, alone, seed, Path(private))
+                result = run.by_window()
         result = replace(result, wall_s=time.monotonic() - begin)
-        warnings = (*result.warnings, *given.warnings, *_repeats(given, result, window))
+        warnings = (*result.warnings, *run.given.warnings, *_repeats(run.given, result, run.window))
         return replace(result, warnings=(*warnings, *warnings_about(result)))
+
+    def _run(self, load: LoadPoint, window: Window, seed: int, private: Path) -> _Run:
+        """One run, with inputs of its own: a cache would know again those of the one before."""
+        steps = _expected_requests(load, window) * self.target.batch_size
+        return _Run(self, load, window, seed, self.inputs.file(seed, steps), private)
+
+    def _warm_up(self, load: LoadPoint, window: Window, seed: int, private: Path) -> None:
+        if window.warmup_s > 0.0:
+            alone = replace(window, duration_s=window.warmup_s, warmup_s=0.0, tail_s=0.0)
+            with suppress(LoadFailedError):  # nothing may have been answered; the next will say
+                self._run(load, alone, seed, private).by_window()
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One measurement in the making; ``private`` is a directory of its own."""
+    """One run of perf_analyzer in the making; its files go to ``private``."""
 
     tool: PerfAnalyzer
     load: LoadPoint
@@ -94,11 +110,11 @@ class _Run:
 
     def by_request(self) -> Measurement:
         """Figures from the time stamps of every request."""
-        due_s = self._write_schedule(self.window)
+        due_s = self._write_schedule()
         files = self._files(self.private / "export.json")
         with Sampler(self.tool.snapshot, self.tool.scrape, self.tool.server) as watched:
             try:
-                command, ended = self._execute(files, self.window, self._hopeless(due_s))
+                command, ended = self._execute(files, self._hopeless(due_s))
             except LoadFailedError as error:
                 self._check_sent(due_s, watched, error)
                 raise
@@ -112,8 +128,7 @@ class _Run:
             if ended.stopped_ns is not None:
                 window = cut_short(window, begun_ns(requests, due_s), ended.stopped_ns)
             observed = observe_open(requests, due_s, window)
-            if not decided(observed.latencies_us, due_s, window, self.window):
-                return replace(self, window=replace(self.window, bounds=())).by_request()
+            check_decided(observed.latencies_us, due_s, window, self.window)
         samples = watched.between(observed.start_ns, observed.end_ns)
         return Measurement(
             **self._common(command, ended),
@@ -124,20 +139,19 @@ class _Run:
             host=host_use(samples, self.tool.target.model),
             warnings=(
                 *ended_early(window, self.window),
-                *client_busy(ended.busiest_thread_s / (window.warmup_s + window.duration_s)),
+                *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
             ),
         )
 
     def by_window(self) -> Measurement:
-        """perf_analyzer's own figures, after a run of their own for the warm-up."""
+        """perf_analyzer's own figures, over the whole run."""
         files = self._files(None)
-        self._warm_up(files)
-        window = replace(self.window, warmup_s=0.0, tail_s=0.0)
-        opens = self._write_schedule(window) is not None
+        files.csv.unlink(missing_ok=True)  # the warm-up's would pass for this run's results
+        opens = self._write_schedule() is not None
         with Sampler(self.tool.snapshot, self.tool.scrape, self.tool.server) as watched:
             start_ns = time.time_ns()
-            command, ended = self._execute(files, window)
-        duration_s = load_s(interval_ms(window.total_s))
+            command, ended = self._execute(files)
+        duration_s = load_s(interval_ms(self.window.total_s))
         samples = watched.between(start_ns, start_ns + round(duration_s * 1e9))
         log = self._log.read_text(errors="replace")
         count, delayed = _REQUEST_COUNT.search(log), _DELAYED.search(log)
@@ -175,37 +189,35 @@ class _Run:
             "backlog": not ended.at_rest,
         }
 
-    def _write_schedule(self, window: Window) -> arrivals.Times | None:
+    def _loaded_s(self, ended: runner.Ended, observed: Observed) -> float:
+        """How long load was on the model."""
+        if ended.stopped_ns is None:
+            return self.window.total_s
+        return (ended.stopped_ns - observed.start_ns) / 1e9 + self.window.warmup_s
+
+    def _write_schedule(self) -> arrivals.Times | None:
         """When requests are due, in seconds from the start; None for a closed loop."""
         if not self.load.arrivals.open_loop:
             return None
+        window = self.window
         spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
         times = arrivals.arrivals_of(self.load, spans_s, self.seed, self.tool.shape)
         return arrivals.write_intervals(times, self._intervals)
 
-    def _warm_up(self, files: RunFiles) -> None:
-        if self.window.warmup_s <= 0.0:
-            return
-        window = replace(self.window, duration_s=self.window.warmup_s, warmup_s=0.0, tail_s=0.0)
-        self._write_schedule(window)
-        with suppress(LoadFailedError):  # nothing may have been answered; the next run will say
-            self._execute(files, window)
-        files.csv.unlink(missing_ok=True)
-
     def _execute(
-        self, files: RunFiles, window: Window, hopeless: Callable[[], bool] = runner.never
+        self, files: RunFiles, hopeless: Callable[[], bool] = runner.never
     ) -> tuple[list[str], runner.Ended]:
         """The command line, and how it ended."""
         tool = self.tool
-        command = command_line(tool.binary, tool.target, self.load, window, files)
+        command = command_line(tool.binary, tool.target, self.load, self.window, files)
         ended = runner.run(
             command,
             tool.environment,
             self._log,
             alive=lambda: health.live(tool.target.endpoints),
             complete=_complete(files),
-            at_rest=_at_rest(tool),
-            deadline_s=window.deadline_s,
+            at_rest=lambda: comes_to_rest(tool.scrape, tool.target),
+            deadline_s=self.window.deadline_s,
             patience_s=tool.patience_s,
             hopeless=hopeless,
         )
@@ -240,23 +252,6 @@ def _complete(files: RunFiles) -> Callable[[], bool]:
     if exported is None:
         return lambda: csvfile.is_complete(files.csv)
     return lambda: export.is_complete(exported)
-
-
-def _at_rest(tool: PerfAnalyzer) -> Callable[[], bool] | None:
-    """Whether the server lives and nothing waits for the model; None when it does not tell."""
-    name = "nv_inference_pending_request_count"
-
-    def waiting() -> list[float]:
-        metrics = tool.scrape()
-        return [] if metrics is None else metrics.values(name, model=tool.target.model)
-
-    def rests() -> bool:
-        try:
-            return not any(waiting()) and health.live(tool.target.endpoints)
-        except TunerError:
-            return False
-
-    return rests if waiting() else None
 
 
 def _expected_requests(load: LoadPoint, window: Window) -> int:

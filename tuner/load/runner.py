@@ -15,10 +15,8 @@ from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.triton.process import child
 
 _POLL_S = 0.01
-#: perf_analyzer may take this long to end by itself once its results are there ...
+#: perf_analyzer may take this long to end by itself once its results are there.
 PATIENCE_S = 0.5
-#: ... and the server this long to come to rest when perf_analyzer was killed.
-REST_S = 1.0
 # After an error perf_analyzer may wait for ever for answers that do not come.
 _GRACE_AFTER_ERROR_S = 1.0
 _ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
@@ -61,7 +59,7 @@ def run(
     *,
     alive: Callable[[], bool],
     complete: Callable[[], bool],
-    at_rest: Callable[[], bool] | None,
+    at_rest: Callable[[], bool],
     deadline_s: float,
     patience_s: float = PATIENCE_S,
     hopeless: Callable[[], bool] = never,
@@ -82,7 +80,7 @@ def run(
         log: Its output goes here.
         alive: Whether the server answers, asked when there are no results.
         complete: Whether its results are all written.
-        at_rest: Whether the server lives and no request waits in it; None when it cannot tell.
+        at_rest: Whether the server lives and comes to rest, asked once perf_analyzer was killed.
         deadline_s: It is killed after this long.
         patience_s: Or this long after its results are there.
         hopeless: Whether what it measures is decided already; asked until it says so.
@@ -101,8 +99,7 @@ def run(
             raise _failure(reason, useful_words(_text(log)), alive())
         busiest_s = _busiest_thread_s(process.pid)
         by_itself = _ends_itself(process, min(patience_s, max(deadline - time.monotonic(), 0.0)))
-    rests = by_itself or (at_rest is not None and _comes_to_rest(at_rest))
-    return Ended(rests, wait.stopped_ns, busiest_s)
+    return Ended(by_itself or at_rest(), wait.stopped_ns, busiest_s)
 
 
 def _ends_itself(process: subprocess.Popen[bytes], patience_s: float) -> bool:
@@ -110,15 +107,6 @@ def _ends_itself(process: subprocess.Popen[bytes], patience_s: float) -> bool:
         process.wait(patience_s)
     except subprocess.TimeoutExpired:
         return False
-    return True
-
-
-def _comes_to_rest(at_rest: Callable[[], bool]) -> bool:
-    give_up = time.monotonic() + REST_S
-    while not at_rest():
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(_POLL_S)
     return True
 
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from tuner.errors import TunerError
 from tuner.load.machine import (
     MachineReading,
+    OwnProcesses,
     busy_percent,
     other_percent,
     read_machine,
@@ -96,22 +97,22 @@ class Sampler:
 
     def _run(self) -> None:
         remote = self._server is ServerMode.REMOTE
+        ours = OwnProcesses() if self._server is ServerMode.LOCAL else None
         with nullcontext(lambda: None) if remote else gpu_clocks() as clocks:
             due = time.monotonic()
             while True:
                 try:
-                    self._samples.append(self._sample(clocks))
+                    self._samples.append(self._sample(ours, clocks))
                 except TunerError:
                     return
                 due = max(due + self._period_s, time.monotonic())
                 if self._stop.wait(due - time.monotonic()):
                     return
 
-    def _sample(self, clocks: ReadClocks) -> Sample:
+    def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
-        machine = read_machine(ours=self._server is ServerMode.LOCAL)
-        return Sample(taken_ns, statistics, self._scrape(), machine, clocks())
+        return Sample(taken_ns, statistics, self._scrape(), read_machine(ours), clocks())
 
 
 def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:

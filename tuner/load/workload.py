@@ -114,7 +114,12 @@ def load_generator(
         binary=program.binary,
         environment=program.environment,
         target=Target(model, endpoints, workload.protocol, workload.batch_size),
-        inputs=InputFiles(spec, tensors, directory),
+        inputs=InputFiles(
+            spec,
+            tensors,
+            directory,
+            cached=lambda: control.running_config(model).response_cache.enable,
+        ),
         directory=directory,
         request_export_bytes=workload.batch_size * export_bytes(metadata, batched, shapes),
         snapshot=lambda: control.statistics(model),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner.errors import TunerError
+from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import (
     ConfigFacts,
     Improvement,
@@ -36,7 +38,7 @@ _WORST_FIRST = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
 
 @dataclass(frozen=True)
 class Repeat:
-    """One measurement of the confirmation; ``role`` is current, candidate or challenge."""
+    """One measurement of the confirmation; ``role`` is current, candidate or simpler."""
 
     round: int
     order: int
@@ -53,9 +55,12 @@ class Side:
         trial: Its number in the search; ``None`` when it was not a trial.
         points: Its load points in the search, by rising load.
         repeats: Its measurements in the confirmation, in the order they were made.
-        judged: The measurement that stands for it: the last one at the load the result is for;
-            without a result the confirmation's last, else the search's at the highest load that
-            met every SLO, else, when none did, the one that came nearest.
+        proofs: Those of them that its numbers come from, one a round: the result's; without a
+            result, each round's highest load that met every SLO, or lowest when none did.
+        judged: The measurement that stands for it: of the result's the one with its goodput;
+            without a result the last proof, of the current config the highest load that it
+            stood; else the search's at the highest load that met every SLO, or, when none did,
+            the one that came nearest.
         goodput_infer_per_s: The result's, else that of ``judged``; ``None`` when no load met
             every SLO.
     """
@@ -64,16 +69,9 @@ class Side:
     trial: int | None
     points: tuple[Point, ...]
     repeats: tuple[Repeat, ...]
+    proofs: tuple[Repeat, ...]
     judged: Point | None
     goodput_infer_per_s: float | None
-
-    @property
-    def proofs(self) -> tuple[Repeat, ...]:
-        """The repeats at the load of ``judged``."""
-        if self.judged is None:
-            return ()
-        load = self.judged.measurement.load
-        return tuple(r for r in self.repeats if r.point.measurement.load == load)
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,15 @@ class ReportData:
     @property
     def best_name(self) -> str:
         """What to call ``best``: it is not always good."""
+        if self.status is Status.UNCONFIRMED:
+            return "best of the search"
         feasible = self.best is not None and self.best.goodput_infer_per_s is not None
         return "best config" if feasible else "nearest config"
+
+    @property
+    def measured_count(self) -> int:
+        """Trials that gave a score or, given up early, a bound."""
+        return sum(t.score is not None for t in self.trials)
 
     @property
     def scored(self) -> tuple[Trial, ...]:
@@ -272,28 +277,41 @@ def rank(objective: Objective, trial: Trial) -> tuple[bool, float, float]:
 
 
 def _side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
-    """A side whose headline number, and the load it is for, are the result's own."""
+    """A side whose headline number, and the measurements it is from, are the result's own."""
     candidate = Candidate.from_json({"fields": facts.fields, "server_args": facts.server_args})
     side = _side(candidate, trials, repeats)
-    judged = side.judged
-    if facts.measurements:
-        load = facts.measurements[-1].load
-        points = [*side.points, *(r.point for r in side.repeats)]
-        judged = next((p for p in reversed(points) if p.measurement.load == load), judged)
-    return replace(side, judged=judged, goodput_infer_per_s=facts.goodput_infer_per_s)
+    made = {(m.load, m.seed) for m in facts.measurements}
+    proofs = tuple(r for r in side.repeats if _identity(r.point) in made)
+    points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
+    goodput = facts.goodput_infer_per_s or 0.0
+    judged = min(
+        points,
+        key=lambda p: abs(p.measurement.throughput_infer_per_s - goodput),
+        default=side.judged,
+    )
+    return replace(
+        side, proofs=proofs, judged=judged, goodput_infer_per_s=facts.goodput_infer_per_s
+    )
+
+
+def _identity(point: Point) -> tuple[LoadPoint, int]:
+    """What no two measurements of a config have in common."""
+    return point.measurement.load, point.measurement.seed
 
 
 def _side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
     own = [t for t in trials if t.candidate == candidate and t.points]
     trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
     again = tuple(r for r in repeats if r.candidate_key == candidate.key)
-    judged = _judged_again(again) or (None if trial is None else judged_point(trial))
+    proofs = _proofs(again)
+    judged = _judged_again(proofs) or (None if trial is None else judged_point(trial))
     good = judged is not None and passes(judged.slo)
     return Side(
         candidate=candidate,
         trial=None if trial is None else trial.number,
         points=() if trial is None else by_load(trial.points),
         repeats=again,
+        proofs=proofs,
         judged=judged,
         goodput_infer_per_s=judged.measurement.throughput_infer_per_s if judged and good else None,
     )
@@ -303,12 +321,25 @@ def by_load(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(sorted(points, key=lambda p: p.measurement.load.level))
 
 
-def _judged_again(repeats: Sequence[Repeat]) -> Point | None:
-    """A finalist's last repeat; of the current config the highest load that it stood."""
-    tried = [r.point for r in repeats if r.role == "candidate"]
-    if tried:
-        return tried[-1]
-    stood = [r.point for r in repeats if passes(r.point.slo)]
+def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
+    """Of each round the highest load that was stood, or the lowest when none was."""
+    rounds: dict[int, list[Repeat]] = defaultdict(list)
+    for repeat in repeats:
+        if repeat.role != "simpler":
+            rounds[repeat.round].append(repeat)
+    proofs = []
+    for tried in rounds.values():
+        by_load_ = sorted(tried, key=lambda r: r.point.measurement.load.level)
+        stood = [r for r in by_load_ if passes(r.point.slo)]
+        proofs.append(stood[-1] if stood else by_load_[0])
+    return tuple(proofs)
+
+
+def _judged_again(proofs: Sequence[Repeat]) -> Point | None:
+    """A finalist's last proof; of the current config the highest load that it stood."""
+    if proofs and proofs[-1].role == "candidate":
+        return proofs[-1].point
+    stood = [r.point for r in proofs if passes(r.point.slo)]
     return max(stood, key=lambda p: p.measurement.load.level, default=None)
 
 

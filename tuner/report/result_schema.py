@@ -100,7 +100,8 @@ class ConfigFacts(Facts):
     server_args: list[str] = Field(description="tritonserver arguments it needs")
     measurements: list[MeasurementFacts] = Field(description="what the numbers below come from")
     goodput_infer_per_s: float | None = Field(
-        description="throughput at the highest load that met every SLO; null when none did"
+        description="throughput at the highest load that met every SLO, of a winner in every "
+        "round; null when none did"
     )
     p50_latency_us: float | None
     p90_latency_us: float | None
@@ -121,6 +122,11 @@ class Improvement(Facts):
         "or memory is minimised"
     )
     confidence: float = Field(gt=0, lt=1, description="of the interval")
+    compared: str | None = Field(
+        None,
+        description="of what the ratio is: capacity (the load at which an SLO begins to be "
+        "missed), throughput (at the load the spec lists), or the metric that is minimised",
+    )
 
 
 class TrialCounts(Facts):
@@ -206,6 +212,7 @@ class Result(Facts):
     status: Status
     reasons: list[str] = Field(default_factory=list, description="why, one sentence each")
     spec_sha256: str | None = None
+    objective: str | None = Field(None, description="as in the spec")
     baseline: ConfigFacts | None = Field(description="the config in the repository; null: unknown")
     winner: ConfigFacts | None = Field(description="null unless a config proved better")
     improvement: Improvement | None = Field(

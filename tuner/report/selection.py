@@ -5,25 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from tuner.confirm.rounds import Contender, Entrant, Round
 from tuner.report.charts.chart import Table
 from tuner.report.data import Repeat, ReportData
 from tuner.report.quantities import NOTHING
 from tuner.report.sentence import change_text, score_text
 from tuner.run.trial import Point, Trial
-from tuner.score.judge import passes, value_of
+from tuner.score.judge import value_of
 
 _MISSED = "no load met the SLOs"
-_ROLES = ("current", "challenge", "candidate")
+_UNCONFIRMED = "not in every round"
 
 
 def measured_again(data: ReportData) -> Table | None:
-    """One row for the current config and each finalist: the search, each round, the difference."""
-    repeats = [r for r in data.repeats if r.role in _ROLES]
+    """One row for the current config and each finalist.
+
+    The score in the search and the confirmed one, that is the worst of the rounds. Then what was
+    compared: of each round the capacity where loads were searched, else the score; and how far
+    their mean is from what the search found.
+    """
+    repeats = [r for r in data.repeats if r.role in ("current", "candidate")]
     if not repeats:
         return None
-    rounds = sorted({r.round for r in repeats})
-    rows = [_row(data, trial, repeats, rounds) for trial in _entrants(data, repeats)]
-    headers = ("config", "in the search", *(f"round {n + 1}" for n in rounds), "difference")
+    numbers = sorted({r.round for r in repeats})
+    capacities = data.maximizes and len({(r.candidate_key, r.round) for r in repeats}) < len(
+        repeats
+    )
+    rows = [_row(data, trial, repeats, numbers, capacities) for trial in _entrants(data, repeats)]
+    what = "capacity" if capacities else "round"
+    headers = (
+        "config",
+        "in the search",
+        "confirmed",
+        *(["capacity in the search"] if capacities else []),
+        *(f"{what} {n + 1}" for n in numbers),
+        "difference",
+    )
     return Table(headers, tuple(rows))
 
 
@@ -36,31 +53,62 @@ def _entrants(data: ReportData, repeats: Sequence[Repeat]) -> list[Trial]:
 
 
 def _row(
-    data: ReportData, trial: Trial, repeats: Sequence[Repeat], rounds: Sequence[int]
+    data: ReportData,
+    trial: Trial,
+    repeats: Sequence[Repeat],
+    numbers: Sequence[int],
+    capacities: bool,
 ) -> tuple[str, ...]:
-    score = trial.score
-    searched = score.value if score is not None and score.feasible else None
     own = [r for r in repeats if r.candidate_key == trial.candidate.key]
-    found = [_confirmed(data, [r.point for r in own if r.round == n]) for n in rounds]
-    cells = [
-        score_text(data, value) if value is not None or n not in {r.round for r in own} else _MISSED
-        for n, value in zip(rounds, found, strict=True)
-    ]
-    again = [value for value in found if value is not None]
+    rounds = {n: Round(tuple(r.point for r in own if r.round == n)) for n in numbers}
+    rounds = {n: round_ for n, round_ in rounds.items() if round_.points}
+    score = trial.score.value if trial.score is not None and trial.score.feasible else None
+    searched = _searched_capacity(trial) if capacities and score is not None else score
+    confirmed = _confirmed(data, list(rounds.values()))
+    found = _compared(data, trial, rounds, capacities)
+    again = [value for value in found.values() if value is not None]
     difference = fmean(again) / searched - 1.0 if again and searched else None
     return (
         change_text(data, trial.candidate),
-        _MISSED if searched is None else score_text(data, searched),
-        *cells,
+        _text(data, score),
+        _UNCONFIRMED if confirmed is None else score_text(data, confirmed),
+        *([_text(data, searched)] if capacities else []),
+        *(_text(data, found[n]) if n in found else NOTHING for n in numbers),
         NOTHING if difference is None else f"{difference * 100:+.1f} %",
     )
 
 
-def _confirmed(data: ReportData, points: Sequence[Point]) -> float | None:
-    """The score of one round: of the highest load that met the SLOs; None when none did."""
-    stood = [p for p in points if passes(p.slo)]
-    if not stood:
+def _text(data: ReportData, value: float | None) -> str:
+    return _MISSED if value is None else score_text(data, value)
+
+
+def _confirmed(data: ReportData, rounds: Sequence[Round]) -> float | None:
+    """The score that held in every round; None when one met the SLOs at no load."""
+    scores = [_score(data, r.stood) for r in rounds if r.passed]
+    known = [s for s in scores if s is not None]
+    if len(known) < len(rounds):
         return None
-    measurement = max(stood, key=lambda p: p.measurement.load.level).measurement
+    return min(known) if data.maximizes else max(known)
+
+
+def _compared(
+    data: ReportData, trial: Trial, rounds: dict[int, Round], capacities: bool
+) -> dict[int, float | None]:
+    """What the confirmation compared, by number of the round; None where no load met the SLOs."""
+    if capacities:
+        contender = Contender(Entrant(trial.candidate, None), list(rounds.values()))
+        values: list[float | None] = list(contender.capacities())
+    else:
+        values = [_score(data, r.stood) for r in rounds.values()]
+    stood = zip(rounds, rounds.values(), values, strict=True)
+    return {n: value if round_.passed else None for n, round_, value in stood}
+
+
+def _searched_capacity(trial: Trial) -> float:
+    return Contender(Entrant(trial.candidate, None), [Round(trial.points)]).capacities()[0]
+
+
+def _score(data: ReportData, point: Point) -> float | None:
     metric = data.objective.metric
-    return measurement.throughput_infer_per_s if metric is None else value_of(metric, measurement)
+    throughput = point.measurement.throughput_infer_per_s
+    return throughput if metric is None else value_of(metric, point.measurement)

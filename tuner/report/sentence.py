@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.report.data import ReportData, Side
 from tuner.report.quantities import count_text, metric_text, rate_text
 from tuner.report.result_schema import Status
+from tuner.score.judge import value_of
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text, field_text, server_arg_text
@@ -80,19 +81,25 @@ def overload_sentences(data: ReportData) -> list[str]:
 def _improved(data: ReportData) -> str:
     assert data.best is not None
     verb = "writes" if data.written else "found, and did not write,"
-    gain = _gain(data)
-    return f"{verb} {change_text(data, data.best.candidate)}: {_standing(data, data.best)}{gain}."
+    rounds = len(data.best.proofs)
+    each = f" in each of {rounds} rounds" if rounds > 1 else ""
+    standing = f"{_standing(data, data.best)}{each}{_gain(data)}"
+    return f"{verb} {change_text(data, data.best.candidate)}: {standing}."
 
 
 def _kept(data: ReportData) -> str:
-    standing = f": {_standing(data, data.current)}" if data.current else ""
-    tried = count_text(len(data.scored), "config")
-    return f"nothing better than the current config was found among {tried} measured{standing}."
+    standing = f"; the current config: {_standing(data, data.current)}" if data.current else ""
+    tried = count_text(data.measured_count, "config")
+    looked_better = any(r.role == "candidate" for r in data.repeats)
+    again = ", and what looked better was not when measured again" if looked_better else ""
+    return (
+        f"nothing better than the current config was found among {tried} measured{again}{standing}."
+    )
 
 
 def _infeasible(data: ReportData) -> str:
     side = data.best or data.current
-    tried = count_text(len(data.scored), "config")
+    tried = count_text(data.measured_count, "config")
     if side is None or not data.slo:
         return f"none of {tried} measured meets every SLO."
     missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
@@ -104,7 +111,7 @@ def _infeasible(data: ReportData) -> str:
 def _unconfirmed(data: ReportData) -> str:
     name = change_text(data, data.best.candidate) if data.best else "the best config"
     return (
-        f"{name} was best in the search and did not prove itself when measured again; "
+        f"{name} was best in the search but was not confirmed, for the reasons below; "
         "the current config stays."
     )
 
@@ -119,18 +126,17 @@ def _unfinished(data: ReportData) -> str:
 
 
 def _standing(data: ReportData, side: Side | None) -> str:
-    """`2,050/s within p99_latency <= 40ms` or, for a minimised metric, its value and load."""
+    """`2,050/s within p99_latency <= 40ms` or, for a minimised metric, its worst and the load."""
     if side is None or side.judged is None:
         return "not measured"
     slo = " and ".join(s.expression for s in side.judged.slo)
-    if data.objective.metric is not None:
-        metric = data.objective.metric.value
-        value = next(
-            (s.value for s in side.judged.slo if s.metric == metric),
-            getattr(side.judged.measurement, f"{metric}_us", None),
-        )
+    metric = data.objective.metric
+    if metric is not None:
+        points = [r.point for r in side.proofs] or [side.judged]
+        values = [value_of(metric, p.measurement) for p in points]
+        worst = max((v for v in values if v is not None), default=None)
         load = side.judged.measurement.load
-        return f"{metric} {metric_text(metric, value)} at {load} within {slo}"
+        return f"{metric.value} {metric_text(metric.value, worst)} at {load} within {slo}"
     if side.goodput_infer_per_s is None:
         return f"no load tried met {slo}"
     return f"{rate_text(side.goodput_infer_per_s)} within {slo}"
@@ -141,8 +147,12 @@ def _gain(data: ReportData) -> str:
         reason = "the current config met the SLOs at no load tried"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     ratio = data.improvement.goodput_ratio
-    verb = "times the current config" if data.maximizes else "times better than the current config"
-    return (
-        f", {ratio.estimate:.3g} {verb} ({data.improvement.confidence * 100:.3g} % interval "
-        f"{ratio.low:.3g} to {ratio.high:.3g})"
-    )
+    times = f"{ratio.estimate:.3g} times"
+    if not data.maximizes:
+        said = f", {times} better than the current config"
+    elif data.improvement.compared == "capacity":
+        said = f"; its capacity is {times} the current config's"
+    else:
+        said = f", {times} the current config"
+    confidence = f"{data.improvement.confidence * 100:.3g} % interval"
+    return f"{said} ({confidence} {ratio.low:.3g} to {ratio.high:.3g})"

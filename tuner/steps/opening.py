@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 from tuner.run.manifest import Manifest
 from tuner.run.noise_file import read_noise
-from tuner.run.store import STUDY, RunStore, new_run_id
+from tuner.run.rejected import Rejected, Stage
+from tuner.run.store import RESULT, STUDY, RunStore, new_run_id
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
@@ -35,10 +36,16 @@ def open_run(job: Job, programs: Programs, request: Request, book: TimeBook) -> 
     Raises:
         SpecError: The run to resume is none, or was made with something else.
     """
-    store, manifest, history = _directory(job, programs, request)
-    book.carry(_carried(history))
-    storage = request.storage or f"sqlite:///{store.directory / STUDY}"
+    store = _store(job, programs, request)
     with store.locked():
+        manifest = Manifest.from_json(store.manifest())
+        if request.resume is not None:
+            manifest.refuse_if_different(_manifest(job, programs, request, store.run_id))
+            store.clear_confirmation()
+            (store.directory / RESULT).unlink(missing_ok=True)  # it is about what was cleared
+        history = store.trials()
+        book.carry(_carried(history, store.rejected()))
+        storage = request.storage or f"sqlite:///{store.directory / STUDY}"
         record = StudyRecord(storage, job.spec.model, store.run_id, job.space, job.spec.objective)
         with record:
             strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
@@ -46,19 +53,13 @@ def open_run(job: Job, programs: Programs, request: Request, book: TimeBook) -> 
             yield OpenRun(store, manifest, searcher)
 
 
-def _directory(
-    job: Job, programs: Programs, request: Request
-) -> tuple[RunStore, Manifest, list[Trial]]:
-    if request.resume is None:
-        store = RunStore.create(request.output, new_run_id(job.spec.model))
-        manifest = _manifest(job, programs, request, store.run_id)
-        store.write_manifest(manifest.to_json())
-        return store, manifest, []
-    store = RunStore.open(request.resume)
-    manifest = Manifest.from_json(store.manifest())
-    manifest.refuse_if_different(_manifest(job, programs, request, store.run_id))
-    store.clear_confirmation()
-    return store, manifest, store.trials()
+def _store(job: Job, programs: Programs, request: Request) -> RunStore:
+    """The directory of the run, with its manifest."""
+    if request.resume is not None:
+        return RunStore.open(request.resume)
+    store = RunStore.create(request.output, new_run_id(job.spec.model))
+    store.write_manifest(_manifest(job, programs, request, store.run_id).to_json())
+    return store
 
 
 def _manifest(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
@@ -86,7 +87,9 @@ def _manifest(job: Job, programs: Programs, request: Request, run_id: str) -> Ma
     )
 
 
-def _carried(history: list[Trial]) -> dict[str, float]:
-    """Seconds of the trials that an earlier part of the run measured."""
+def _carried(history: Sequence[Trial], rejected: Sequence[Rejected]) -> dict[str, float]:
+    """Seconds an earlier part of the run spent: its trials, and the confirmation it gave up."""
     names = [f.name for f in fields(TrialTime) if f.name != "other_s"]
-    return {name: sum(getattr(t.time, name) for t in history) for name in names}
+    carried = {name: sum(getattr(t.time, name) for t in history) for name in names}
+    given_up_s = sum(r.wall_s for r in rejected if r.stage is Stage.CONFIRMATION)
+    return {**carried, "measuring_s": carried["measuring_s"] + given_up_s}

@@ -14,6 +14,7 @@ from tuner.load.overload import Overload
 from tuner.report.result_schema import SCHEMA_VERSION, Status
 from tuner.run.rejected import Rejected, summary
 from tuner.run.trial import Trial, TrialState
+from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.writeback.apply import Written
@@ -53,6 +54,7 @@ class Verdict:
 
     Attributes:
         winner: The config to write; None unless one proved better.
+        compared: Of what the confirmation's ratio is: capacity, throughput, or a metric.
         simplification: Each change of the winner tried without.
         reasons: Why, one sentence each.
         overload: None when the run did not come to that.
@@ -63,6 +65,7 @@ class Verdict:
     baseline: Side | None = None
     winner: Side | None = None
     confirmation: Confirmation | None = None
+    compared: str | None = None
     simplification: tuple[PutBack, ...] = ()
     overload: Overloads | None = None
 
@@ -91,6 +94,7 @@ def result_json(
     run_id: str,
     model: str,
     spec_sha256: str,
+    objective: str,
     verdict: Verdict,
     trials: Sequence[Trial],
     rejected: Sequence[Rejected],
@@ -109,6 +113,7 @@ def result_json(
         "status": verdict.status.value,
         "reasons": list(verdict.reasons),
         "spec_sha256": spec_sha256,
+        "objective": objective,
         "baseline": _config_facts(verdict.baseline, max),
         "winner": _config_facts(verdict.winner, min),
         "improvement": _improvement(verdict),
@@ -142,12 +147,12 @@ def _config_facts(
     if side is None:
         return None
     measurements = [p.measurement for p in side.points]
-    throughput = of_rounds(m.throughput_infer_per_s for m in measurements)
+    stood = [p.measurement.throughput_infer_per_s for p in side.points if passes(p.slo)]
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
     return {
         **side.candidate.to_json(),
         "measurements": [m.to_json() for m in measurements],
-        "goodput_infer_per_s": throughput if side.feasible else None,
+        "goodput_infer_per_s": of_rounds(stood) if side.feasible and stood else None,
         # The worst of the repeats: an SLO is met when it is met every time.
         **{name: max(getattr(m, name) for m in measurements) for name in percentiles},
         "slo": [_worst(results) for results in zip(*(p.slo for p in side.points), strict=True)],
@@ -166,4 +171,8 @@ def _improvement(verdict: Verdict) -> dict[str, Any] | None:
     confirmation = verdict.confirmation
     if verdict.winner is None or confirmation is None or confirmation.ratio is None:
         return None
-    return {"goodput_ratio": confirmation.ratio.to_json(), "confidence": CONFIDENCE}
+    return {
+        "goodput_ratio": confirmation.ratio.to_json(),
+        "confidence": CONFIDENCE,
+        "compared": verdict.compared,
+    }

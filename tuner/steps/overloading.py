@@ -12,7 +12,6 @@ from tuner.load.overload import Overload
 from tuner.score.judge import TAIL, passes
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.spec.objective import Goal
 from tuner.spec.slo import Slo
 from tuner.steps.events import Events
 from tuner.steps.outcome import Overloads, Side, Verdict
@@ -44,9 +43,8 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
         InterruptedRunError: The user stopped it.
     """
     slo = tail_slo(step.spec.slo)
-    reason = _why_not(step)
+    reason = why_none(step.spec, step.plan)
     if slo is None or reason:
-        reason = reason or "No SLO bounds a high percentile of the latency: nothing to recover to."
         return replace(verdict, overload=Overloads(None, None, (reason,)))
     step.events.phase("overloading")
     found: dict[str, Overload] = {}
@@ -79,10 +77,12 @@ def tail_slo(slos: Sequence[Slo]) -> Slo | None:
     return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
 
 
-def _why_not(step: Overloading) -> str:
-    """Empty when there is a capacity to exceed."""
-    if not step.plan.arrivals.open_loop:
+def why_none(spec: Spec, plan: LoadPlan) -> str:
+    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
+    if not plan.arrivals.open_loop:
         return "A closed loop cannot be overloaded: its clients wait for their answers."
-    if step.spec.objective.goal is not Goal.MAXIMIZE_GOODPUT or step.plan.listed is not None:
+    if plan.listed is not None:
         return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
+    if tail_slo(spec.slo) is None:
+        return "No SLO bounds a high percentile of the latency: nothing to recover to."
     return ""

@@ -14,19 +14,13 @@ from tuner.search.strategy import STRATEGIES
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.steps.cache_outlook import cache_notes
+from tuner.steps.estimate import Estimate, estimated
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.noise import too_fine
 from tuner.steps.rig import Programs, installed, window_of
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
 from tuner.triton.server import Endpoints
-
-#: Seen on small Python models: a deploy, and perf_analyzer's own start and end.
-DEPLOY_S, OVERHEAD_S = 1.8, 0.6
-#: Load points a trial takes on average: most lose after one, winners take several.
-POINTS_PER_TRIAL = 1.8
-#: And a round of confirmation: candidate, current config, and the challenge.
-POINTS_PER_ROUND = 3
 
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
@@ -47,7 +41,7 @@ class DrawnPlan:
     effective_spec: str
     space_size: int
     space_exact: bool
-    estimate_s: float
+    estimate: Estimate
     commands: Mapping[str, Sequence[str]]
     candidates: Sequence[Preview]
     notes: Sequence[str] = ()
@@ -55,10 +49,6 @@ class DrawnPlan:
     @property
     def space_text(self) -> str:
         return f"{self.space_size} configs" + ("" if self.space_exact else " at the most")
-
-    @property
-    def time_text(self) -> str:
-        return f"about {self.estimate_s / 60:.1f} minutes, confirmation included"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,7 +72,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
         space_exact=size.exact,
-        estimate_s=_estimate_s(job),
+        estimate=estimated(job),
         commands=commands,
         candidates=tuple(_previews(job, candidates)),
         notes=(*([warning] if warning else []), *cache_notes(job)),
@@ -121,15 +111,3 @@ def _commands(job: Job, programs: Programs) -> dict[str, list[str]]:
         programs.perf_analyzer.binary, target, load, window_of(spec, load), files
     )
     return commands
-
-
-def _estimate_s(job: Job) -> float:
-    """From the budget and the window; the search may stop earlier by its time or patience."""
-    spec = job.spec
-    point_s = float(spec.workload.window) + float(spec.workload.warmup) + OVERHEAD_S
-    trials = min(spec.budget.trials, job.space.size().count)
-    search_s = trials * (DEPLOY_S + POINTS_PER_TRIAL * point_s)
-    if spec.budget.time is not None:
-        search_s = min(search_s, float(spec.budget.time))
-    rounds = spec.confirm.rounds * (2 * DEPLOY_S + POINTS_PER_ROUND * point_s)
-    return search_s + rounds

@@ -26,8 +26,9 @@ from tuner.steps.searching import capacity_level, sustained_level
 
 #: Seeds of confirmation rounds begin this far from those of the search.
 SEED_OFFSET = 500_000
-#: A simpler config is held to this share of the load the winner stood: at the very edge of its
-#: capacity every second measurement misses a p99, whatever the config.
+#: A simpler config is held to this share of the rate the winner stood: at the very edge of its
+#: capacity every second measurement misses a p99, whatever the config. Clients are whole, so the
+#: concurrency that a closed loop stood is seldom at the edge, and a lower one would serve less.
 HEADROOM = 0.97
 
 
@@ -69,16 +70,17 @@ def _best_that_holds(
 
     A config that cannot be measured again is one more that did not hold.
     """
-    names = [changes_text(t.candidate, proof.current) for t in finalists]
-    proof.events.phase(f"confirming: {' | '.join(names)}")
+    names = {t.candidate: changes_text(t.candidate, proof.current) for t in finalists}
+    proof.events.phase(f"confirming: {' | '.join(names.values())}")
     try:
         results = _confirmed(proof, finalists, baseline_trial)
     except TrialError as error:
         reason = f"the current config could not be measured again: {error.message}"
         return Verdict(Status.UNCONFIRMED, (reason,), baseline)
-    reasons = [f"{n}: {r.reason}" for n, r in zip(names, results, strict=True)]
+    baseline = _baseline_again(baseline, results[0])
+    reasons = [f"{names[r.candidate]}: {r.reason}" for r in results]
     for result in _best_first(proof, results):
-        name = changes_text(result.candidate, proof.current)
+        name = names[result.candidate]
         try:
             simplest = _simplest(proof, result)
             answers = _same_answers(proof, simplest)
@@ -103,7 +105,7 @@ def _best_first(proof: Proof, results: Sequence[Confirmation]) -> list[Confirmat
 def _simplest(proof: Proof, result: Confirmation) -> Simplified:
     proof.events.phase("looking for the simplest config that is as good")
     level = result.level
-    if not proof.plan.listed:
+    if not proof.plan.listed and not proof.plan.levels.whole:
         level = proof.plan.levels.nearest(level * HEADROOM)
     winner = Winner(result.candidate, level, result.points)
     sizes = listed_sizes(proof.spec)
@@ -123,16 +125,24 @@ def _improved(
     baseline: Side | None,
     reasons: tuple[str, ...],
 ) -> Verdict:
-    feasible = baseline is not None and baseline.feasible
-    again = Side(proof.current, result.current_points, feasible)
+    metric = proof.spec.objective.metric
+    loads = "throughput" if proof.plan.listed else "capacity"
     return Verdict(
         Status.IMPROVED,
         reasons,
-        again if result.current_points else baseline,
+        baseline,
         Side(simplest.candidate, simplest.points, feasible=True),
         result,
-        simplest.tried,
+        compared=loads if metric is None else metric.value,
+        simplification=simplest.tried,
     )
+
+
+def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
+    """The current config as the confirmation measured it, where it did."""
+    if baseline is None or not result.current_points:
+        return baseline
+    return Side(baseline.candidate, result.current_points, baseline.feasible)
 
 
 def _feasible(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
@@ -163,7 +173,7 @@ def _confirmed(
 ) -> list[Confirmation]:
     level_of = sustained_level if proof.plan.listed else capacity_level
     level = None if baseline is None else level_of(baseline)
-    if proof.spec.objective.goal is Goal.MINIMIZE:
+    if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
     current = Entrant(proof.current, level)
     entrants = [Entrant(t.candidate, level_of(t)) for t in finalists]

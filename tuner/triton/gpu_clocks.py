@@ -62,7 +62,7 @@ def _initialised() -> Any | None:
 def _read(nvml: Any) -> GpuClocks | None:
     clocks: list[float] = []
     reasons = 0
-    for index in range(nvml.nvmlDeviceGetCount()):
+    for index in range(_count(nvml)):
         try:
             gpu = nvml.nvmlDeviceGetHandleByIndex(index)
             why = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
@@ -73,3 +73,10 @@ def _read(nvml: Any) -> GpuClocks | None:
             clocks.append(float(clock))
             reasons |= why
     return GpuClocks(min(clocks), bool(reasons & _HELD_DOWN)) if clocks else None
+
+
+def _count(nvml: Any) -> int:
+    try:
+        return int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError:  # the driver went away meanwhile
+        return 0

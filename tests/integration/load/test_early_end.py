@@ -68,11 +68,13 @@ def test_an_overloaded_server_is_not_taken_for_a_slow_client(bench: Bench, facto
 
 def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
     config = bench.control.running_config("plain")
+    before = MessageToJson(config)
     config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes
     bench.control.load("plain", MessageToJson(config), 60.0)
     hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=6.0, tail_s=0.1)
     generator = bench.generator("plain").open_client
     found = generator.measure(LoadPoint(Arrivals.POISSON, 60_000.0), hasty, seed=1)
+    bench.control.load("plain", before, 60.0)
     assert not client_kept_up(found)
 
 

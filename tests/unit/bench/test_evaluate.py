@@ -57,6 +57,11 @@ def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
     assert result.score.value == 1000
     with pytest.raises(ClientLimitError):
         evaluate(limited, GOODPUT, OPEN, start=1, to_beat=2000)
+    listed = LoadPlan(Arrivals.POISSON, (500.0, 1500.0, 2000.0), OPEN.levels)
+    result = evaluate(limited, GOODPUT, listed, start=1, to_beat=None)
+    assert (len(result.points), result.score.value) == (2, 1500)
+    with pytest.raises(ClientLimitError):
+        evaluate(limited, GOODPUT, LoadPlan(Arrivals.POISSON, (2000.0,), OPEN.levels), 1, None)
 
 
 def test_a_near_miss_scores_better_than_a_far_one() -> None:

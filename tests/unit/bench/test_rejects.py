@@ -11,10 +11,10 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import Bench, BenchRules
-from tuner.errors import ClientLimitError, LoadFailedError, ServerGoneError
+from tuner.errors import ClientLimitError, LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.answers import Answers
 from tuner.load.filling import Filling
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.run.rejected import Rejected, Stage, summary
 from tuner.run.timebook import TimeBook
@@ -22,6 +22,7 @@ from tuner.space.candidate import Candidate
 from tuner.triton.server import Endpoints
 
 ONE = Candidate({"instance_group.count": 1})
+BOUNDED = Window(1, 0, 10, bounds=(LatencyBound(share=0.99, within_s=0.04),))
 
 
 def quiet(load: LoadPoint) -> Measurement:
@@ -44,13 +45,19 @@ def failing(_: LoadPoint) -> Measurement:
     raise LoadFailedError("perf_analyzer failed")
 
 
+def undecided(_: LoadPoint) -> Measurement:
+    raise UndecidedError("ended early, but no latency SLO was certainly missed")
+
+
 class Script:
     """A load generator that does one thing after the other."""
 
     def __init__(self, *steps: Callable[[LoadPoint], Measurement]) -> None:
         self.steps = list(steps)
+        self.windows: list[Window] = []
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        self.windows.append(window)
         return replace(self.steps.pop(0)(load), load=load, seed=seed)
 
     def answers(self) -> Answers:
@@ -61,7 +68,11 @@ class Script:
 
 
 class StandingDeployer:
-    def fresh(self) -> None: ...
+    def __init__(self) -> None:
+        self.freshened = 0
+
+    def fresh(self) -> None:
+        self.freshened += 1
 
     def deploy(self, candidate: Candidate) -> Any:
         return SimpleNamespace(endpoints=Endpoints("h", "g", None))
@@ -80,6 +91,20 @@ def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, list[Rej
     bench = Bench(StandingDeployer(), lambda _: Script(*steps), rules, TimeBook())
     bench.deploy(ONE)
     return bench, rejected
+
+
+def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, Script, Any]:
+    deployer, script = StandingDeployer(), Script(*steps)
+    rules = BenchRules(
+        slos=[P99_40MS, NO_ERRORS],
+        arrivals=Arrivals.POISSON,
+        window=lambda _: BOUNDED,
+        checkpoint=lambda: None,
+        measured=lambda _: None,
+    )
+    bench = Bench(deployer, lambda _: script, rules, TimeBook())
+    bench.deploy(ONE)
+    return bench, script, deployer
 
 
 def test_a_good_measurement_is_made_once() -> None:
@@ -119,6 +144,36 @@ def test_a_client_that_is_behind_twice_scores_nothing() -> None:
         bench.measure(50, 2)
     assert "batch_size" in error.value.hint
     assert [r.level for r in rejected] == [50, 50]  # what was measured before still counts
+
+
+def test_a_disturbed_measurement_counts_where_the_client_fell_behind_in_its_repeat() -> None:
+    """One that is only disturbed says more than one of another load."""
+    bench, rejected = a_bench(disturbed, behind)
+    assert bench.measure(50, 1).measurement.disturbances
+    assert [r.reason for r in rejected] == ["the load generator could not keep up"]
+
+
+def test_a_client_that_fell_behind_scores_nothing_when_its_repeat_does_not_either() -> None:
+    bench, rejected = a_bench(behind, gone)
+    with pytest.raises(ServerGoneError):
+        bench.measure(50, 1)
+    assert [(r.measurement is None) for r in rejected] == [True, False]
+
+
+def test_what_was_ended_early_without_need_is_repeated_in_full_on_a_fresh_server() -> None:
+    bench, script, deployer = with_a_server(undecided, quiet)
+    assert bench.measure(50, 1).measurement.completed_count > 0
+    assert script.windows == [BOUNDED, replace(BOUNDED, bounds=())]
+    assert deployer.freshened == 1
+
+
+@pytest.mark.parametrize(("end", "fresh"), [(failing, 1), (gone, 0)])
+def test_a_server_that_a_load_failed_on_is_left_behind(end: Any, fresh: int) -> None:
+    bench, _, deployer = with_a_server(end, quiet)
+    with pytest.raises((LoadFailedError, ServerGoneError)):
+        bench.measure(50, 1)
+    bench.deploy(ONE)
+    assert deployer.freshened == fresh
 
 
 @pytest.mark.parametrize("end", [gone, failing])

@@ -3,12 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from tuner.errors import ServerGoneError
+from tuner.errors import ServerGoneError, UndecidedError
 from tuner.load.checks import ended_early
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.hopeless import Hopeless, cut_short, decided
+from tuner.load.hopeless import Hopeless, check_decided, cut_short
 
 BOUND = LatencyBound(share=0.99, within_s=0.060)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
@@ -70,21 +71,32 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
     assert not Hopeless(DUE, WINDOW, gone)()
 
 
-def test_a_window_is_cut_where_the_load_was_stopped() -> None:
+def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:
     begun_ns = 10**18
-    assert cut_short(WINDOW, begun_ns, begun_ns + 1_700_000_000).duration_s == pytest.approx(1.2)
+    found = cut_short(WINDOW, begun_ns, begun_ns + 1_700_000_000)
+    assert found.duration_s == pytest.approx(1.2 - BOUND.within_s)
+    patient = replace(WINDOW, bounds=(BOUND, LatencyBound(share=0.5, within_s=0.2)))
+    found = cut_short(patient, begun_ns, begun_ns + 1_700_000_000)
+    assert found.duration_s == pytest.approx(1.0)
     assert cut_short(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW
 
 
-@pytest.mark.parametrize(("late", "expected"), [(30, False), (31, True)])
-def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows(
-    late: int, expected: bool
-) -> None:
+def test_a_load_that_was_stopped_before_anything_was_late_decides_nothing() -> None:
+    with pytest.raises(UndecidedError):
+        cut_short(WINDOW, 10**18, 10**18 + 550_000_000)
+
+
+def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows() -> None:
     """Of the 3000 requests planned 30 may be late, however few of them were sent."""
     shortened = replace(WINDOW, duration_s=1.0)
-    latencies_us = np.sort(np.where(np.arange(1000) < late, 70_000.0, 20_000.0))
-    assert decided(latencies_us, DUE, shortened, WINDOW) is expected
-    assert decided(latencies_us, DUE, WINDOW, WINDOW)  # measured in full: nothing to decide
+
+    def latencies_us(late: int) -> npt.NDArray[np.float64]:
+        return np.sort(np.where(np.arange(1000) < late, 70_000.0, 20_000.0))
+
+    check_decided(latencies_us(31), DUE, shortened, WINDOW)
+    with pytest.raises(UndecidedError):
+        check_decided(latencies_us(30), DUE, shortened, WINDOW)
+    check_decided(latencies_us(30), DUE, WINDOW, WINDOW)  # measured in full: nothing to decide
 
 
 def test_a_shortened_window_says_so() -> None:

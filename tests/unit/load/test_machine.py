@@ -9,6 +9,7 @@ import pytest
 
 from tuner.load.machine import (
     MachineReading,
+    OwnProcesses,
     busy_percent,
     other_percent,
     read_machine,
@@ -17,30 +18,41 @@ from tuner.load.machine import (
 
 Times = namedtuple("Times", "user system children_user children_system")
 
+ROOT, SERVER, STUB, SHELL = 100, 200, 150, 900
 
-class FakeProcess:
-    """A process of a tree; ``gone`` ends between being listed and being read."""
 
-    def __init__(self, times: Times, children: tuple[FakeProcess, ...] = (), gone: bool = False):
-        self._times, self._children, self._gone = times, children, gone
+class FakeMachine:
+    """Processes as (parent, CPU times); a stub may have a lower number than its parent."""
 
-    def children(self, recursive: bool) -> list[FakeProcess]:
-        assert recursive
-        return [p for c in self._children for p in (c, *c.children(recursive=True))]
+    def __init__(self) -> None:
+        self.table = {
+            1: (0, Times(99.0, 99.0, 0.0, 0.0)),
+            ROOT: (1, Times(1.0, 1.0, 20.0, 2.0)),
+            SERVER: (ROOT, Times(4.0, 2.0, 0.5, 0.5)),
+            STUB: (SERVER, Times(10.0, 1.0, 0.0, 0.0)),
+            SHELL: (1, Times(50.0, 50.0, 0.0, 0.0)),
+        }
+        self.asked: list[int] = []
 
-    def cpu_times(self) -> Times:
-        if self._gone:
-            raise psutil.NoSuchProcess(1)
-        return self._times
+    def process(self, pid: int = ROOT) -> SimpleNamespace:
+        def parent() -> int:
+            self.asked.append(pid)
+            return self._row(pid)[0]
+
+        return SimpleNamespace(ppid=parent, cpu_times=lambda: self._row(pid)[1])
+
+    def _row(self, pid: int) -> tuple[int, Times]:
+        if pid not in self.table:
+            raise psutil.NoSuchProcess(pid)
+        return self.table[pid]
 
 
 @pytest.fixture
-def tree(monkeypatch: pytest.MonkeyPatch) -> FakeProcess:
-    stub = FakeProcess(Times(10.0, 1.0, 0.0, 0.0))
-    server = FakeProcess(Times(4.0, 2.0, 0.5, 0.5), (stub,))
-    ended = FakeProcess(Times(99.0, 99.0, 0.0, 0.0), gone=True)
-    root = FakeProcess(Times(1.0, 1.0, 20.0, 2.0), (server, ended))
-    monkeypatch.setattr(psutil, "Process", lambda: root)
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    fake = FakeMachine()
+    monkeypatch.setattr(psutil, "Process", fake.process)
+    monkeypatch.setattr(psutil, "pids", lambda: list(fake.table))
+    monkeypatch.setattr(os, "getpid", lambda: ROOT)
     now = SimpleNamespace(
         user=100.0,
         system=50.0,
@@ -53,26 +65,54 @@ def tree(monkeypatch: pytest.MonkeyPatch) -> FakeProcess:
     )
     monkeypatch.setattr(psutil, "cpu_times", lambda: now)
     monkeypatch.setattr(os, "getloadavg", lambda: (1.25, 0.0, 0.0))
-    return root
+    return fake
 
 
-@pytest.mark.usefixtures("tree")
+@pytest.mark.usefixtures("fake")
 def test_the_whole_tree_counts_with_what_ended_in_it() -> None:
-    found = read_machine(ours=True)
+    found = read_machine(OwnProcesses())
     assert found.ours_s == 24.0 + 7.0 + 11.0
     assert found.processes_s == 160.0  # no interrupts
     assert (found.total_s, found.idle_s, found.stolen_s) == (400.0, 220.0, 10.0)
     assert found.load_1m == 1.25
 
 
-@pytest.mark.usefixtures("tree")
+def test_only_new_processes_are_asked_for_their_parents(fake: FakeMachine) -> None:
+    ours = OwnProcesses()
+    ours.cpu_s()
+    fake.asked.clear()
+    assert ours.cpu_s() == 42.0
+    assert fake.asked == []
+    fake.table[300] = (SERVER, Times(1.0, 0.0, 0.0, 0.0))
+    fake.table[301] = (SHELL, Times(5.0, 0.0, 0.0, 0.0))
+    assert ours.cpu_s() == 43.0
+    assert sorted(fake.asked) == [300, 301]
+
+
+def test_a_process_that_ended_counts_no_more(fake: FakeMachine) -> None:
+    ours = OwnProcesses()
+    ours.cpu_s()
+    del fake.table[STUB]
+    assert ours.cpu_s() == 31.0
+    fake.table[STUB] = (SHELL, Times(70.0, 0.0, 0.0, 0.0))  # its number is given out again
+    assert ours.cpu_s() == 31.0
+
+
+def test_a_process_that_ends_while_it_is_looked_at(
+    fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "pids", lambda: [*fake.table, 777])
+    assert OwnProcesses().cpu_s() == 42.0
+
+
+@pytest.mark.usefixtures("fake")
 def test_ours_is_unknown_when_the_server_is_elsewhere() -> None:
-    assert read_machine(ours=False).ours_s is None
+    assert read_machine(None).ours_s is None
 
 
 def test_this_machine_can_be_read() -> None:
-    before = read_machine(ours=True)
-    after = read_machine(ours=True)
+    ours = OwnProcesses()
+    before, after = read_machine(ours), read_machine(ours)
     assert before.ours_s is not None
     assert after.ours_s is not None
     assert 0.0 < before.ours_s <= after.ours_s

@@ -107,7 +107,8 @@ class TestFigures:
     def test_requests_never_sent_show_that_the_client_is_behind(self) -> None:
         found = measured(answers(outcomes({Outcome.UNSENT: DUE > 1.5})))
         assert found.sent_per_s == pytest.approx(50.0, abs=8.0)
-        assert found.late_sends == pytest.approx(0.5, abs=0.05)
+        inside = DUE[(DUE >= 0.5) & (DUE < 2.5)]
+        assert found.late_sends == pytest.approx((inside > 1.5).mean())
 
     def test_latency_counts_from_the_due_time_when_the_client_stalls(self) -> None:
         given = answers(outcomes({}))
@@ -175,7 +176,8 @@ class TestOpenLoop:
         assert found.outcomes.tolist() == [Outcome.ANSWERED] * 5
         assert (np.diff(found.sent_ns) > 0).all()
         assert (found.answered_ns - found.sent_ns >= 1_000_000).all()
-        assert found.end_ns - found.sent_ns[0] >= 150_000_000
+        # the first is sent a little after the start of the run
+        assert found.end_ns - found.sent_ns[0] >= 140_000_000
 
     def test_refusals_are_told_apart_and_never_sent_again(self) -> None:
         found, seen = sent([None, FULL, EXPIRED, BROKEN, None])

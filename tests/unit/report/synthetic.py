@@ -234,13 +234,17 @@ def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> 
     if status == "killed":
         return store.directory
     winner = best_of(toy, trials) if status in ("improved", "unconfirmed") else None
+    proofs: list[Point] = []
     if winner is not None:
-        confirm(store, toy, trials[0], winner)
-    write_result(store, toy, trials, winner if status == "improved" else None, status)
+        proofs = confirm(store, toy, trials[0], winner)
+    winner = winner if status == "improved" else None
+    write_result(store, toy, trials, winner, status, proofs)
     return store.directory
 
 
-def confirm(store: RunStore, toy: Toy, current: Trial, winner: Trial) -> None:
+def confirm(store: RunStore, toy: Toy, current: Trial, winner: Trial) -> list[Point]:
+    """The winner's measurements, one a round."""
+    proofs = []
     for round_ in range(3):
         for order, (role, trial) in enumerate((("current", current), ("candidate", winner))):
             level = max(
@@ -252,16 +256,19 @@ def confirm(store: RunStore, toy: Toy, current: Trial, winner: Trial) -> None:
             store.append_confirmation(
                 {**row, "candidate_key": trial.candidate.key, "point": point.to_json()}
             )
+        proofs.append(point)
+    return proofs
 
 
-def facts_of(trial: Trial) -> dict[str, Any]:
+def facts_of(trial: Trial, proofs: Sequence[Point] = ()) -> dict[str, Any]:
     assert trial.score is not None
     best = trial.score.best_point
-    point = trial.points[0 if best is None else best]
+    points = proofs or [trial.points[0 if best is None else best]]
+    point = min(points, key=lambda p: p.measurement.throughput_infer_per_s)
     measurement = point.measurement
     return {
         **trial.candidate.to_json(),
-        "measurements": [measurement.to_json()],
+        "measurements": [p.measurement.to_json() for p in points],
         "goodput_infer_per_s": None if best is None else measurement.throughput_infer_per_s,
         "p50_latency_us": measurement.p50_latency_us,
         "p90_latency_us": measurement.p90_latency_us,
@@ -311,7 +318,12 @@ def overload(capacity: float, back_after_s: float | None) -> Overload:
 
 
 def write_result(
-    store: RunStore, toy: Toy, trials: Sequence[Trial], winner: Trial | None, status: str
+    store: RunStore,
+    toy: Toy,
+    trials: Sequence[Trial],
+    winner: Trial | None,
+    status: str,
+    proofs: Sequence[Point],
 ) -> None:
     from tuner.writeback.plan import WritePlan
 
@@ -327,6 +339,9 @@ def write_result(
     counts = {s.value: sum(t.state is s for t in trials) for s in TrialState}
     gain = winner.score.value / trials[0].score.value if winner else 1.0  # type: ignore[union-attr]
     ratio = {"estimate": gain, "low": gain * 0.97, "high": gain * 1.03}
+    metric = Objective.parse(toy.objective).metric
+    compared = metric.value if metric else "capacity"
+    improvement = {"goodput_ratio": ratio, "confidence": 0.95, "compared": compared}
     result = {
         "schema_version": 1,
         "run_id": store.run_id,
@@ -334,9 +349,10 @@ def write_result(
         "status": status,
         "reasons": ["a reason, <in> one sentence"],
         "spec_sha256": sha256_text(f"model: {toy.model}\n"),
+        "objective": toy.objective,
         "baseline": facts_of(trials[0]),
-        "winner": None if winner is None else facts_of(winner),
-        "improvement": None if winner is None else {"goodput_ratio": ratio, "confidence": 0.95},
+        "winner": None if winner is None else facts_of(winner, proofs),
+        "improvement": None if winner is None else improvement,
         "trials": {"asked": len(trials), "duplicates": 2, **counts},
         "time": {"wall_s": sum(parts.values()), **parts},
         "written": None,

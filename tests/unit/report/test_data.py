@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from unit.report.conftest import Made
-from unit.report.synthetic import CURRENT, Toy, make_run
+from unit.report.synthetic import CURRENT, Toy, make_run, measure
 
 from tuner.errors import SpecError, TunerError
-from tuner.report.data import load
+from tuner.report.data import ReportData, load
 from tuner.report.result_schema import Status
+from tuner.run.store import RunStore
 from tuner.score.judge import passes
+from tuner.score.point import judge_point
 from tuner.score.verdict import Verdict
+from tuner.spec.slo import Slo
 
 
 def test_an_improved_run(made: Made) -> None:
@@ -58,6 +62,54 @@ def test_the_worst_repeat_is_what_was_found(made: Made) -> None:
     values = [r.value for r in row.repeats if r.value is not None]
     assert len(values) == 3
     assert row.found.value == max(values)
+
+
+def rotated(made: Made, *, last_met: bool) -> ReportData:
+    """A finalist measured just below and just above its capacity in each of three rounds."""
+    data = made("unconfirmed")
+    assert data.best is not None
+    store = RunStore(data.directory)
+    store.clear_confirmation()
+    for round_ in range(3):
+        for order, level in enumerate((96.0, 104.0)):
+            met = level < 100.0 and (round_ < 2 or last_met)
+            slo = Slo.parse("p99_latency <= 10s" if met else "p99_latency <= 1us")
+            measured = measure(data.best.candidate, level, round_)
+            measured = replace(measured, throughput_infer_per_s=level, completed_count=1000)
+            point = judge_point([slo], measured)
+            row = {"round": round_, "order": order, "role": "candidate"}
+            key = data.best.candidate.key
+            store.append_confirmation({**row, "candidate_key": key, "point": point.to_json()})
+    return load(data.directory)
+
+
+def test_what_a_finalist_stood_in_its_last_round_stands_for_it(made: Made) -> None:
+    best = rotated(made, last_met=True).best
+    assert best is not None
+    assert best.judged is not None
+    assert best.judged.measurement.load.level == 96.0
+    assert best.goodput_infer_per_s == 96.0
+    assert [r.point.measurement.load.level for r in best.proofs] == [96.0] * 3
+
+
+def test_a_finalist_that_missed_its_last_round_is_shown_to(made: Made) -> None:
+    data = rotated(made, last_met=False)
+    assert data.best is not None
+    assert data.best.goodput_infer_per_s is None
+    assert data.best_name == "best of the search"
+    (row,) = data.slo
+    assert row.found.verdict is Verdict.FAIL
+    assert [r.verdict for r in row.repeats] == [Verdict.PASS, Verdict.PASS, Verdict.FAIL]
+
+
+def test_the_winners_numbers_are_of_the_load_it_stood_in_every_round(made: Made) -> None:
+    best = made("improved").best
+    assert best is not None
+    assert best.judged is not None
+    rates = [r.point.measurement.throughput_infer_per_s for r in best.proofs]
+    assert len(set(rates)) == 3
+    assert best.goodput_infer_per_s == min(rates)
+    assert best.judged.measurement.throughput_infer_per_s == min(rates)
 
 
 def test_a_run_that_was_killed_has_no_result_but_a_report(tmp_path: Path) -> None:

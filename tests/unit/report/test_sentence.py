@@ -13,10 +13,29 @@ from tuner.report.sentence import verdict_sentence
 def test_improved_says_what_by_how_much_and_how_sure(made: Made) -> None:
     sentence = verdict_sentence(made("improved"))
     assert re.fullmatch(
-        r"Writes .*instances \d.*: [\d,]+/s within p99_latency <= 40ms and error_rate <= 0%, "
-        r"[\d.]+ times the current config \(95 % interval [\d.]+ to [\d.]+\)\.",
+        r"Writes .*instances \d.*: [\d,]+/s within p99_latency <= 40ms and error_rate <= 0%"
+        r" in each of 3 rounds; its capacity is [\d.]+ times the current config's "
+        r"\(95 % interval [\d.]+ to [\d.]+\)\.",
         sentence,
     )
+
+
+@pytest.mark.parametrize("compared", [None, "throughput"])
+def test_where_no_capacities_were_compared_none_are_named(made: Made, compared: str | None) -> None:
+    data = made("improved")
+    assert data.improvement is not None
+    other = data.improvement.model_copy(update={"compared": compared})
+    sentence = verdict_sentence(replace(data, improvement=other))
+    assert re.search(r" in each of 3 rounds, [\d.]+ times the current config \(95 %", sentence)
+    assert "capacity" not in sentence
+
+
+def test_kept_counts_what_was_given_up_early_and_says_what_looked_better(made: Made) -> None:
+    data = made("kept")
+    assert " among 37 configs measured; the current config: " in verdict_sentence(data)
+    repeats = made("improved", seed=1).repeats
+    again = verdict_sentence(replace(data, repeats=repeats))
+    assert " measured, and what looked better was not when measured again; " in again
 
 
 def test_improved_but_not_written_says_so(made: Made) -> None:

@@ -70,8 +70,11 @@ def step(bench: EmulatedBench, **changes: Any) -> Overloading:
     }
     arrivals = changes.pop("arrivals", Arrivals.POISSON)
     listed = changes.pop("listed", None)
+    checked = Spec.model_validate({**spec, **changes})
+    if checked.objective.at_level is not None:
+        listed = (checked.objective.at_level,)
     plan = LoadPlan(arrivals, listed, LevelRange(0.1, 1e5))
-    return Overloading(Spec.model_validate({**spec, **changes}), plan, bench, Silent())
+    return Overloading(checked, plan, bench, Silent())
 
 
 def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time() -> None:

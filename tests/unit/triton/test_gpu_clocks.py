@@ -75,3 +75,11 @@ def test_heat_and_faults_hold_clocks_down(monkeypatch: pytest.MonkeyPatch, reaso
 )
 def test_nothing_to_read_is_none(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> None:
     assert read(monkeypatch, nvml) is None
+
+
+def test_a_driver_that_goes_away_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(FakeNvml):
+        def nvmlDeviceGetCount(self) -> int:
+            raise FakeError
+
+    assert read(monkeypatch, Gone([(1980, 0)])) is None

@@ -1,0 +1,60 @@
+"""The last lines of a run on a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from unit.report.synthetic import Toy, make_run
+
+from tuner.cli.verdict import lines_of
+
+
+def lines(parent: Path, status: str = "improved", objective: str = "maximize goodput") -> list[str]:
+    return told(make_run(parent, Toy(objective=objective), status), {})
+
+
+def told(run: Path, changes: dict[str, Any]) -> list[str]:
+    result = {**json.loads((run / "result.json").read_text()), **changes}
+    return [click.unstyle(line) for line in lines_of(run, result)]
+
+
+def test_a_gain_in_capacity_is_told_apart_from_the_goodput(tmp_path: Path) -> None:
+    found = lines(tmp_path)
+    assert found[1] == "toy: improved"
+    (goodput,) = (line for line in found if line.startswith("  goodput "))
+    assert "/s in every round; the current config: " in goodput
+    (gain,) = (line for line in found if line.startswith("  gain "))
+    assert " times the current config's capacity (95% interval " in gain
+    assert any(line.endswith("tune rollback toy --repository /models") for line in found)
+
+
+def test_a_minimised_metric_is_told_instead_of_the_goodput(tmp_path: Path) -> None:
+    found = lines(tmp_path, objective="minimize p99_latency at 300/s")
+    assert not any("goodput" in line for line in found)
+    (now,) = (line for line in found if line.startswith("  p99_latency "))
+    assert " ms, worst of the rounds; the current config: " in now
+    assert any(" times better (95% interval " in line for line in found)
+
+
+def test_a_result_of_before_objectives_were_in_it_is_of_goodput(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    improvement = json.loads((run / "result.json").read_text())["improvement"]
+    del improvement["compared"]
+    found = told(run, {"objective": None, "improvement": improvement})
+    assert any(" times the current config's goodput (95%" in line for line in found)
+
+
+def test_without_a_ratio_there_is_no_gain(tmp_path: Path) -> None:
+    found = told(make_run(tmp_path), {"improvement": None})
+    assert not any(line.startswith("  gain") for line in found)
+
+
+@pytest.mark.parametrize("status", ["kept", "infeasible", "unconfirmed", "interrupted", "failed"])
+def test_without_a_winner_the_reasons_are_told(tmp_path: Path, status: str) -> None:
+    found = lines(tmp_path, status)
+    assert "  a reason, <in> one sentence" in found
+    assert not any("goodput" in line for line in found)

@@ -1,0 +1,101 @@
+"""A run's directory, new or resumed: locked before anything in it is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import P99_40MS, synthetic_measurement
+
+from tuner.errors import SpecError
+from tuner.run.rejected import Rejected, Stage
+from tuner.run.store import RunStore
+from tuner.run.timebook import Phase, TimeBook
+from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.score.point import judge_point
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.opening import open_run
+
+SPEC = """\
+model: emulated-accelerator
+repository: {repository}
+slo: [p99_latency <= 40ms]
+space: {{instance_group.count: {{int: [1, 4]}}}}
+"""
+REPOSITORY = Path(__file__).parents[3] / "model_repository"
+
+
+class Facts:
+    """Stands in for the programs of a machine."""
+
+    host = property(lambda self: self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cpu": "a cpu", "gpus": []}
+
+    def versions(self) -> dict[str, str]:
+        return {"tritonserver": "1"}
+
+    def fingerprint(self) -> str:
+        return "0" * 16
+
+
+def opened(job: Job, request: Request, book: TimeBook | None = None) -> Any:
+    return open_run(job, Facts(), request, book or TimeBook())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=REPOSITORY))
+    return prepare(Request(spec=spec))
+
+
+@pytest.fixture
+def run(job: Job, tmp_path: Path) -> RunStore:
+    """One trial, a confirmation that was not finished, a measurement that it rejected."""
+    with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
+        store: RunStore = new.store
+    store.append_trial(
+        Trial(0, job.space.current, TrialState.FAILED, reason="no", time=TrialTime(1, 2, 4, 0))
+    )
+    point = judge_point([P99_40MS], synthetic_measurement())
+    row = {"round": 0, "order": 0, "role": "current", "candidate_key": "k"}
+    store.append_confirmation({**row, "point": {**point.to_json()}})
+    store.append_rejected(Rejected("why", "k", 100.0, 8.0, Stage.CONFIRMATION))
+    store.append_rejected(Rejected("why", "k", 100.0, 3.0, Stage.SEARCH))
+    store.write_result({"status": "improved"})
+    return store
+
+
+def resumed(run: RunStore) -> Request:
+    return Request(Path("spec.yaml"), resume=run.directory)
+
+
+def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -> None:
+    with (
+        run.locked(),
+        pytest.raises(SpecError, match="written by another"),
+        opened(job, resumed(run)),
+    ):
+        pass
+    assert len(run.confirmation()) == 1
+    assert run.result() is not None
+
+
+def test_what_was_spent_before_is_carried_on(job: Job, run: RunStore) -> None:
+    book = TimeBook(clock=lambda: 0.0)
+    with opened(job, resumed(run), book):
+        pass
+    assert book.seconds(Phase.DEPLOYING) == 2.0
+    # The trial's (the search's rejected ones are in it), and the confirmation that was given up.
+    assert book.seconds(Phase.MEASURING) == 4.0 + 8.0
+
+
+def test_an_earlier_end_does_not_outlive_its_confirmation(job: Job, run: RunStore) -> None:
+    with opened(job, resumed(run)) as again:
+        assert [t.number for t in again.searcher.history] == [0]
+    assert run.confirmation() == []
+    assert run.result() is None
+    assert [r.stage for r in run.rejected()].count(Stage.CONFIRMATION) == 2

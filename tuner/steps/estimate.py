@@ -1,0 +1,97 @@
+"""How long a run will about take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tuner.bench.evaluate import MOST_PROBES
+from tuner.confirm.confirm import LOOKS
+from tuner.load.measurement import LoadPoint
+from tuner.load.overload import overload_window
+from tuner.load.restarts import LEAST_S
+from tuner.spec.model import ClosedArrivals
+from tuner.steps.job import Job
+from tuner.steps.overloading import tail_slo, why_none
+from tuner.steps.rig import window_of
+
+#: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
+DEPLOY_S, OVERHEAD_S = 1.8, 0.6
+#: A round of confirmation measures a config just below and just above its capacity.
+MEASUREMENTS_PER_ROUND = 2
+#: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
+INCUMBENTS = 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds by stage.
+
+    Attributes:
+        search_s: At the most; patience may end it earlier.
+        confirmation_s: Up to its first look at the rounds; each other look costs as much again.
+        after_s: Undoing changes, comparing answers, overloading.
+    """
+
+    search_s: float
+    confirmation_s: float
+    after_s: float
+
+    @property
+    def text(self) -> str:
+        """`about 4.0 to 5.5 minutes: search 2.0, confirmation 1.5 to 3.0, the rest 0.5`."""
+        longest_s = LOOKS * self.confirmation_s
+        rest_s = self.search_s + self.after_s
+        total = f"{_minutes(rest_s + self.confirmation_s)} to {_minutes(rest_s + longest_s)}"
+        confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(longest_s)}"
+        return (
+            f"about {total} minutes: search {_minutes(self.search_s)}, confirmation "
+            f"{confirmation}, the rest {_minutes(self.after_s)}"
+        )
+
+
+def estimated(job: Job) -> Estimate:
+    """From the budget, the window and what the confirmation will measure."""
+    spec, plan = job.spec, job.plan
+    point_s = _measurement_s(job)
+    trials = min(spec.budget.trials, job.space.size().count)
+    search_s = trials * DEPLOY_S + _points(job, trials) * point_s
+    if spec.budget.time is not None:
+        search_s = min(search_s, float(spec.budget.time))
+    sides = 1 + min(spec.confirm.finalists, trials)
+    per_round = 1 if plan.listed is not None else MEASUREMENTS_PER_ROUND
+    confirmation_s = spec.confirm.rounds * sides * (DEPLOY_S + per_round * point_s)
+    # A change that matters costs one measurement, one that does not as many as there are rounds.
+    undoing_s = len(spec.space) * (1 + spec.confirm.rounds) / 2 * (DEPLOY_S + point_s)
+    return Estimate(search_s, confirmation_s, undoing_s + 2 * DEPLOY_S + _overloads_s(job))
+
+
+def _points(job: Job, trials: int) -> float:
+    """Measurements of the search: a loser costs one, a new incumbent takes the most."""
+    if job.plan.listed is not None:
+        return trials * (1 + len(job.plan.listed)) / 2
+    incumbents = min(trials, 1.0 + INCUMBENTS * math.log(trials))
+    return trials + incumbents * (MOST_PROBES - 1)
+
+
+def _measurement_s(job: Job) -> float:
+    """One measurement; at low rates it is longer, as long as the percentile needs."""
+    spec = job.spec
+    level = job.plan.listed[0] if job.plan.listed is not None else job.plan.levels.highest
+    window = window_of(spec, LoadPoint(job.plan.arrivals, level))
+    arrivals = spec.workload.arrivals
+    starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
+    part_s = max(window.duration_s / starts, LEAST_S) if starts > 1 else window.duration_s
+    return starts * (window.warmup_s + part_s + window.tail_s + OVERHEAD_S)
+
+
+def _overloads_s(job: Job) -> float:
+    """The winner and the current config, each overloaded once."""
+    slo = tail_slo(job.spec.slo)
+    if slo is None or why_none(job.spec, job.plan):
+        return 0.0
+    return 2 * (DEPLOY_S + overload_window(slo).total_s + OVERHEAD_S)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f}"
