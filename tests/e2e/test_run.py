@@ -33,9 +33,11 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     own = result["noise"]
     assert own["repeats"] >= 6
     assert own["throughput_cv"] is not None
-    rejected = (workplace.run / "rejected.jsonl").read_text().splitlines() if (
-        workplace.run / "rejected.jsonl"
-    ).exists() else []
+    rejected = (
+        (workplace.run / "rejected.jsonl").read_text().splitlines()
+        if (workplace.run / "rejected.jsonl").exists()
+        else []
+    )
     assert result["rejected"]["count"] == len(rejected)
 
     again = workplace.tune("apply", str(workplace.run))
