@@ -69,7 +69,7 @@ def test_when_nothing_meets_the_slo_nothing_is_written(workplace) -> None:  # ty
 
 
 def test_a_config_changed_meanwhile_is_not_overwritten(workplace) -> None:  # type: ignore[no-untyped-def]
-    process = workplace.start("run", str(workplace.spec()))
+    process = workplace.start("run", str(workplace.spec(trials=2)))
     workplace.wait_for_trials(1)
     edited = workplace.config.read_bytes() + b"\n# edited by somebody\n"
     workplace.config.write_bytes(edited)

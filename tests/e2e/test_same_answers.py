@@ -37,7 +37,7 @@ _SPEC = """\
 model: mixed
 repository: repository
 workload:
-  arrivals: {kind: closed, concurrency: [8]}
+  arrivals: {kind: closed, concurrency: [8], restarts: 1}
   window: 1s
   warmup: 200ms
 slo: [p90_latency <= 1s]
