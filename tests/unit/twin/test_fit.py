@@ -1,0 +1,165 @@
+"""The fit finds again what it was given, knows how sure it is, and says when it does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tuner.load.measurement import (
+    Arrivals,
+    LatencySource,
+    LoadPoint,
+    Measurement,
+    ServerStatistics,
+)
+from tuner.modelconfig.message import parse
+from tuner.run.trial import Trial, TrialState
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.slo import Slo
+from tuner.twin.capacity import Goal, capacity
+from tuner.twin.costs import Costs
+from tuner.twin.fit import Twin, fit
+from tuner.twin.model import Unmodelled
+from tuner.twin.observation import Setting
+from tuner.twin.system import Scheduler, Service, Way
+
+pytestmark = pytest.mark.fitting
+
+SETTING = Setting(
+    parse(
+        'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]', "config.pbtxt"
+    )
+)
+TRUTH = Costs(
+    Service(2e-3, 1e-4, 4e-3, 3e-4, 2e-5, spread=0.05),
+    Way(4e-4, 3e-4, front_s=2e-5, cores=64.0, handoff_s=6e-5),
+)
+
+
+def config(instances: int, batch: int, delay_us: int | None) -> Candidate:
+    fields: dict[str, FieldValue] = {"instance_group.count": instances, "max_batch_size": batch}
+    if delay_us is not None:
+        fields["dynamic_batching"] = True
+        fields["dynamic_batching.max_queue_delay_microseconds"] = delay_us
+    return Candidate(fields)
+
+
+FITTED = (config(1, 8, None), config(1, 16, 0), config(3, 16, 0), config(2, 8, 2000))
+LOADS = (
+    LoadPoint(Arrivals.CLOSED, 24),
+    LoadPoint(Arrivals.POISSON, 90.0),
+)
+
+
+def measured(
+    candidate: Candidate, load: LoadPoint, costs: Costs = TRUTH, factor: float = 1.0
+) -> Measurement:
+    """What a server of these costs would have shown."""
+    scheduler = SETTING.scheduler(candidate)
+    assert isinstance(scheduler, Scheduler)
+    outcome = costs.simulate(scheduler, SETTING.traffic(load, 2.0, 7), 7)
+    executions = outcome.executions
+    rows = tuple((n, int(c), int(c * (6e6 + 4e5 * n))) for n, c in enumerate(executions) if c)
+    return Measurement(
+        load=load,
+        seed=7,
+        duration_s=2.0,
+        completed_count=outcome.latencies_us.size,
+        failed_count=0,
+        throughput_infer_per_s=outcome.throughput_infer_per_s,
+        avg_latency_us=float(outcome.latencies_us.mean()) * factor,
+        p50_latency_us=outcome.percentile_us(0.50) * factor,
+        p90_latency_us=outcome.percentile_us(0.90) * factor,
+        p95_latency_us=outcome.percentile_us(0.95) * factor,
+        p99_latency_us=outcome.percentile_us(0.99) * factor,
+        source=LatencySource.REQUESTS,
+        server=ServerStatistics(
+            success_count=int((np.arange(executions.size) * executions).sum()),
+            fail_count=0,
+            inference_count=int((np.arange(executions.size) * executions).sum()),
+            execution_count=int(executions.sum()),
+            queue_us=outcome.queue_us,
+            compute_input_us=0.0,
+            compute_infer_us=outcome.compute_us,
+            compute_output_us=0.0,
+            batch_stats=rows,
+        ),
+    )
+
+
+def trial(number: int, candidate: Candidate, points: list[Measurement]) -> Trial:
+    return Trial(number, candidate, TrialState.MEASURED, tuple(Point(m, (), None) for m in points))
+
+
+@pytest.fixture(scope="module")
+def twin() -> Twin:
+    trials = [trial(i, c, [measured(c, load) for load in LOADS]) for i, c in enumerate(FITTED)]
+    found = fit(trials, SETTING)
+    assert isinstance(found, Twin)
+    return found
+
+
+@pytest.mark.parametrize("unseen", [config(2, 16, 0), config(4, 8, None), config(1, 32, 4000)])
+def test_predicts_configs_it_was_not_fitted_to(twin: Twin, unseen: Candidate) -> None:
+    for load in (LoadPoint(Arrivals.CLOSED, 32), LoadPoint(Arrivals.POISSON, 150.0)):
+        truth = measured(unseen, load)
+        found = twin.predict(unseen, load, duration_s=2.0, seed=7)
+        assert not isinstance(found, Unmodelled)
+        throughput, p99 = found.throughput_infer_per_s, found.p99_latency_us
+        assert throughput.value == pytest.approx(truth.throughput_infer_per_s, rel=0.05)
+        assert p99.value == pytest.approx(truth.p99_latency_us, rel=0.15)
+        assert p99.low <= p99.value <= p99.high
+
+
+def test_finds_which_part_runs_alone(twin: Twin) -> None:
+    service = twin.costs.service
+    found = service.exclusive_base_s + 8 * service.exclusive_item_s
+    assert found == pytest.approx(4e-3 + 8 * 3e-4, rel=0.15)
+    assert twin.fitness.usable
+
+
+def test_says_when_nothing_fits() -> None:
+    """Latencies that no queue explains: they jump from one config to the next."""
+    trials = [
+        trial(i, c, [measured(c, load, factor=(0.2, 1.0, 5.0, 25.0)[i]) for load in LOADS])
+        for i, c in enumerate(FITTED)
+    ]
+    found = fit(trials, SETTING)
+    assert isinstance(found, Twin)
+    assert not found.fitness.usable
+    assert "off in the median" in str(found.fitness.reason)
+
+
+def test_too_few_trials_are_no_fit() -> None:
+    one = [trial(0, FITTED[0], [measured(FITTED[0], load) for load in LOADS])]
+    assert isinstance(fit(one, SETTING), Unmodelled)
+
+
+def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
+    trials = [trial(i, c, [measured(c, load) for load in LOADS]) for i, c in enumerate(FITTED)]
+    path = "parameters.threads"
+    slow = Costs(dataclasses.replace(TRUTH.service, exclusive_base_s=0.05), TRUTH.way)
+    other = Candidate({**FITTED[0].fields, path: "9"})
+    strange = trial(9, other, [measured(FITTED[0], load, slow) for load in LOADS])
+    found = fit([*trials, strange], SETTING, start=twin)
+    assert isinstance(found, Twin)
+    assert found.costs.service.exclusive_base_s < 0.01
+
+
+def test_capacity_is_where_the_slo_breaks(twin: Twin) -> None:
+    slos = (Slo.parse("p99_latency <= 40ms"),)
+    goal = Goal(slos, Arrivals.POISSON)
+    candidate = config(2, 16, 0)
+    found = capacity(twin, candidate, goal, near=100.0)
+    assert isinstance(found, float)
+    below = measured(candidate, LoadPoint(Arrivals.POISSON, found * 0.9))
+    above = measured(candidate, LoadPoint(Arrivals.POISSON, found * 1.2))
+    assert below.p99_latency_us <= 40_000 < above.p99_latency_us
+
+
+def test_an_impossible_slo_has_no_capacity(twin: Twin) -> None:
+    goal = Goal((Slo.parse("p99_latency <= 1ms"),), Arrivals.POISSON, least=1.0)
+    assert capacity(twin, config(2, 16, 0), goal, near=100.0) == 0.0

@@ -1,0 +1,110 @@
+"""From candidates to schedulers: what Triton makes of each field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tuner.modelconfig.message import parse
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.twin.model import Unmodelled, scheduler_of, service_key, unmodelled_paths
+from tuner.twin.system import QueuePolicy, Scheduler
+
+BASE = 'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]'
+BATCHER = "dynamic_batching"
+
+
+def scheduler(
+    fields: dict[str, FieldValue], *args: str, base: str = BASE, **facts: Any
+) -> Scheduler | Unmodelled:
+    return scheduler_of(Candidate(fields, args), parse(base, "config.pbtxt"), **facts)
+
+
+def test_the_config_as_it_is() -> None:
+    assert scheduler({}) == Scheduler(instances=1, max_batch_size=8, batching=False)
+
+
+def test_dynamic_batching() -> None:
+    assert scheduler(
+        {
+            "instance_group.count": 3,
+            "max_batch_size": 16,
+            BATCHER: True,
+            f"{BATCHER}.preferred_batch_size": (8, 4),
+            f"{BATCHER}.max_queue_delay_microseconds": 1500,
+        }
+    ) == Scheduler(
+        instances=3, max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_s=1.5e-3
+    )
+
+
+def test_batches_of_one_have_no_batcher() -> None:
+    """Triton starts none for max_batch_size 1 (model.cc / CreateScheduler)."""
+    found = scheduler({"max_batch_size": 1, BATCHER: True})
+    assert isinstance(found, Scheduler)
+    assert not found.batching
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("default_queue_policy.max_queue_size", 5),
+        ("default_queue_policy.default_timeout_microseconds", 9000),
+        ("default_queue_policy.allow_timeout_override", True),
+    ],
+)
+def test_any_queue_policy_switches_prefetch_off(field: str, value: FieldValue) -> None:
+    found = scheduler({BATCHER: True, f"{BATCHER}.{field}": value})
+    assert isinstance(found, Scheduler)
+    assert not found.prefetches
+
+
+def test_policies_by_priority_level() -> None:
+    base = BASE + (
+        " dynamic_batching { priority_levels: 2 default_priority_level: 2"
+        " default_queue_policy { max_queue_size: 7 }"
+        " priority_queue_policy { key: 1 value { timeout_action: DELAY"
+        " default_timeout_microseconds: 2000 } } }"
+    )
+    found = scheduler({}, base=base)
+    assert isinstance(found, Scheduler)
+    assert found.policies == (QueuePolicy(0, 2e-3, delays_expired=True), QueuePolicy(7))
+
+
+def test_instances_are_counted_on_each_gpu() -> None:
+    base = 'name: "m" instance_group [ { count: 2 kind: KIND_GPU gpus: [0, 1] } ]'
+    found = scheduler({}, base=base, devices=4)
+    assert isinstance(found, Scheduler)
+    assert (found.instances, found.devices) == (4, 2)
+
+
+def test_a_cache_needs_the_size_of_a_response() -> None:
+    fields: dict[str, FieldValue] = {"response_cache.enable": True}
+    argument = "--cache-config=local,size=1048576"
+    assert isinstance(scheduler(fields, argument), Unmodelled)
+    found = scheduler(fields, argument, response_bytes=1024)
+    assert isinstance(found, Scheduler)
+    assert found.cache_entries == 1024
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        'name: "m" sequence_batching { }',
+        'name: "m" ensemble_scheduling { }',
+        'name: "m" model_transaction_policy { decoupled: true }',
+        'name: "m" max_batch_size: 4 dynamic_batching { preserve_ordering: true }',
+    ],
+)
+def test_what_is_not_simulated_is_said(base: str) -> None:
+    found = scheduler({}, base=base)
+    assert isinstance(found, Unmodelled)
+    assert "not simulated" in found.reason
+
+
+def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> None:
+    path = "parameters.intra_op_num_threads"
+    one, two = (Candidate({path: n, "max_batch_size": 8}) for n in ("1", "2"))
+    assert unmodelled_paths(one) == (path,)
+    assert service_key(one) != service_key(two)

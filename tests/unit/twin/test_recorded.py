@@ -1,0 +1,57 @@
+"""The twin against recorded measurements of configs and loads that it was not fitted to.
+
+The figures, and how they were reached: ``python benchmarks/twin_accuracy.py``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tuner.twin.fit import Twin, fit
+
+pytestmark = pytest.mark.fitting
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    path = Path(__file__).parents[3] / "benchmarks" / "twin_accuracy.py"
+    spec = importlib.util.spec_from_file_location("twin_accuracy", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_predicts_twelve_configs_from_six(benchmark: ModuleType) -> None:
+    """Throughput within 5 %, p99 within 15 % (medians), the order of configs within 0.9."""
+    accuracy, twin, points = _accuracy(benchmark, "emulated-accelerator")
+    assert twin.fitness.usable, twin.fitness.reason
+    assert points == 48
+    assert accuracy.throughput <= 0.05
+    assert accuracy.closed_throughput <= 0.05
+    assert accuracy.p99 <= 0.15
+    assert accuracy.spearman >= 0.9
+    assert accuracy.inside >= 0.75
+
+
+def test_knows_that_it_does_not_fit_a_machine_that_changes_its_speed(benchmark: ModuleType) -> None:
+    """tiny-bert shared two cores with other work, which came and went between the recordings."""
+    accuracy, twin, _ = _accuracy(benchmark, "tiny-bert")
+    assert not twin.fitness.usable
+    assert accuracy.inside >= 0.75
+
+
+def _accuracy(benchmark: ModuleType, model: str) -> tuple[Any, Twin, int]:
+    trials = benchmark.read(model)
+    twin = fit(trials[: benchmark.FITTED], benchmark.setting(model))
+    assert isinstance(twin, Twin)
+    accuracy, pairs = benchmark.compare(twin, trials[benchmark.FITTED :])
+    return accuracy, twin, len(pairs)

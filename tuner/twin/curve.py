@@ -1,0 +1,64 @@
+"""The time of a batch over its size, straight from Triton's ``batch_stats``: where a fit begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.twin.observation import Observation
+
+Vector = npt.NDArray[np.float64]
+
+_PADDINGS = (2, 4, 8, 16, 32)
+#: A padding must explain the times this much better than none.
+_BETTER = 0.5
+
+
+@dataclass(frozen=True)
+class Curve:
+    """``base_s + item_s * n``, n rounded up to a multiple of ``pad_to``."""
+
+    base_s: float
+    item_s: float
+    pad_to: int = 1
+
+
+def curve_of(observations: Sequence[Observation]) -> Curve | None:
+    """The least-squares line through the mean time of each batch size.
+
+    Only from the trials with the fewest instances, where they wait least for one another.
+    """
+    known = [o for o in observations if o.measurement.server and o.measurement.server.batch_stats]
+    if not known:
+        return None
+    fewest = min(o.scheduler.instances for o in known)
+    rows = [
+        row
+        for o in known
+        if o.scheduler.instances == fewest
+        for row in (o.measurement.server.batch_stats if o.measurement.server else ())
+    ]
+    sizes, counts, total_ns = (np.array(column, float) for column in zip(*rows, strict=True))
+    seconds = total_ns / counts / 1e9
+    pad_to = 1
+    best = line = _line(sizes, seconds, counts)
+    for padding in _PADDINGS if np.unique(sizes).size > 3 else ():
+        if padding > sizes.max():
+            break
+        other = _line(np.ceil(sizes / padding) * padding, seconds, counts)
+        if other[2] < _BETTER * line[2] and other[2] < best[2]:
+            best, pad_to = other, padding
+    return Curve(best[0], best[1], pad_to)
+
+
+def _line(sizes: Vector, seconds: Vector, counts: Vector) -> tuple[float, float, float]:
+    """Base, slope (neither negative) and squared error, weighted by executions."""
+    weights = np.sqrt(counts)
+    from scipy.optimize import nnls
+
+    matrix = np.stack([np.ones_like(sizes), sizes], axis=1) * weights[:, None]
+    (base, slope), error = nnls(matrix, seconds * weights)
+    return float(base), float(slope), float(error) ** 2

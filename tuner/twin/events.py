@@ -1,0 +1,271 @@
+"""The simulation's loop: the next event, whatever it is, until the run is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tuner.twin.batcher import notices, run_batcher, take
+from tuner.twin.cache import insert, look_up
+from tuner.twin.heap import heap_pop
+from tuner.twin.host import end_task, reach_client, send_back, send_next, start_front, start_task
+from tuner.twin.jit import compiled
+from tuner.twin.queue import accepts, push, shift
+from tuner.twin.state import (
+    ANSWERING,
+    DEVICE,
+    HIT,
+    HOST,
+    IDLE,
+    QUEUED,
+    REJECTED,
+    SERVED,
+    WAKING,
+)
+
+
+@compiled
+def run(states: Any, m: Any, warm_keys: Any) -> None:
+    """Simulates until ``end_s``; what is not answered by then stays pending."""
+    s = states[0]
+    for key in warm_keys:
+        if not look_up(s, m, key):
+            insert(s, m, key)
+    if s.closed:
+        for client in range(m.coming.size - 1):
+            # Clients do not start at one instant, or they would stay in step.
+            send_next(s, m, client * 1e-4)
+    while True:
+        arrival_s = _next_arrival_s(s, m)
+        now_s = min(arrival_s, s.core_s, s.instance_s, s.wake_s)
+        if now_s > s.end_s:
+            return
+        if now_s == arrival_s:
+            _receive(s, m, _pop_arrival(s, m), now_s)
+        elif now_s == s.core_s:
+            _end_task(s, m, end_task(s, m, now_s), now_s)
+        elif now_s == s.instance_s:
+            _step_instances(s, m, now_s)
+        else:
+            _batch(s, m, now_s)
+
+
+@compiled
+def _next_arrival_s(s: Any, m: Any) -> float:
+    if s.closed:
+        return m.coming[0].at if s.coming > 0 else np.inf
+    return m.requests[s.arrived].arrived_s if s.arrived < s.requests else np.inf
+
+
+@compiled
+def _pop_arrival(s: Any, m: Any) -> int:
+    if s.closed:
+        request = heap_pop(m.coming, s.coming)
+        s.coming -= 1
+        return request
+    s.arrived += 1
+    return s.arrived - 1  # type: ignore[no-any-return]
+
+
+@compiled
+def _receive(s: Any, m: Any, request: int, now_s: float) -> None:
+    """A request reaches the server."""
+    if s.front_s > 0.0:
+        start_front(s, m, 2 * request, 0.0, now_s)
+    else:
+        _enqueue(s, m, request, now_s)
+
+
+@compiled
+def _enqueue(s: Any, m: Any, request: int, now_s: float) -> None:
+    """DynamicBatchScheduler::Enqueue: cache, queue policy, queue; wakes the batcher."""
+    m.requests[request].arrived_s = now_s
+    if s.cache_entries > 0 and look_up(s, m, m.requests[request].key):
+        m.requests[request].fate = HIT
+        m.requests[request].started_s = now_s
+        _send_hit(s, m, request, now_s)
+    elif s.batching and not accepts(s, m.requests[request].level):
+        m.requests[request].fate = REJECTED
+        send_back(s, m, request, now_s)
+    else:
+        push(s, m, request)
+        if not s.batching:
+            _wake_idle(s, now_s)
+        elif notices(s):
+            _batch(s, m, now_s)
+
+
+@compiled
+def _send_hit(s: Any, m: Any, request: int, now_s: float) -> None:
+    if s.front_s > 0.0:
+        start_front(s, m, 2 * request + 1, s.hit_s, now_s)
+    else:
+        reach_client(s, m, request, now_s + s.hit_s)
+
+
+@compiled
+def _batch(s: Any, m: Any, now_s: float) -> None:
+    if run_batcher(s, m, now_s):
+        _wake_idle(s, now_s)
+
+
+@compiled
+def _wake_idle(s: Any, now_s: float) -> None:
+    """An idle instance, the one idle for longest, is told that there is work."""
+    work = s.back - s.front if s.batching else s.queued
+    chosen, waking = -1, 0
+    for i in range(s.instances):
+        if s.doing[i] == WAKING:
+            waking += 1
+        elif s.doing[i] == IDLE and (chosen < 0 or s.since_s[i] < s.since_s[chosen]):
+            chosen = i
+    if chosen >= 0 and work > waking:
+        s.doing[chosen] = WAKING
+        s.until_s[chosen] = now_s + s.handoff_s
+        _foresee(s)
+
+
+@compiled
+def _foresee(s: Any) -> None:
+    earliest = np.inf
+    for i in range(s.instances):
+        earliest = min(earliest, s.until_s[i])
+    s.instance_s = earliest
+
+
+@compiled
+def _step_instances(s: Any, m: Any, now_s: float) -> None:
+    """What is due now: instances that wake up, devices that are done."""
+    for i in range(s.instances):
+        if s.until_s[i] <= now_s:
+            s.until_s[i] = np.inf
+            if s.doing[i] == WAKING:
+                _take_work(s, m, i, now_s)
+            else:
+                s.device_busy[i % s.devices] = 0
+                _use_device(s, i % s.devices, now_s)
+                _answer(s, m, i, now_s)
+    _foresee(s)
+
+
+@compiled
+def _take_work(s: Any, m: Any, i: int, now_s: float) -> None:
+    """An instance starts on the next batch, or has nothing to do."""
+    if s.batching and s.front < s.back:
+        first, size = take(s, m, now_s)
+        _start(s, m, i, first, size, now_s)
+        _batch(s, m, now_s)  # the payload's callback notifies the batcher
+    elif not s.batching and s.queued > 0:
+        _start(s, m, i, shift(s, m), s.request_size, now_s)
+    else:
+        s.doing[i] = IDLE
+        s.since_s[i] = now_s
+
+
+@compiled
+def _start(s: Any, m: Any, i: int, first: int, size: int, now_s: float) -> None:
+    s.doing[i] = HOST
+    s.since_s[i] = now_s
+    s.running_first[i] = first
+    s.running_size[i] = size
+    s.noise[i] = m.noise[s.executed % m.noise.size]
+    s.executed += 1
+    request = first
+    while request >= 0:
+        m.requests[request].started_s = now_s
+        request = m.requests[request].after
+    work_s = (s.overlap_base_s + s.overlap_item_s * _padded(s, size)) * s.noise[i]
+    start_task(s, m, -1 - i, work_s, now_s)
+
+
+@compiled
+def _padded(s: Any, size: int) -> int:
+    return (size + s.pad_to - 1) // s.pad_to * s.pad_to  # type: ignore[no-any-return]
+
+
+@compiled
+def _end_task(s: Any, m: Any, task: int, now_s: float) -> None:
+    if task >= 0 and task % 2 == 0:
+        _enqueue(s, m, task // 2, now_s)
+    elif task >= 0:
+        reach_client(s, m, task // 2, now_s)
+    elif s.doing[-1 - task] == HOST:
+        _reach_device(s, m, -1 - task, now_s)
+    else:
+        _send_response(s, m, -1 - task, now_s)
+
+
+@compiled
+def _reach_device(s: Any, m: Any, i: int, now_s: float) -> None:
+    s.doing[i] = QUEUED
+    s.reached_s[i] = now_s
+    if s.exclusive_base_s + s.exclusive_item_s == 0.0:
+        _answer(s, m, i, now_s)
+    elif s.device_busy[i % s.devices] == 0:
+        _run_on_device(s, i, now_s)
+
+
+@compiled
+def _use_device(s: Any, device: int, now_s: float) -> None:
+    """First come, first served."""
+    chosen = -1
+    for i in range(device, s.instances, s.devices):
+        if s.doing[i] == QUEUED and (chosen < 0 or s.reached_s[i] < s.reached_s[chosen]):
+            chosen = i
+    if chosen >= 0:
+        _run_on_device(s, chosen, now_s)
+
+
+@compiled
+def _run_on_device(s: Any, i: int, now_s: float) -> None:
+    padded = _padded(s, s.running_size[i])
+    s.doing[i] = DEVICE
+    s.device_busy[i % s.devices] = 1
+    busy_s = (s.exclusive_base_s + s.exclusive_item_s * padded) * s.noise[i]
+    s.until_s[i] = now_s + busy_s
+    s.instance_s = min(s.instance_s, s.until_s[i])
+
+
+@compiled
+def _answer(s: Any, m: Any, i: int, now_s: float) -> None:
+    """A batch is computed: its responses go out one after the other."""
+    s.doing[i] = ANSWERING
+    if s.response_s > 0.0:
+        start_task(s, m, -1 - i, s.response_s, now_s)
+        return
+    while s.running_first[i] >= 0:
+        _respond(s, m, i, now_s)
+    _finish(s, m, i, now_s)
+
+
+@compiled
+def _send_response(s: Any, m: Any, i: int, now_s: float) -> None:
+    _respond(s, m, i, now_s)
+    if s.running_first[i] >= 0:
+        start_task(s, m, -1 - i, s.response_s, now_s)
+    else:
+        _finish(s, m, i, now_s)
+
+
+@compiled
+def _respond(s: Any, m: Any, i: int, now_s: float) -> None:
+    request = s.running_first[i]
+    s.running_first[i] = m.requests[request].after
+    m.requests[request].fate = SERVED
+    if s.cache_entries > 0:
+        insert(s, m, m.requests[request].key)
+    send_back(s, m, request, now_s)
+
+
+@compiled
+def _finish(s: Any, m: Any, i: int, now_s: float) -> None:
+    """An execution is over: the batcher is told, and the instance takes what is waiting."""
+    if s.window_start_s <= now_s < s.window_end_s:
+        s.executions[s.running_size[i]] += 1
+        s.busy_s[s.running_size[i]] += now_s - s.since_s[i]
+    s.doing[i] = IDLE
+    s.since_s[i] = now_s
+    _take_work(s, m, i, now_s)
+    if s.batching:
+        _batch(s, m, now_s)

@@ -1,0 +1,284 @@
+"""The twin of one model on one machine: fitted to finished trials, and honest about it.
+
+Least squares over the logarithms of what was simulated and what was measured. The error bar of
+a prediction has two parts: how far off the twin was where it could be checked (residuals), and
+how much its numbers depend on which trials it was fitted to (a bootstrap over trials, in the
+linear approximation around the fit, so that it costs nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.load.measurement import LoadPoint
+from tuner.run.trial import Trial
+from tuner.space.candidate import Candidate
+from tuner.twin.costs import (
+    HANDOFF_S,
+    HIGHEST,
+    LOWEST,
+    MANY_CORES,
+    PER_OBSERVATION,
+    SCALES,
+    Costs,
+    Figure,
+    Vector,
+    figures_of,
+    residuals,
+)
+from tuner.twin.curve import curve_of
+from tuner.twin.model import Unmodelled
+from tuner.twin.observation import Observation, Setting, observations_of
+from tuner.twin.system import Scheduler, Service, Traffic, Way
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
+#: Load points a fit needs, and of how many trials.
+LEAST_POINTS, LEAST_TRIALS = 4, 2
+#: Of the places where the search for a fit begins, those that are followed to the end.
+FINALISTS = 2
+#: Refits on resampled trials.
+REFITS = 12
+#: A twin whose median error is above fits nothing: another model of the machine is needed.
+MOST_OFF: Mapping[Figure, float] = {
+    Figure.THROUGHPUT: 0.10,
+    Figure.P50: 0.20,
+    Figure.P99: 0.25,
+}
+#: Steps of the numerical derivatives, in logarithms: above the noise of a short simulation.
+_STEP = 0.04
+#: A resampled fit is trusted this far from the fit, in logarithms.
+_TRUST = 0.7
+#: Half width of a 90 % interval in standard deviations.
+_Z90 = 1.645
+_SHARES_EXCLUSIVE = (0.9, 0.1)
+#: Where a search begins: a client on another machine, or on the same few cores.
+_FRONTS = ((MANY_CORES, 2e-5), (2.0, 2e-4))
+
+
+@dataclass(frozen=True)
+class Range:
+    """A prediction with its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    throughput_infer_per_s: Range
+    p50_latency_us: Range
+    p90_latency_us: Range
+    p95_latency_us: Range
+    p99_latency_us: Range
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """How well the twin shows what it was fitted to.
+
+    Attributes:
+        off: Median of the absolute error of each figure, as a share.
+        reason: Why it cannot be used; None when it can.
+    """
+
+    off: Mapping[Figure, float]
+    reason: str | None
+
+    @property
+    def usable(self) -> bool:
+        return self.reason is None
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A fitted twin.
+
+    Attributes:
+        costs: The best fit.
+        refits: The same from resampled trials.
+        noise: Standard deviation of the logarithm of each figure that no fit explains.
+    """
+
+    setting: Setting
+    costs: Costs
+    refits: tuple[Costs, ...]
+    noise: Mapping[Figure, float]
+    fitness: Fitness
+
+    def predict(
+        self, candidate: Candidate, load: LoadPoint, *, duration_s: float = 4.0, seed: int = 0
+    ) -> Prediction | Unmodelled:
+        """What a measurement of ``candidate`` under ``load`` would show, with error bars."""
+        scheduler = self.setting.scheduler(candidate)
+        if isinstance(scheduler, Unmodelled):
+            return scheduler
+        return self.predict_traffic(scheduler, self.setting.traffic(load, duration_s, seed), seed)
+
+    def predict_traffic(self, scheduler: Scheduler, traffic: Traffic, seed: int) -> Prediction:
+        best = figures_of(self.costs.simulate(scheduler, traffic, seed))
+        others = [figures_of(c.simulate(scheduler, traffic, seed)) for c in self.refits]
+        ranges = {
+            figure.value: _range(best[figure], [o[figure] for o in others], self.noise[figure])
+            for figure in Figure
+        }
+        return Prediction(**ranges)
+
+
+def _range(value: float, others: Sequence[float], noise: float) -> Range:
+    if not value > 0.0:
+        return Range(value, 0.0, float("inf"))
+    logs = np.log(np.maximum([*others, value], 1e-9) / value)
+    width = float(np.exp(_Z90 * np.hypot(noise, np.sqrt(np.mean(logs**2)))))
+    return Range(value, value / width, value * width)
+
+
+def fit(
+    trials: Sequence[Trial], setting: Setting, *, start: Twin | None = None, seed: int = 0
+) -> Twin | Unmodelled:
+    """Fits the twin to finished trials.
+
+    Args:
+        trials: Finished ones; those the twin cannot simulate are left out.
+        setting: Of the run.
+        start: An earlier fit to begin with: a few trials more then take a fraction of the time.
+        seed: Of the resampling.
+    """
+    observations = observations_of(trials, setting)
+    measured = {o.trial for o in observations}
+    if len(observations) < LEAST_POINTS or len(measured) < LEAST_TRIALS:
+        return Unmodelled(
+            f"only {len(observations)} load points of {len(measured)} trials can be simulated"
+        )
+    return fit_observations(observations, setting, start=start, seed=seed)
+
+
+def fit_observations(
+    observations: Sequence[Observation], setting: Setting, *, start: Twin | None, seed: int
+) -> Twin:
+    curve = curve_of(observations)
+    pad_to = 1 if curve is None else curve.pad_to
+    starts = _starts(observations) if start is None else [start.costs.to_vector()]
+    if len(starts) > FINALISTS:
+        rough = [_least_squares(s, observations, pad_to, 4) for s in starts]
+        starts = [r.x for r in sorted(rough, key=lambda r: float(r.cost))[:FINALISTS]]
+    fits = [_least_squares(s, observations, pad_to, 12) for s in starts]
+    best = min(fits, key=lambda r: float(r.cost))
+    left = residuals(Costs.from_vector(best.x, pad_to), observations)
+    vectors = _resampled(best.x, left, best.jac, [o.trial for o in observations], seed)
+    noise, fitness = _judged(left, observations)
+    return Twin(
+        setting=setting,
+        costs=Costs.from_vector(best.x, pad_to),
+        refits=tuple(Costs.from_vector(v, pad_to) for v in vectors),
+        noise=noise,
+        fitness=fitness,
+    )
+
+
+def _starts(observations: Sequence[Observation]) -> list[Vector]:
+    """From the curve, with most of it on the device or most beside it, on few cores or many."""
+    curve = curve_of(observations)
+    base_s, item_s = (1e-3, 1e-4) if curve is None else (curve.base_s, curve.item_s)
+    base_s, item_s = max(base_s, 1e-5), max(item_s, 1e-6)
+    fastest_us = min(o.measurement.p50_latency_us for o in observations)
+    way = Way(
+        base_s=max(0.1 * fastest_us / 1e6, 1e-4),
+        spread_s=max(0.1 * fastest_us / 1e6, 1e-4),
+        front_more=0.5,
+        handoff_s=HANDOFF_S,
+    )
+    starts = []
+    for share in _SHARES_EXCLUSIVE:
+        for cores, front_s in _FRONTS:
+            service = Service(
+                overlap_base_s=base_s * (1.0 - share),
+                overlap_item_s=item_s * (1.0 - share),
+                exclusive_base_s=base_s * share,
+                exclusive_item_s=item_s * share,
+                response_s=2e-5,
+                spread=0.05,
+            )
+            starts.append(Costs(service, replace(way, cores=cores, front_s=front_s)).to_vector())
+    return starts
+
+
+def _least_squares(
+    start: Vector, observations: Sequence[Observation], pad_to: int, rounds: int
+) -> OptimizeResult:
+    from scipy.optimize import least_squares
+
+    def off(vector: Vector) -> Vector:
+        return residuals(Costs.from_vector(vector, pad_to), observations)
+
+    def slopes(vector: Vector) -> npt.NDArray[np.float64]:
+        return _slopes(off, vector)
+
+    inside = np.clip(start, LOWEST + 1e-6, HIGHEST - 1e-6)
+    return least_squares(
+        off, inside, slopes, bounds=(LOWEST, HIGHEST), loss="soft_l1", max_nfev=rounds
+    )
+
+
+def _slopes(off: Callable[[Vector], Vector], vector: Vector) -> npt.NDArray[np.float64]:
+    at = off(vector)
+    columns = []
+    for index in range(vector.size):
+        step = _STEP if vector[index] + _STEP < HIGHEST[index] else -_STEP
+        moved = vector.copy()
+        moved[index] += step
+        columns.append((off(moved) - at) / step)
+    return np.stack(columns, axis=1)
+
+
+def _resampled(
+    vector: Vector, left: Vector, slopes: Vector, trials: Sequence[int], seed: int
+) -> list[Vector]:
+    """Refits on trials drawn with replacement: one Gauss-Newton step from the fit each."""
+    rng = np.random.default_rng(seed)
+    numbers = sorted(set(trials))
+    damping = np.eye(vector.size)
+    found = []
+    for _ in range(REFITS):
+        drawn = rng.choice(numbers, len(numbers))
+        weights = np.repeat([float((drawn == t).sum()) for t in trials], PER_OBSERVATION)
+        weights = weights / np.sqrt(1.0 + left**2)  # as soft_l1 weighs what is far off
+        normal = slopes.T @ (weights[:, None] * slopes) + damping
+        step = -np.linalg.solve(normal, slopes.T @ (weights * left))
+        found.append(np.clip(vector + np.clip(step, -_TRUST, _TRUST), LOWEST, HIGHEST))
+    return found
+
+
+def _judged(
+    left: Vector, observations: Sequence[Observation]
+) -> tuple[dict[Figure, float], Fitness]:
+    """The noise of each figure, and whether the twin is good enough."""
+    table = left.reshape(-1, PER_OBSERVATION)
+    fair = np.array([not o.saturated for o in observations])
+    telling = np.array([o.tells_throughput for o in observations])
+    telling = telling if telling.any() else np.ones_like(telling)
+    noise, off = {}, {}
+    # Numbers fitted use up as many residuals.
+    freedom = np.sqrt(table.size / max(table.size - 2.0 * LOWEST.size, 1.0))
+    for column, figure in enumerate(Figure):
+        rows = table[telling if figure is Figure.THROUGHPUT else fair, column]
+        errors = np.abs(rows * SCALES[figure])
+        off[figure] = float(np.expm1(np.median(errors))) if errors.size else float("nan")
+        # 1.4826 times the median deviation is the standard deviation of a normal distribution.
+        noise[figure] = float(1.4826 * np.median(errors) * freedom) if errors.size else 1.0
+    worst = [f for f, most in MOST_OFF.items() if not off[f] <= most]
+    reason = None
+    if worst:
+        figure = worst[0]
+        reason = (
+            f"the simulated {figure.value} is {off[figure]:.0%} off in the median "
+            f"of {len(observations)} load points"
+        )
+    return noise, Fitness(off, reason)

@@ -1,0 +1,31 @@
+"""Compiles the simulator's functions, and keeps what was compiled where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+#: Nothing is allocated in compiled code, and counting references to its arrays at every call
+#: costs more than the simulation. (Not documented by numba, so not relied upon.)
+_OPTIONS: tuple[dict[str, Any], ...] = ({"_nrt": False}, {})
+
+
+def compiled(function: _F) -> _F:
+    """``numba.njit``, typed as the function itself.
+
+    The machine code is kept beside the source, or in the user's cache directory; where neither
+    can be written (a read-only install without a home), every process compiles anew. numba does
+    not see changes in what a function calls in other files: after editing these modules, remove
+    ``tuner/twin/__pycache__``.
+    """
+    for options in _OPTIONS:
+        for cache in (True, False):
+            try:
+                return numba.njit(cache=cache, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+            except (KeyError, RuntimeError):  # no such option; "no locator available" for a cache
+                continue
+    raise AssertionError("njit without options refused a function")
