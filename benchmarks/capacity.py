@@ -31,7 +31,7 @@ from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.rig import Watch, installed, rigged
-from tuner.steps.searching import FIRST_SHARE
+from tuner.steps.searching import first_level
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (
@@ -63,7 +63,7 @@ SEEDS = 3
 def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, int]:
     """The capacity as a trial of `tune run` finds it, and how many measurements it took."""
     seeds = iter(range(1, 100))
-    start = FIRST_SHARE / bench.one_at_a_time(next(seeds)) if to_beat is None else 1.0
+    start = first_level(bench, job.plan, next(seeds)) if to_beat is None else 1.0
     found = evaluate(
         lambda level: bench.measure(level, next(seeds)),
         job.spec.objective,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from statistics import geometric_mean
 from typing import Any, Protocol
 
 from tuner.confirm.rounds import (
@@ -22,7 +23,6 @@ from tuner.confirm.rounds import (
     Entrant,
     Round,
     fixed_round,
-    geometric_mean,
     searched_round,
 )
 from tuner.confirm.statistics import Ratio, paired_ratio

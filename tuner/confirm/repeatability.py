@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuner.bench.evaluate import probe_of
-from tuner.confirm.statistics import CONFIDENCE
+from tuner.confirm.statistics import half_width
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
@@ -61,12 +61,7 @@ def provable_gain(cv: float, rounds: int, looks: int = 1) -> float:
     ``exp(h) - 1`` as a gain. It is the interval of `tuner.confirm.statistics.paired_ratio`, at
     the last look, when there are ``n = rounds * looks``.
     """
-    from scipy.special import stdtrit
-
-    n = rounds * looks
-    error = (1.0 - CONFIDENCE) / looks
-    quantile = float(stdtrit(n - 1, 1.0 - error / 2))
-    return math.expm1(quantile * math.sqrt(2.0 / n) * cv)
+    return math.expm1(half_width(math.sqrt(2.0) * cv, rounds * looks, looks))
 
 
 def rounds_needed(cv: float, min_gain: float, looks: int = 1) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 
 from tuner.bench.evaluate import probe_of
 from tuner.errors import ClientLimitError
@@ -200,7 +201,3 @@ def _served(round_: Round, level: float) -> float:
     share = min(max(math.log(level / bracket.floor.level) / math.log1p(bracket.gap), 0.0), 1.0)
     served: float = stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share
     return served
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))

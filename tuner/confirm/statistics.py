@@ -44,10 +44,14 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], looks: int = 1
     if len(logs) == 1:
         estimate = math.exp(mean)
         return Ratio(estimate, estimate, estimate)
+    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
+    half = half_width(math.sqrt(variance), len(logs), looks)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def half_width(deviation: float, count: int, looks: int) -> float:
+    """Half the interval of a mean of two or more values: Student's t, see `paired_ratio`."""
     from scipy.special import stdtrit  # quantiles of Student's t, without the weight of stats
 
-    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
     error = (1.0 - CONFIDENCE) / looks
-    quantile = float(stdtrit(len(logs) - 1, 1.0 - error / 2))
-    half = quantile * math.sqrt(variance / len(logs))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return float(stdtrit(count - 1, 1.0 - error / 2)) * deviation / math.sqrt(count)

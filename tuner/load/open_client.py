@@ -39,13 +39,19 @@ from tuner.load.messages import RequestForm
 from tuner.load.rest import comes_to_rest
 from tuner.load.runner import TOO_LATE
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.load.timeline import Observed, begun_ns, observe_open, percentile
+from tuner.load.timeline import (
+    LATE_US,
+    Observed,
+    begun_ns,
+    figures_of,
+    observe_open,
+    percentile,
+)
 from tuner.spec.model import Protocol, ServerMode
 from tuner.triton import health
 from tuner.triton.process import child, tail
 
 _SLACK_S = 2.0  # perf_analyzer is given arrivals for so much longer; the same draw needs the same
-_LATE_US = 1000.0
 _POLL_S = 0.01
 
 
@@ -208,7 +214,7 @@ def observe(answers: Answers, due_s: Times, window: Window) -> Observed:
         observed,
         sent_per_s=sent_count / window.duration_s,
         due_per_s=float(inside.sum()) / window.duration_s,
-        late_sends=float((lag_us[inside] > _LATE_US).mean()),
+        late_sends=float((lag_us[inside] > LATE_US).mean()),
         send_lag_p99_us=percentile(np.sort(lag_us[inside]), 0.99),
     )
 
@@ -217,33 +223,17 @@ def measurement(
     observed: Observed, answers: Answers, load: LoadPoint, window: Window, batch_size: int
 ) -> Measurement:
     """The figures; what the client cannot know is left to the caller."""
-    latencies = observed.latencies_us
     told = _within(answers.answered_ns, observed)
     rejected = int((told & (answers.outcomes == Outcome.REJECTED)).sum())
     failed = int((told & (answers.outcomes == Outcome.FAILED)).sum())
     return Measurement(
+        **figures_of(observed, window.duration_s, batch_size),
         load=load,
         seed=0,
-        duration_s=window.duration_s,
-        completed_count=observed.answered_count,
         failed_count=rejected + failed,
         rejected_count=rejected,
-        throughput_infer_per_s=observed.answered_count * batch_size / window.duration_s,
-        avg_latency_us=float(latencies.mean()),
-        p50_latency_us=percentile(latencies, 0.50),
-        p90_latency_us=percentile(latencies, 0.90),
-        p95_latency_us=percentile(latencies, 0.95),
-        p99_latency_us=percentile(latencies, 0.99),
         source=LatencySource.REQUESTS,
-        sent_per_s=observed.sent_per_s,
-        due_per_s=observed.due_per_s,
-        late_sends=observed.late_sends,
-        send_lag_p99_us=observed.send_lag_p99_us,
         batch_size=batch_size,
-        unanswered_count=observed.unanswered_count,
-        mean_in_flight=observed.mean_in_flight,
-        slices=observed.slices,
-        latencies_us=latencies,
     )
 
 

@@ -22,7 +22,7 @@ from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.rest import comes_to_rest
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.load.timeline import Observed, begun_ns, observe_closed, observe_open, percentile
+from tuner.load.timeline import Observed, begun_ns, figures_of, observe_closed, observe_open
 from tuner.spec.model import ServerMode
 from tuner.triton import health
 
@@ -132,7 +132,8 @@ class _Run:
         samples = watched.between(observed.start_ns, observed.end_ns)
         return Measurement(
             **self._common(command, ended),
-            **_figures(observed, window.duration_s, self.tool.target.batch_size),
+            **figures_of(observed, window.duration_s, self.tool.target.batch_size),
+            failed_count=0,  # perf_analyzer gives up at the first
             **(_client_times(files.csv) if ended.stopped_ns is None else {}),
             source=LatencySource.REQUESTS,
             server=server_statistics(samples),
@@ -265,29 +266,6 @@ def _client_times(csv: Path) -> dict[str, Any]:
         "client_send_us": report.client_send_us,
         "client_recv_us": report.client_recv_us,
         "network_us": report.network_us,
-    }
-
-
-def _figures(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:
-    latencies = observed.latencies_us
-    return {
-        "duration_s": duration_s,
-        "completed_count": observed.answered_count,
-        "failed_count": 0,  # perf_analyzer gives up at the first
-        "throughput_infer_per_s": observed.answered_count * batch_size / duration_s,
-        "avg_latency_us": float(latencies.mean()),
-        "p50_latency_us": percentile(latencies, 0.50),
-        "p90_latency_us": percentile(latencies, 0.90),
-        "p95_latency_us": percentile(latencies, 0.95),
-        "p99_latency_us": percentile(latencies, 0.99),
-        "sent_per_s": observed.sent_per_s,
-        "due_per_s": observed.due_per_s,
-        "late_sends": observed.late_sends,
-        "send_lag_p99_us": observed.send_lag_p99_us,
-        "unanswered_count": observed.unanswered_count,
-        "mean_in_flight": observed.mean_in_flight,
-        "slices": observed.slices,
-        "latencies_us": latencies,
     }
 
 

@@ -25,7 +25,7 @@ from tuner.load.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.load.timeline import percentile
+from tuner.load.timeline import SHARES, latency_figures
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0
@@ -45,10 +45,15 @@ class Restarted:
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if load.arrivals.open_loop or self.count == 1:
             return self.generator.measure(load, window, seed)
-        part = replace(window, duration_s=max(window.duration_s / self.count, LEAST_S))
+        part = replace(window, duration_s=part_s(window.duration_s, self.count))
         return combined(
             [self.generator.measure(load, part, seed + k * _SEED_STEP) for k in range(self.count)]
         )
+
+
+def part_s(duration_s: float, count: int) -> float:
+    """Each start's share of a window."""
+    return duration_s if count == 1 else max(duration_s / count, LEAST_S)
 
 
 def combined(starts: Sequence[Measurement]) -> Measurement:
@@ -91,17 +96,11 @@ def _spread(whole: Measurement) -> tuple[str, ...]:
 
 
 def _latencies(starts: Sequence[Measurement]) -> dict[str, Any]:
-    shares = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
     parts = [m.latencies_us for m in starts if m.latencies_us is not None]
     if len(parts) == len(starts):
         every = np.sort(np.concatenate(parts))
-        return {
-            "source": LatencySource.REQUESTS,
-            "latencies_us": every,
-            "avg_latency_us": float(every.mean()),
-            **{f"{name}_latency_us": percentile(every, share) for name, share in shares.items()},
-        }
-    names = [f"{name}_latency_us" for name in shares]
+        return {"source": LatencySource.REQUESTS, **latency_figures(every)}
+    names = [f"{name}_latency_us" for name in SHARES]
     return {
         "source": LatencySource.WINDOWS,
         "latencies_us": None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,10 @@ from tuner.load.export import Requests
 from tuner.load.generator import Window
 from tuner.load.measurement import Slice
 
+#: Percentiles of a measurement, as shares.
+SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 _ENOUGH_SENDS = 100
-_LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
+LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def observe_open(
         unanswered=unanswered,
         # what was never answered was sent all the same, at a moment that is not known
         sent=int(sent_inside.sum()) + unanswered,
-        late_sends=float((lag_us[told] > _LATE_US).mean()),
+        late_sends=float((lag_us[told] > LATE_US).mean()),
         in_flight_us=_overlap_us(
             due_us,
             np.append(answered_us, np.full(due_us.size - count, np.inf)),
@@ -164,6 +167,29 @@ def observe_closed(requests: Requests, window: Window) -> Observed:
 def percentile(ascending: npt.NDArray[np.float64], share: float) -> float:
     """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
     return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
+
+
+def figures_of(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:
+    """Fields of a `Measurement` that follow from what was observed, by name."""
+    return {
+        "duration_s": duration_s,
+        "completed_count": observed.answered_count,
+        "throughput_infer_per_s": observed.answered_count * batch_size / duration_s,
+        **latency_figures(observed.latencies_us),
+        "sent_per_s": observed.sent_per_s,
+        "due_per_s": observed.due_per_s,
+        "late_sends": observed.late_sends,
+        "send_lag_p99_us": observed.send_lag_p99_us,
+        "unanswered_count": observed.unanswered_count,
+        "mean_in_flight": observed.mean_in_flight,
+        "slices": observed.slices,
+    }
+
+
+def latency_figures(ascending: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Mean and percentiles, by their names in `Measurement`, with the latencies themselves."""
+    percentiles = {f"{name}_latency_us": percentile(ascending, q) for name, q in SHARES.items()}
+    return {"latencies_us": ascending, "avg_latency_us": float(ascending.mean()), **percentiles}
 
 
 def _go_round(due_s: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:

@@ -20,7 +20,7 @@ from tuner.load.open_client import OpenClient
 from tuner.load.perf_analyzer import PerfAnalyzer
 from tuner.load.restarts import Restarted
 from tuner.load.runner import PATIENCE_S
-from tuner.load.tensors import resolve
+from tuner.load.tensors import TensorShape, resolve
 from tuner.spec.model import (
     ArrivalsSpec,
     BurstArrivals,
@@ -106,17 +106,14 @@ def load_generator(
     """
     metadata = control.metadata(model)
     batched = control.running_config(model).max_batch_size > 0
-    spec = workload.inputs
-    shapes: Mapping[str, Sequence[int]] = spec.shapes if isinstance(spec, RandomInputs) else {}
-    random = isinstance(spec, RandomInputs)
-    tensors = resolve(metadata.inputs, batched, shapes) if random else ()
+    shapes = _shapes(workload)
     perf_analyzer = PerfAnalyzer(
         binary=program.binary,
         environment=program.environment,
         target=Target(model, endpoints, workload.protocol, workload.batch_size),
         inputs=InputFiles(
-            spec,
-            tensors,
+            workload.inputs,
+            _tensors(workload, metadata, batched),
             directory,
             cached=lambda: control.running_config(model).response_cache.enable,
         ),
@@ -128,24 +125,40 @@ def load_generator(
         patience_s=patience_s,
         shape=_shape(workload.arrivals),
     )
-    open_client = OpenClient(
-        environment=perf_analyzer.environment,
-        target=perf_analyzer.target,
-        form=_request_form(perf_analyzer.target, metadata, batched),
-        inputs=perf_analyzer.inputs,
-        directory=directory,
-        snapshot=perf_analyzer.snapshot,
-        scrape=perf_analyzer.scrape,
-        shape=perf_analyzer.shape,
-        server=perf_analyzer.server,
-    )
     arrivals = workload.arrivals
     return ByConfig(
         perf_analyzer,
-        open_client,
+        _open_client(perf_analyzer, metadata, batched),
         lambda: control.running_config(model),
         restarts=arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1,
     )
+
+
+def _open_client(like: PerfAnalyzer, metadata: ModelMetadata, batched: bool) -> OpenClient:
+    """Asks the same things of the same server."""
+    return OpenClient(
+        environment=like.environment,
+        target=like.target,
+        form=_request_form(like.target, metadata, batched),
+        inputs=like.inputs,
+        directory=like.directory,
+        snapshot=like.snapshot,
+        scrape=like.scrape,
+        shape=like.shape,
+        server=like.server,
+    )
+
+
+def _shapes(workload: Workload) -> Mapping[str, Sequence[int]]:
+    """Those the spec gives; a file of inputs has its own."""
+    return workload.inputs.shapes if isinstance(workload.inputs, RandomInputs) else {}
+
+
+def _tensors(workload: Workload, metadata: ModelMetadata, batched: bool) -> Sequence[TensorShape]:
+    """What is to be drawn at random; nothing when inputs come from a file."""
+    if not isinstance(workload.inputs, RandomInputs):
+        return ()
+    return resolve(metadata.inputs, batched, workload.inputs.shapes)
 
 
 def _shape(arrivals: ArrivalsSpec) -> Shape | None:

@@ -84,22 +84,27 @@ def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
 
     None without a tail-latency SLO (p90 and up) or without each request's latency.
     """
-    tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
+    tail = tail_slo(slos)
     latencies = measurement.latencies_us
-    if not tails or latencies is None or measurement.source is not LatencySource.REQUESTS:
+    if tail is None or latencies is None or measurement.source is not LatencySource.REQUESTS:
         return None
-    tail = max(tails, key=lambda s: (s.metric.quantile, -s.bound))
     in_time = int(latencies.searchsorted(tail.bound, side="right"))
     return in_time * measurement.batch_size / measurement.duration_s
+
+
+def tail_slo(slos: Iterable[Slo]) -> Slo | None:
+    """The SLO on the highest percentile of the latency, if any bounds its tail."""
+    tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
+    return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
 
 
 def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict:
     if value is None:
         return Verdict.NOT_ENOUGH_DATA
-    met = value <= slo.bound if slo.comparison is Comparison.AT_MOST else value >= slo.bound
     quantile = slo.metric.quantile
     # A refused or failed request has no latency; it was not answered in time all the same.
-    if not met or (quantile is not None and (measurement.error_rate or 0.0) > 1.0 - quantile):
+    too_many_lost = quantile is not None and (measurement.error_rate or 0.0) > 1.0 - quantile
+    if too_many_lost or not slo.met_by(value):
         return Verdict.FAIL
     if quantile is not None and measurement.completed_count < requests_needed(
         quantile, 0, CONFIDENCE

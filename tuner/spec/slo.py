@@ -91,6 +91,12 @@ class Slo:
         comparison = _comparison(metric, match[2], match[3])
         return cls(metric, comparison, _bound(metric, match[3]), " ".join(text.split()))
 
+    def met_by(self, value: float) -> bool:
+        """Whether a reading in the metric's base unit is within the bound."""
+        if self.comparison is Comparison.AT_MOST:
+            return value <= self.bound
+        return value >= self.bound
+
     def __str__(self) -> str:
         return f"{self.metric.value} {self.comparison.value} {_written(self.metric, self.bound)}"
 

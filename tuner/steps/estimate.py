@@ -9,10 +9,11 @@ from tuner.bench.evaluate import MOST_PROBES
 from tuner.confirm.confirm import LOOKS
 from tuner.load.measurement import LoadPoint
 from tuner.load.overload import overload_window
-from tuner.load.restarts import LEAST_S
+from tuner.load.restarts import part_s
+from tuner.score.judge import tail_slo
 from tuner.spec.model import ClosedArrivals
 from tuner.steps.job import Job
-from tuner.steps.overloading import tail_slo, why_none
+from tuner.steps.overloading import why_none
 from tuner.steps.rig import window_of
 
 #: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
@@ -81,8 +82,8 @@ def _measurement_s(job: Job) -> float:
     window = window_of(spec, LoadPoint(job.plan.arrivals, level))
     arrivals = spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
-    part_s = max(window.duration_s / starts, LEAST_S) if starts > 1 else window.duration_s
-    return starts * (window.warmup_s + part_s + window.tail_s + OVERHEAD_S)
+    each_s = part_s(window.duration_s, starts)
+    return starts * (window.warmup_s + each_s + window.tail_s + OVERHEAD_S)
 
 
 def _overloads_s(job: Job) -> float:

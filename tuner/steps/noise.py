@@ -43,7 +43,7 @@ from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.rig import Watch, installed, rigged
-from tuner.steps.searching import FIRST_CONCURRENCY, FIRST_SHARE
+from tuner.steps.searching import LooksQuickly, first_level
 from tuner.steps.stop import Stop
 
 #: No further server is started that would not be done within this time ...
@@ -58,10 +58,8 @@ PROBES = 4
 SEED = 700_000
 
 
-class NoiseBench(Bench, Protocol):
+class NoiseBench(Bench, LooksQuickly, Protocol):
     """What is needed of a bench."""
-
-    def one_at_a_time(self, seed: int) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -161,10 +159,7 @@ def _expected_level(job: Job, bench: NoiseBench) -> float:
                 break
             held = level
         return held
-    start = FIRST_CONCURRENCY
-    if job.plan.arrivals.open_loop:
-        start = FIRST_SHARE / bench.one_at_a_time(SEED)
-    lowest = start
+    start = lowest = first_level(bench, job.plan, SEED)
 
     def probe(level: float) -> Probe:
         nonlocal lowest

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.errors import LoadFailedError, TrialError
 from tuner.load.overload import Overload
-from tuner.score.judge import TAIL, passes
+from tuner.score.judge import passes, tail_slo
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
@@ -69,12 +68,6 @@ def _probed(step: Overloading, side: Side, slo: Slo) -> Overload:
     step.bench.deploy(side.candidate, fresh=True)
     # the lowest: what it stood every time it was measured again
     return step.bench.overload(min(levels), slo, step.spec.search.seed * 1000 + SEED_OFFSET)
-
-
-def tail_slo(slos: Sequence[Slo]) -> Slo | None:
-    """The SLO on the highest percentile of the latency, if any bounds its tail."""
-    tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
-    return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
 
 
 def why_none(spec: Spec, plan: LoadPlan) -> str:

@@ -159,7 +159,11 @@ def _evaluated(search: Search) -> Evaluation:
     if to_beat is not None:
         to_beat *= 1.0 + float(search.spec.confirm.min_gain)
     seed = _Seeds(search.spec.search.seed)
-    start = 1.0 if search.plan.listed or to_beat is not None else _first_level(search, seed())
+    start = (
+        1.0
+        if search.plan.listed or to_beat is not None
+        else first_level(search.bench, search.plan, seed(), search.events.note)
+    )
     return evaluate(
         lambda level: search.bench.measure(level, seed()),
         search.spec.objective,
@@ -169,12 +173,19 @@ def _evaluated(search: Search) -> Evaluation:
     )
 
 
-def _first_level(search: Search, seed: int) -> float:
-    if not search.plan.arrivals.open_loop:
+class LooksQuickly(Protocol):
+    def one_at_a_time(self, seed: int) -> float: ...
+
+
+def first_level(
+    bench: LooksQuickly, plan: LoadPlan, seed: int, note: Callable[[str], None] = lambda _: None
+) -> float:
+    """Where a capacity search begins when nothing is known of the deployed config."""
+    if not plan.arrivals.open_loop:
         return FIRST_CONCURRENCY
-    latency_s = search.bench.one_at_a_time(seed)
+    latency_s = bench.one_at_a_time(seed)
     rate = FIRST_SHARE / latency_s
-    search.events.note(f"one request at a time takes {latency_s * 1e3:.3g} ms; first {rate:.3g}/s")
+    note(f"one request at a time takes {latency_s * 1e3:.3g} ms; first {rate:.3g}/s")
     return rate
 
 

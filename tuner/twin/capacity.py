@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.score.capacity import SATURATED
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.slo import Metric, Slo
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
@@ -24,8 +25,6 @@ TOLERANCE = 0.02
 #: Simulated requests at each rate: a p99 over fewer is a matter of luck.
 _REQUESTS = 2000
 _LEAST_S, _MOST_S = 0.5, 20.0
-#: A server that answers less than this share of what is sent is saturated.
-_SATURATED = 0.97
 _PROBES = 14
 
 
@@ -100,7 +99,7 @@ def _next(passed: float, failed: float, level: float, outcome: Outcome, goal: Go
 
 
 def _keeps_up(outcome: Outcome, level: float) -> bool:
-    return outcome.throughput_infer_per_s >= _SATURATED * level
+    return outcome.throughput_infer_per_s >= SATURATED * level
 
 
 def _probe(
@@ -124,7 +123,7 @@ def meets(slo: Slo, outcome: Outcome) -> bool:
     errors = simulated_value(Metric.ERROR_RATE, outcome) or 0.0
     if quantile is not None and errors > 1.0 - quantile:
         return False
-    return value <= slo.bound if slo.comparison is Comparison.AT_MOST else value >= slo.bound
+    return slo.met_by(value)
 
 
 def simulated_value(metric: Metric, outcome: Outcome) -> float | None:

@@ -14,13 +14,14 @@ from tuner.load.measurement import Arrivals
 from tuner.load.overload import Overload
 from tuner.report.result_schema import Status
 from tuner.score.capacity import LevelRange
+from tuner.score.judge import tail_slo
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps.events import Silent
 from tuner.steps.outcome import Overloads, Side, Verdict
-from tuner.steps.overloading import Overloading, overloaded, tail_slo
+from tuner.steps.overloading import Overloading, overloaded
 
 CURRENT = Candidate({"instance_group.count": 1})
 WINNER = Candidate({"instance_group.count": 4})
