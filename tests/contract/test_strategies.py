@@ -25,6 +25,12 @@ from tuner.spec.model import Strategy
 
 every_strategy = pytest.mark.parametrize("name", STRATEGIES, ids=lambda name: name.value)
 
+#: NVIDIA's searches end when they have seen enough, and its quick one has no chance in it.
+ENDS_BY_ITSELF = {Strategy.MODEL_ANALYZER}
+every_exhaustive_strategy = pytest.mark.parametrize(
+    "name", [s for s in STRATEGIES if s not in ENDS_BY_ITSELF], ids=lambda name: name.value
+)
+
 
 def keys(trials: list[Trial]) -> list[str]:
     return [t.candidate.key for t in trials]
@@ -41,14 +47,14 @@ def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
 ) -> None:
     space, chosen = strategy(name, given)
     trials = searched(Searcher(space, chosen), 36)
-    assert len(trials) == 36
-    assert len(set(keys(trials))) == 36
+    assert len(trials) == 36 or name in ENDS_BY_ITSELF
+    assert len(set(keys(trials))) == len(trials) > 5
     for trial in trials[1:]:
         assert space.contains(trial.candidate)
         assert space.violations(trial.candidate) == []
 
 
-@every_strategy
+@every_exhaustive_strategy
 def test_it_ends_when_the_space_is_exhausted(name: Strategy) -> None:
     space, chosen = strategy(name, TINY)
     trials = searched(Searcher(space, chosen), 1000)
@@ -64,7 +70,7 @@ def test_the_same_seed_proposes_the_same(name: Strategy) -> None:
     assert first == again
 
 
-@every_strategy
+@every_exhaustive_strategy
 def test_another_seed_proposes_something_else(name: Strategy) -> None:
     one, other = (keys(searched(Searcher(*strategy(name, SURFACE, seed=s)), 9)) for s in (1, 2))
     assert one != other
@@ -86,9 +92,9 @@ def test_a_resumed_search_goes_on_as_if_it_had_never_stopped(
 @every_strategy
 def test_it_learns_nothing_from_its_own_calls(name: Strategy) -> None:
     space, chosen = strategy(name, SURFACE)
-    history = searched(Searcher(space, chosen), 12)
+    history = searched(Searcher(space, chosen), 6)
     taken = {t.candidate.key for t in history}
-    first, again = (chosen.propose(12, history, taken) for _ in range(2))
+    first, again = (chosen.propose(6, history, taken) for _ in range(2))
     assert first is not None
     assert first == again
 

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli.options import repository_option
 from tuner.errors import SpecError
+
+if TYPE_CHECKING:
+    from tuner.model_analyzer.yaml_file import Profile
+
+#: Where models are sought when nothing else is said.
+REPOSITORY = Path("model_repository")
 
 
 @click.command("init")
-@click.argument("model")
-@repository_option
+@click.argument("model", required=False)
+@click.option(
+    "--from-model-analyzer",
+    "analyzer_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take over what a YAML of NVIDIA's Model Analyzer says; MODEL may be left out.",
+)
+@click.option(
+    "--repository",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=f"Model repository that holds MODEL; default the YAML's, or {REPOSITORY}.",
+)
 @click.option(
     "--slo", default="p99_latency <= 100ms", show_default=True, help="The SLO to start with."
 )
@@ -23,31 +39,70 @@ from tuner.errors import SpecError
     help="File to write; default MODEL.yaml, - for stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-def command(model: str, repository: Path, slo: str, output: Path | None, force: bool) -> None:
+def command(
+    model: str | None,
+    analyzer_file: Path | None,
+    repository: Path | None,
+    slo: str,
+    output: Path | None,
+    force: bool,
+) -> None:
     """Draft a commented spec for MODEL, with bounds from the model and this machine."""
-    from tuner.modelconfig.files import read_model
-    from tuner.modelconfig.message import parse
-    from tuner.space.draft import Machine, draft_spec
-    from tuner.triton.host import read_host
+    profile = None
+    if analyzer_file is not None:
+        from tuner.model_analyzer.yaml_file import read_profile
 
+        profile = read_profile(analyzer_file, model)
+        model = profile.model
+    if model is None:
+        raise SpecError("which model? none is named", "tune init MODEL")
     target = output or Path(f"{model}.yaml")
     to_stdout = str(target) == "-"
     if target.exists() and not force and not to_stdout:
         raise SpecError(f"{target} is there already", "--force replaces it, --output names another")
-    files = read_model(repository, model)
-    host = read_host(dict(os.environ))
     directory = Path.cwd() if to_stdout else target.absolute().parent
-    memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
-    text = draft_spec(
-        model,
-        parse(files.text, str(files.path)),
-        Machine(host.cores, len(host.gpus), min(memories, default=None)),
-        os.path.relpath(repository, directory),
-        slo,
-    )
+    text = _drafted(model, repository, slo, directory, profile)
+    if profile is not None:
+        _tell(profile)
     if to_stdout:
         click.echo(text, nl=False)
         return
     target.write_text(text, encoding="utf-8")
     click.echo(f"drafted {target}")
     click.echo(f"next:  tune plan {target}   then   tune run {target}", err=True)
+
+
+def _drafted(
+    model: str, repository: Path | None, slo: str, directory: Path, profile: Profile | None
+) -> str:
+    from tuner.modelconfig.files import read_model
+    from tuner.modelconfig.message import parse
+    from tuner.space.draft import Machine, draft_spec
+    from tuner.triton.host import read_host
+
+    given = None
+    if profile is not None:
+        from tuner.model_analyzer.carry import carried, repository_of
+
+        repository = repository or repository_of(profile)
+    repository = repository or REPOSITORY
+    files = read_model(repository, model)
+    config = parse(files.text, str(files.path))
+    if profile is not None:
+        given = carried(profile, config, directory, slo)
+    host = read_host(dict(os.environ))
+    memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
+    machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
+    where = os.path.relpath(repository, directory)
+    return draft_spec(model, config, machine, where, slo, given)
+
+
+def _tell(profile: Profile) -> None:
+    """What the draft does not have of the file, on stderr."""
+    if profile.left:
+        click.echo(f"not carried over from {profile.path}:", err=True)
+    for left in profile.left:
+        click.echo(f"  {left}", err=True)
+    if profile.others:
+        names = ", ".join(profile.others)
+        click.echo(f"other models of the file, each with a spec of its own: {names}", err=True)

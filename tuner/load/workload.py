@@ -123,7 +123,7 @@ def load_generator(
         scrape=control.metrics,
         server=server,
         patience_s=patience_s,
-        shape=_shape(workload.arrivals),
+        shape=shape_of(workload.arrivals),
     )
     arrivals = workload.arrivals
     return ByConfig(
@@ -161,7 +161,8 @@ def _tensors(workload: Workload, metadata: ModelMetadata, batched: bool) -> Sequ
     return resolve(metadata.inputs, batched, workload.inputs.shapes)
 
 
-def _shape(arrivals: ArrivalsSpec) -> Shape | None:
+def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
+    """What arrivals have beside their rate: bursts, or a recorded trace."""
     if isinstance(arrivals, TraceArrivals):
         return read_trace(arrivals.file)
     if isinstance(arrivals, BurstArrivals):

@@ -9,7 +9,7 @@ from typing import Any
 from tuner.score.point import Point, Score
 from tuner.space.candidate import Candidate
 
-__all__ = ["Point", "Score", "Trial", "TrialState", "TrialTime"]
+__all__ = ["Point", "Predicted", "Score", "Trial", "TrialState", "TrialTime"]
 
 
 class TrialState(Enum):
@@ -29,6 +29,15 @@ class TrialTime:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """The score a strategy's model expected, with its 90 % interval, in the objective's unit."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Trial:
     number: int
     candidate: Candidate
@@ -40,6 +49,7 @@ class Trial:
     attempts: int = 1
     time: TrialTime = TrialTime()
     started_at: str = ""  # ISO 8601, UTC
+    predicted: Predicted | None = None  # before it was measured
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,6 +63,7 @@ class Trial:
             "attempts": self.attempts,
             "time": asdict(self.time),
             "started_at": self.started_at,
+            "predicted": None if self.predicted is None else asdict(self.predicted),
         }
 
     @classmethod
@@ -68,4 +79,5 @@ class Trial:
             attempts=data["attempts"],
             time=TrialTime(**data["time"]),
             started_at=data["started_at"],
+            predicted=None if data.get("predicted") is None else Predicted(**data["predicted"]),
         )

@@ -8,7 +8,6 @@ from typing import Any
 
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Measurement
-from tuner.score.capacity import SATURATED
 from tuner.score.judge import in_time_rate, judge_all, passes, value_of, violation
 from tuner.score.verdict import SloResult
 from tuner.spec.objective import Goal, Objective
@@ -66,8 +65,9 @@ def score_points(objective: Objective, points: Sequence[Point]) -> Score:
     """The score of a trial from all its load points; ``points`` must not be empty.
 
     Goodput is the throughput at the highest load tried that meets every SLO. When none does, the
-    value is what the trial can be at best below the lowest load that failed: the rate of answers
-    in time there, so that the search still learns which failures were near misses.
+    value is what the trial can be at best: less than the server answers at the lowest load that
+    failed. How many answers were in time there is no bound: a little too much load makes nearly
+    all of them late.
     """
     good = [i for i, p in enumerate(points) if passes(p.slo)]
     if objective.goal is Goal.MINIMIZE:
@@ -78,24 +78,11 @@ def score_points(objective: Objective, points: Sequence[Point]) -> Score:
         return Score(value=rate, feasible=True, violation=0.0, best_point=best)
     lowest = min(points, key=lambda p: p.measurement.load.level)
     return Score(
-        value=_goodput_bound(lowest),
+        value=lowest.measurement.throughput_infer_per_s,
         feasible=False,
         violation=violation(lowest.slo),
         best_point=None,
     )
-
-
-def _goodput_bound(point: Point) -> float:
-    """The most a config that failed here may sustain.
-
-    A saturated server cannot do more than it answers; one that keeps up but answers late, no
-    more than it answers in time.
-    """
-    measurement = point.measurement
-    served = measurement.throughput_infer_per_s
-    if served < SATURATED * measurement.load.level or point.in_time_infer_per_s is None:
-        return served
-    return min(served, point.in_time_infer_per_s)
 
 
 def _minimised(objective: Objective, points: Sequence[Point], good: Sequence[int]) -> Score:

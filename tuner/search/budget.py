@@ -18,7 +18,8 @@ class StopReason(Enum):
     TIME = "The time of the budget was used up."
     PATIENCE = "No better config was found in the trials that patience allows."
     TOO_MANY_FAILED = "More trials failed than the budget allows."
-    EXHAUSTED = "Every config of the space was tried."
+    EXHAUSTED = "There was nothing left that the strategy would try."
+    ENOUGH = "Another trial could not be expected to gain enough to be worth it."
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Progress:
         since_best: Finished after the best one.
         elapsed_s: Spent on the search, earlier parts of a resumed run included.
         exhausted: The strategy had nothing left to propose.
+        enough: The strategy expects too little of another trial.
     """
 
     trials: int
@@ -38,6 +40,7 @@ class Progress:
     since_best: int
     elapsed_s: float
     exhausted: bool = False
+    enough: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Budget:
             return StopReason.TOO_MANY_FAILED
         if progress.exhausted:
             return StopReason.EXHAUSTED
+        if progress.enough:
+            return StopReason.ENOUGH
         if done >= self.trials:
             return StopReason.TRIALS
         if self.time_s is not None and progress.elapsed_s >= self.time_s:

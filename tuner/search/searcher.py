@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.run.trial import Trial
-from tuner.search.strategy import Strategy
+from tuner.search.strategy import Enough, Proposal, Strategy
 from tuner.search.study import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -37,29 +37,28 @@ class Searcher:
         self._strategy = strategy
         self._record = record
         self._size = BATCH if space.restarts else 1
-        self._batch: list[Candidate] = []
+        self._batch: list[Proposal] = []
+        self._enough: Enough | None = None
         self._batch_start = 0
         self.history: list[Trial] = list(history)
         self.duplicates = 0
         if record is not None:
             record.resume(self.history)
 
-    def next(self) -> Candidate | None:
+    def next(self) -> Proposal | Enough | None:
         """What to measure as trial ``len(history)``; None when the space is exhausted.
 
         Asked again before `tell`, it answers the same.
         """
         number = len(self.history)
         if number == 0:
-            candidate: Candidate | None = self._space.current
-        else:
-            start = number - (number - 1) % self._size
-            if start != self._batch_start:
-                self._batch = self._proposed(start)
-                self._batch_start = start
-            index = number - start
-            candidate = self._batch[index] if index < len(self._batch) else None
-        return candidate
+            return Proposal(self._space.current)
+        start = number - (number - 1) % self._size
+        if start != self._batch_start:
+            self._batch, self._enough = self._proposed(start)
+            self._batch_start = start
+        index = number - start
+        return self._batch[index] if index < len(self._batch) else self._enough
 
     def start(self, candidate: Candidate) -> None:
         """``candidate`` is about to be measured as the next trial."""
@@ -72,16 +71,24 @@ class Searcher:
         if self._record is not None:
             self._record.finished(trial)
 
-    def _proposed(self, start: int) -> list[Candidate]:
+    def _proposed(self, start: int) -> tuple[list[Proposal], Enough | None]:
+        """A batch, and why it is shorter than asked for when the strategy had enough."""
         history = self.history[:start]
         taken = {self._space.canonical(t.candidate).key for t in history}
-        batch: list[Candidate] = []
+        batch: list[Proposal] = []
+        enough = None
         for number in range(start, start + self._size):
             proposal = self._strategy.propose(number, history, taken)
-            if proposal is None:
+            if not isinstance(proposal, Proposal):
+                enough = proposal
                 break
             self.duplicates += proposal.duplicates
             taken.add(proposal.candidate.key)
-            batch.append(proposal.candidate)
+            batch.append(proposal)
         running = history[-1].candidate.server_args
-        return sorted(batch, key=lambda c: (c.server_args != running, c.server_args))
+
+        def restarts(proposal: Proposal) -> tuple[bool, tuple[str, ...]]:
+            args = proposal.candidate.server_args
+            return args != running, args
+
+        return sorted(batch, key=restarts), enough

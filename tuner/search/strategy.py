@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from tuner.run.trial import Trial
+from tuner.run.trial import Predicted, Trial
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -21,16 +21,33 @@ from tuner.spec.model import Strategy as StrategyName
 
 @dataclass(frozen=True)
 class Proposal:
-    """``duplicates``: candidates drawn on the way that were measured already."""
+    """What to measure next.
+
+    Attributes:
+        duplicates: Candidates drawn on the way that were measured already.
+        predicted: What a strategy that has a model expects of it.
+        note: What the user should know about how it was chosen.
+    """
 
     candidate: Candidate
     duplicates: int = 0
+    predicted: Predicted | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Enough:
+    """No proposal: another trial can be expected to gain this share, which is not worth it."""
+
+    expected_gain: float
 
 
 class Strategy(Protocol):
     """Chooses what to measure next."""
 
-    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+    def propose(
+        self, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> Proposal | Enough | None:
         """The candidate for trial ``number``: inside the space, and not taken.
 
         Args:
@@ -66,8 +83,22 @@ def _grid(space: Space, spec: Spec) -> Strategy:
     return GridStrategy(space, spec.search.seed, spec.budget.trials)
 
 
+def _twin(space: Space, spec: Spec) -> Strategy:
+    from tuner.search.twin_search import TwinStrategy
+
+    return TwinStrategy.of(space, spec)
+
+
+def _model_analyzer(space: Space, spec: Spec) -> Strategy:
+    from tuner.search.model_analyzer import ModelAnalyzerStrategy
+
+    return ModelAnalyzerStrategy(space, spec)
+
+
 STRATEGIES: Mapping[StrategyName, Callable[[Space, Spec], Strategy]] = {
+    StrategyName.TWIN: _twin,
     StrategyName.TPE: _tpe,
     StrategyName.RANDOM: _random,
     StrategyName.GRID: _grid,
+    StrategyName.MODEL_ANALYZER: _model_analyzer,
 }

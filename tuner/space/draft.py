@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.errors import SpecError
 from tuner.spec.slo import Slo
+from tuner.spec.yaml_tree import dump_scalar
 
 #: Backends whose models generate token by token, batched by the backend itself.
 LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
@@ -30,8 +31,37 @@ class Machine:
     gpu_memory_bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a draft takes over from elsewhere, in the spec's own words.
+
+    Attributes:
+        command: What drafted it, for the first line.
+        slos: Expressions, all that the spec shall have.
+        space: Path to its values; the draft's own when empty.
+        trials: The budget; the draft's own when None.
+        search: Mode of Model Analyzer that searched so far.
+        left: What could not be taken over, a line each.
+    """
+
+    command: str
+    server: Mapping[str, Any]
+    slos: tuple[str, ...]
+    objective: str
+    workload: Mapping[str, Any]
+    space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trials: int | None = None
+    search: str = ""
+    left: tuple[str, ...] = ()
+
+
 def draft_spec(
-    model: str, config: Any, machine: Machine, repository: str, slo: str = "p99_latency <= 100ms"
+    model: str,
+    config: Any,
+    machine: Machine,
+    repository: str,
+    slo: str = "p99_latency <= 100ms",
+    given: Given | None = None,
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
@@ -41,19 +71,30 @@ def draft_spec(
         machine: Where the server will run.
         repository: Path as it shall stand in the spec.
         slo: The first SLO.
+        given: What is known already, and takes the place of the draft's own guesses.
 
     Raises:
         SpecError: A kind of model that this search is not for; the hint says what is.
     """
     _refuse(model, config)
-    lines = [
-        *_head(model, repository, slo),
-        *_workload(config),
-        "space:",
-        *(f"  {line}" for line in _space(config, machine, Slo.parse(slo))),
-        *_tail(machine),
-    ]
-    return "\n".join(lines) + "\n"
+    if given is None:
+        head, workload = _head(model, repository, slo), _workload(config)
+    else:
+        head, workload = _given_head(model, repository, given), _block("workload", given.workload)
+    fields = list(_space(config, machine, Slo.parse(slo)))
+    if given is not None and given.space:
+        fields = [*_given_space(given.space, fields)]
+    lines = [*head, *workload, "space:", *(f"  {line}" for line in fields)]
+    return "\n".join([*lines, *_tail(machine, given)]) + "\n"
+
+
+def open_shapes(config: Any) -> dict[str, list[int]]:
+    """A guess for each input whose shape config.pbtxt leaves open, by name."""
+    return {
+        tensor.name: [OPEN_DIMENSION if d < 0 else d for d in tensor.dims]
+        for tensor in config.input
+        if any(d < 0 for d in tensor.dims)
+    }
 
 
 def _refuse(model: str, config: Any) -> None:
@@ -84,6 +125,45 @@ def _head(model: str, repository: str, slo: str) -> list[str]:
     ]
 
 
+def _given_head(model: str, repository: str, given: Given) -> list[str]:
+    left = [f"#   {line}" for line in given.left]
+    return [
+        f"# Drafted by `{given.command}`.",
+        "# Every line may be changed; docs/spec.md has them all.",
+        *(["# Not carried over:", *left] if left else []),
+        f"model: {_flow(model)}",
+        f"repository: {_flow(repository)}",
+        *_block("server", given.server),
+        "slo:",
+        *(f"  - {_flow(slo)}" for slo in given.slos),
+        f"objective: {given.objective}",
+    ]
+
+
+def _given_space(given: Mapping[str, Mapping[str, Any]], drafted: list[str]) -> Iterator[str]:
+    """What is given, and, commented out, what the draft would search beside it."""
+    for path, values in given.items():
+        yield f"{path}: {_flow(values)}"
+    more = [line for line in drafted if not line.startswith("#")]
+    more = [line for line in more if line.split(":", 1)[0] not in given]
+    if more:
+        yield "# Worth searching as well:"
+        yield from (f"#   {line}" for line in more)
+
+
+def _block(name: str, section: Mapping[str, Any]) -> list[str]:
+    return [f"{name}:", *(f"  {key}: {_flow(value)}" for key, value in section.items())]
+
+
+def _flow(value: Any) -> str:
+    """On one line, as the spec's reader reads it back."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flow(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return dump_scalar([value])[1:-1]
+
+
 def _workload(config: Any) -> list[str]:
     lines = [
         "workload:",
@@ -93,7 +173,7 @@ def _workload(config: Any) -> list[str]:
         "    kind: random                     # file: your own requests in perf_analyzer's JSON",
         "    unique: 2000",
     ]
-    shapes = _open_shapes(config)
+    shapes = open_shapes(config)
     if shapes:
         lines.append(
             f"    shapes:                          # open in config.pbtxt; {OPEN_DIMENSION}"
@@ -101,14 +181,6 @@ def _workload(config: Any) -> list[str]:
         )
         lines += [f"      {_scalar(name)}: {dims}" for name, dims in shapes.items()]
     return lines
-
-
-def _open_shapes(config: Any) -> dict[str, list[int]]:
-    return {
-        tensor.name: [OPEN_DIMENSION if d < 0 else d for d in tensor.dims]
-        for tensor in config.input
-        if any(d < 0 for d in tensor.dims)
-    }
 
 
 def _space(config: Any, machine: Machine, slo: Slo) -> Iterator[str]:
@@ -167,10 +239,15 @@ def _batching(largest: int, slo: Slo) -> Iterator[str]:
     yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
 
 
-def _tail(machine: Machine) -> list[str]:
+def _tail(machine: Machine, given: Given | None) -> list[str]:
+    trials, search = 30, ["search: {strategy: twin, seed: 0}"]
+    if given is not None:
+        trials = given.trials or trials
+        own = f"search: {{strategy: model-analyzer, mode: {given.search}}}"
+        search += ["# Model Analyzer's own search, under this load and these SLOs:", f"#   {own}"]
     return [
-        "search: {strategy: tpe, seed: 0}",
-        "budget: {trials: 30, time: 20m}      # whichever comes first",
+        *search,
+        f"budget: {{trials: {trials}, time: 20m}}      # whichever comes first",
         "confirm: {rounds: 3, min_gain: 2%}   # the winner must prove itself again",
         f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
     ]

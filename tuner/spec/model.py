@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
 )
 
+from tuner.spec.check import Check
 from tuner.spec.fields import (
     Count,
     Flag,
@@ -367,16 +368,35 @@ _TaggedParameter = Annotated[
 
 
 class Strategy(Enum):
+    TWIN = "twin"
     TPE = "tpe"
     RANDOM = "random"
     GRID = "grid"
+    MODEL_ANALYZER = "model-analyzer"
+
+
+class ModelAnalyzerMode(Enum):
+    """Searches that NVIDIA's Model Analyzer has."""
+
+    QUICK = "quick"
+    OPTUNA = "optuna"
+    BRUTE = "brute"
 
 
 class Search(Strict):
     """How the space is searched."""
 
     strategy: Strategy = Field(
-        Strategy.TPE, description="tpe learns from its trials; random and grid do not"
+        Strategy.TWIN,
+        description="twin simulates the scheduler and needs the fewest trials; tpe learns from its "
+        "trials alone; random and grid do not learn; model-analyzer is NVIDIA's own search",
+    )
+    mode: ModelAnalyzerMode = Field(
+        ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches"
+    )
+    stop_below: Percent = Field(
+        Percent(0.01),
+        description="strategy twin: stop when another trial can be expected to gain less than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
     startup_trials: Count = Field(8, description="random proposals before the model is used")
@@ -434,3 +454,4 @@ class Spec(Strict):
     search: Search = Field(default_factory=Search, description="the search")
     budget: Budget = Field(default_factory=Budget, description="when to stop")
     confirm: Confirm = Field(default_factory=Confirm, description="the last proof")
+    check: Check = Field(default_factory=Check, description="the nightly's limits")

@@ -10,9 +10,11 @@ from typing import Any
 from tuner.load.command import RunFiles, Target, command_line
 from tuner.load.measurement import LoadPoint
 from tuner.run.noise_file import read_noise
-from tuner.search.strategy import STRATEGIES
+from tuner.search.designs import designs
+from tuner.search.strategy import STRATEGIES, Proposal
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
+from tuner.spec.model import Strategy
 from tuner.steps.cache_outlook import cache_notes
 from tuner.steps.estimate import Estimate, estimated
 from tuner.steps.job import Job, Request, prepare
@@ -80,13 +82,15 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
 
 
 def _previews(job: Job, count: int) -> list[Preview]:
-    """The first proposals; they do not depend on scores while the sampler warms up."""
+    """The first proposals: those that do not depend on scores."""
+    if job.spec.search.strategy is Strategy.TWIN:
+        count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}
     previews: list[Preview] = []
     for number in range(1, count + 1):
         proposal = strategy.propose(number, [], taken)
-        if proposal is None:
+        if not isinstance(proposal, Proposal):
             break
         candidate = proposal.candidate
         taken.add(candidate.key)

@@ -16,6 +16,7 @@ from tuner.score.capacity import Bracket
 from tuner.search.budget import Budget, Progress, StopReason
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
+from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
@@ -65,17 +66,19 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
     while True:
         history = search.searcher.history
         with search.book.phase(Phase.SEARCHING):
-            candidate = search.searcher.next()
-        reason = budget(_progress(search, candidate is None))
+            proposal = search.searcher.next()
+        reason = budget(_progress(search, proposal))
         if reason is StopReason.TOO_MANY_FAILED:
             raise _too_many_failed(history)
-        if reason is not None or candidate is None:
+        if reason is not None or not isinstance(proposal, Proposal):
             return history, reason or StopReason.EXHAUSTED
         search.checkpoint()
+        if proposal.note is not None:
+            search.events.note(proposal.note)
         with search.book.phase(Phase.SEARCHING):
-            search.searcher.start(candidate)
-        search.events.trial_started(len(history), candidate, search.current)
-        trial = _run_trial(search, len(history), candidate)
+            search.searcher.start(proposal.candidate)
+        search.events.trial_started(len(history), proposal.candidate, search.current)
+        trial = _run_trial(search, len(history), proposal)
         with search.book.phase(Phase.WRITING):
             search.store.append_trial(trial)
             search.searcher.tell(trial)
@@ -99,7 +102,7 @@ def capacity_level(trial: Trial) -> float | None:
     return Bracket.of(above).capacity()
 
 
-def _progress(search: Search, exhausted: bool) -> Progress:
+def _progress(search: Search, proposal: Proposal | Enough | None) -> Progress:
     history = search.searcher.history
     return Progress(
         trials=len(history),
@@ -108,7 +111,8 @@ def _progress(search: Search, exhausted: bool) -> Progress:
         if history
         else 0,
         elapsed_s=sum(_seconds(t.time) for t in history),
-        exhausted=exhausted,
+        exhausted=proposal is None,
+        enough=isinstance(proposal, Enough),
     )
 
 
@@ -121,11 +125,17 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
     )
 
 
-def _run_trial(search: Search, number: int, candidate: Candidate) -> Trial:
+def _run_trial(search: Search, number: int, proposal: Proposal) -> Trial:
     """One trial; what goes wrong with it is its result, not the run's end."""
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     watch = _Watch(search.book)
-    bare = Trial(number, candidate, TrialState.FAILED, started_at=started_at)
+    bare = Trial(
+        number,
+        proposal.candidate,
+        TrialState.FAILED,
+        started_at=started_at,
+        predicted=proposal.predicted,
+    )
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:

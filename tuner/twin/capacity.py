@@ -1,7 +1,8 @@
 """The highest load at which a candidate meets every SLO, found by simulation.
 
-Every candidate meets the same random numbers (arrivals, ways, service times), so that the order
-of two candidates is not a matter of luck.
+The same bracketing as on a real server, `tuner.score.capacity.find_capacity`. Every candidate
+meets the same random numbers (arrivals, ways, service times), so that the order of two
+candidates is not a matter of luck.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.score.capacity import SATURATED
+from tuner.score.capacity import LevelRange, Probe, find_capacity
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Metric, Slo
+from tuner.spec.slo import Comparison, Metric, Slo
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
+from tuner.twin.observation import Setting
 from tuner.twin.simulator import Outcome
 from tuner.twin.system import Scheduler
 
 #: A capacity is known well enough when its bracket is this narrow (ratio minus one).
-TOLERANCE = 0.02
+TOLERANCE = 0.015
 #: Simulated requests at each rate: a p99 over fewer is a matter of luck.
-_REQUESTS = 2000
+REQUESTS = 2000
 _LEAST_S, _MOST_S = 0.5, 20.0
-_PROBES = 14
+_CLOSED_S = 1.0
+_PROBES = 12
 
 
 @dataclass(frozen=True)
@@ -60,58 +63,52 @@ def capacity(
     scheduler = twin.setting.scheduler(candidate)
     if isinstance(scheduler, Unmodelled):
         return scheduler
-    return capacity_of(twin, twin.costs, scheduler, goal, near=near, seed=seed)
+    return capacity_of(twin.setting, twin.costs, scheduler, goal, near=near, seed=seed)
 
 
 def capacity_of(
-    twin: Twin, costs: Costs, scheduler: Scheduler, goal: Goal, *, near: float, seed: int = 0
+    setting: Setting, costs: Costs, scheduler: Scheduler, goal: Goal, *, near: float, seed: int = 0
 ) -> float:
     """`capacity` with given costs, such as those of a resampled fit."""
-    passed, failed = 0.0, math.inf
-    level = min(max(near, goal.least), goal.most)
-    for _ in range(_PROBES):
-        outcome, fits = _probe(twin, costs, scheduler, goal, level, seed)
-        if fits:
-            passed = level
-        else:
-            failed = level
-        if passed >= goal.most or failed <= goal.least or failed <= passed * (1 + TOLERANCE):
-            break
-        level = _next(passed, failed, level, outcome, goal)
-    return _served(passed, goal)
+    levels = LevelRange(goal.least, goal.most, whole=not goal.arrivals.open_loop)
+
+    def probe(level: float) -> Probe:
+        return probe_of(
+            simulated(setting, costs, scheduler, goal, level, seed), level, setting, goal
+        )
+
+    found = find_capacity(probe, levels.nearest(near), levels, TOLERANCE, _PROBES).capacity()
+    if found is None:
+        return 0.0
+    return float(math.floor(found)) if levels.whole else found
 
 
-def _served(level: float, goal: Goal) -> float:
-    whole = goal.arrivals is Arrivals.CLOSED
-    return float(math.floor(level)) if whole else level
-
-
-def _next(passed: float, failed: float, level: float, outcome: Outcome, goal: Goal) -> float:
-    """The geometric middle, below what an overloaded server answers; a factor without a bound."""
-    ceiling = failed
-    if goal.arrivals.open_loop and level == failed and not _keeps_up(outcome, level):
-        ceiling = min(failed, 1.02 * outcome.throughput_infer_per_s)
-    if passed == 0.0:
-        return max(min(failed / 1.6, 0.9 * ceiling), goal.least)
-    if math.isinf(failed):
-        return min(passed * 1.4, goal.most)
-    return math.sqrt(passed * max(ceiling, passed * (1 + TOLERANCE)))
-
-
-def _keeps_up(outcome: Outcome, level: float) -> bool:
-    return outcome.throughput_infer_per_s >= SATURATED * level
-
-
-def _probe(
-    twin: Twin, costs: Costs, scheduler: Scheduler, goal: Goal, level: float, seed: int
-) -> tuple[Outcome, bool]:
-    duration_s = min(max(_REQUESTS / level, _LEAST_S), _MOST_S) if level > 0 else _MOST_S
+def simulated(
+    setting: Setting,
+    costs: Costs,
+    scheduler: Scheduler,
+    goal: Goal,
+    level: float,
+    seed: int,
+    requests: int = REQUESTS,
+) -> Outcome:
+    """A window under ``level`` that is long enough for ``requests``."""
+    duration_s = min(max(requests / level, _LEAST_S), _MOST_S) if level > 0 else _MOST_S
     if goal.arrivals is Arrivals.CLOSED:
-        duration_s = _LEAST_S * 2
-    load = LoadPoint(goal.arrivals, level)
-    traffic = twin.setting.traffic(load, duration_s, seed)
-    outcome = costs.simulate(scheduler, traffic, seed)
-    return outcome, all(meets(slo, outcome) for slo in goal.slos)
+        duration_s = _CLOSED_S
+    traffic = setting.traffic(LoadPoint(goal.arrivals, level), duration_s, seed)
+    return costs.simulate(scheduler, traffic, seed)
+
+
+def probe_of(outcome: Outcome, level: float, setting: Setting, goal: Goal) -> Probe:
+    """What a capacity search reads from a simulated window."""
+    served = outcome.throughput_infer_per_s / setting.request_size
+    return Probe(
+        level=level,
+        passed=all(meets(slo, outcome) for slo in goal.slos),
+        served_per_s=served if goal.arrivals.open_loop else None,
+        stress=stress(goal.slos, outcome),
+    )
 
 
 def meets(slo: Slo, outcome: Outcome) -> bool:
@@ -124,6 +121,18 @@ def meets(slo: Slo, outcome: Outcome) -> bool:
     if quantile is not None and errors > 1.0 - quantile:
         return False
     return slo.met_by(value)
+
+
+def stress(slos: Sequence[Slo], outcome: Outcome) -> float | None:
+    """The largest share of a bound that is used up, as `tuner.score.judge.stress`."""
+    shares = []
+    for slo in slos:
+        value = simulated_value(slo.metric, outcome)
+        if value is None or slo.bound == 0 or math.isnan(value):
+            continue
+        at_most = slo.comparison is Comparison.AT_MOST
+        shares.append(value / slo.bound if at_most else 2.0 - value / slo.bound)
+    return max(shares, default=None)
 
 
 def simulated_value(metric: Metric, outcome: Outcome) -> float | None:

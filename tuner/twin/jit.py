@@ -25,7 +25,8 @@ def compiled(function: _F) -> _F:
     for options in _OPTIONS:
         for cache in (True, False):
             try:
-                return numba.njit(cache=cache, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+                # nogil: several candidates are simulated at once.
+                return numba.njit(cache=cache, nogil=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
             except (KeyError, RuntimeError):  # no such option; "no locator available" for a cache
                 continue
     raise AssertionError("njit without options refused a function")

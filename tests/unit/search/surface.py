@@ -10,7 +10,7 @@ from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space
 
 from tuner.run.trial import Score, Trial, TrialState
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategy import STRATEGIES, Proposal
 from tuner.search.strategy import Strategy as StrategyProtocol
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -79,11 +79,11 @@ def synthetic_trial(number: int, candidate: Candidate, history: Sequence[Trial])
 def searched(searcher: Searcher, trials: int) -> list[Trial]:
     """Runs a search on the surface to ``trials`` trials, or to its end."""
     while len(searcher.history) < trials:
-        candidate = searcher.next()
-        if candidate is None:
+        proposal = searcher.next()
+        if not isinstance(proposal, Proposal):
             break
-        searcher.start(candidate)
-        trial = synthetic_trial(len(searcher.history), candidate, searcher.history)
+        searcher.start(proposal.candidate)
+        trial = synthetic_trial(len(searcher.history), proposal.candidate, searcher.history)
         searcher.tell(trial)
     return searcher.history
 

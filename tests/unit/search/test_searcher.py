@@ -26,7 +26,7 @@ class Scripted:
 
 def test_the_current_config_is_trial_0() -> None:
     space = space_of(SURFACE)
-    assert Searcher(space, Scripted([])).next() == space.current
+    assert Searcher(space, Scripted([])).next() == Proposal(space.current)
 
 
 def test_asking_again_answers_the_same() -> None:

@@ -7,6 +7,7 @@ from unit.space.spaces import DELAY, space_of
 
 from tuner.search.random_search import draw_new
 from tuner.search.searcher import Searcher
+from tuner.search.strategy import Proposal
 from tuner.spec.model import Strategy
 
 
@@ -52,8 +53,9 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
     def share_of_failing(kind: Strategy) -> float:
         searcher = Searcher(*strategy(kind, SURFACE, seed=2))
         for number in range(40):
-            candidate = searcher.next()
-            assert candidate is not None
+            proposal = searcher.next()
+            assert isinstance(proposal, Proposal)
+            candidate = proposal.candidate
             instances = candidate.fields["instance_group.count"]
             assert isinstance(instances, int)
             score = Score(100.0 - number, feasible=True, violation=0.0, best_point=0)

@@ -12,6 +12,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.trial import Trial
 from tuner.search.observation import FAILED_VIOLATION
 from tuner.search.searcher import Searcher
+from tuner.search.strategy import Proposal
 from tuner.search.study import StudyRecord
 from tuner.spec.model import Strategy
 from tuner.spec.objective import Objective
@@ -72,14 +73,14 @@ def test_what_a_kill_left_running_is_failed_and_measured_again(url: str) -> None
         searcher = Searcher(space, chosen, record=record)
         searched(searcher, 5)
         killed = searcher.next()
-        assert killed is not None
-        searcher.start(killed)
+        assert isinstance(killed, Proposal)
+        searcher.start(killed.candidate)
     resumed = run(url, searcher.history[:5], 6)
     frozen = recorded(url)
     assert [t.user_attrs["trial"] for t in frozen] == [0, 1, 2, 3, 4, 5, 5]
     states = optuna.trial.TrialState
     assert [frozen[5].state, frozen[6].state] == [states.FAIL, states.COMPLETE]
-    assert resumed[5].candidate == killed
+    assert resumed[5].candidate == killed.candidate
 
 
 def test_trials_that_the_study_missed_are_added_once(url: str) -> None:

@@ -22,6 +22,7 @@ from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.search.budget import StopReason
+from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
@@ -61,8 +62,9 @@ class ListedSearcher:
     candidates: list[Candidate]
     history: list[Trial] = field(default_factory=list)
 
-    def next(self) -> Candidate | None:
-        return next(iter(self.candidates[len(self.history) :]), None)
+    def next(self) -> Proposal | None:
+        left = self.candidates[len(self.history) :]
+        return Proposal(left[0]) if left else None
 
     def start(self, candidate: Candidate) -> None:
         pass

@@ -1,0 +1,180 @@
+"""Model Analyzer's YAML as a spec: tests/cases/model_analyzer holds files and what they become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.errors import SpecError, TunerError
+from tuner.model_analyzer.carry import carried, repository_of
+from tuner.model_analyzer.options import OPTIONS
+from tuner.model_analyzer.yaml_file import read_profile
+from tuner.modelconfig.message import parse
+from tuner.space.build import build_space
+from tuner.space.draft import Machine, draft_spec
+from tuner.spec.load import load_spec
+
+ROOT = Path(__file__).parents[3]
+CASES = Path("tests/cases/model_analyzer")
+#: Of those whose files hold several models.
+MODELS = {"brute_manual": "tiny-bert", "optuna": "emulated-accelerator"}
+
+GOOD = sorted(path.stem for path in (ROOT / CASES / "good").glob("*.yaml"))
+BAD = sorted(path.stem for path in (ROOT / CASES / "bad").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths of a YAML count from the directory one is in."""
+    monkeypatch.chdir(ROOT)
+
+
+def model_config(repository: Path, model: str) -> Any:
+    return parse((repository / model / "config.pbtxt").read_text())
+
+
+def drafted(path: Path, model: str | None, slo: str = "p99_latency <= 100ms") -> str:
+    profile = read_profile(path, model)
+    repository = repository_of(profile) or Path("model_repository")
+    config = model_config(repository, profile.model)
+    given = carried(profile, config, Path.cwd(), slo)
+    return draft_spec(profile.model, config, Machine(cores=2), str(repository), slo, given)
+
+
+def written(tmp_path: Path, **options: Any) -> Path:
+    path = tmp_path / "analyzer.yaml"
+    whole = {"model_repository": "model_repository", "profile_models": "tiny-bert", **options}
+    path.write_text(yaml.safe_dump(whole))
+    return path
+
+
+def spec_of(tmp_path: Path, **options: Any) -> Any:
+    """The spec that options become, checked as `tune plan` does it."""
+    text = drafted(written(tmp_path, **options), None)
+    (tmp_path / "spec.yaml").write_text(text)
+    loaded = load_spec(tmp_path / "spec.yaml")
+    build_space(loaded.spec, model_config(Path("model_repository"), loaded.spec.model))
+    return loaded.spec
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_yaml_becomes_the_expected_spec(name: str, tmp_path: Path) -> None:
+    text = drafted(CASES / "good" / f"{name}.yaml", MODELS.get(name))
+    assert text == (CASES / "good" / f"{name}.expected").read_text()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
+    target = tmp_path / "spec.yaml"
+    target.write_text((CASES / "good" / f"{name}.expected").read_text())
+    spec = load_spec(target).spec
+    space = build_space(spec, model_config(Path("model_repository"), spec.model))
+    assert space.size().count > 1
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_wrong_yaml_is_told_by_line_and_column(name: str) -> None:
+    with pytest.raises(TunerError) as caught:
+        drafted(CASES / "bad" / f"{name}.yaml", None)
+    assert isinstance(caught.value, SpecError)
+    assert caught.value.hint
+    expected = (CASES / "bad" / f"{name}.expected").read_text()
+    assert caught.value.message.replace(str(CASES / "bad") + "/", "") + "\n" == expected
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_profile(tmp_path / "none.yaml", None)
+
+
+def test_a_model_that_is_not_profiled_is_told_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"did you mean tiny-bert"):
+        read_profile(written(tmp_path), "tiny-brt")
+
+
+def test_every_option_of_model_analyzer_is_known() -> None:
+    from model_analyzer.config.input.config_command_profile import ConfigCommandProfile
+    from model_analyzer.config.input.config_command_report import ConfigCommandReport
+
+    fields = {*ConfigCommandProfile().get_config(), *ConfigCommandReport().get_config()}
+    assert fields == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("options", "slos"),
+    [
+        ({"latency_budget": 50}, ["p99_latency <= 50ms"]),
+        (
+            {"latency_budget": 50, "constraints": {"perf_latency_p99": {"max": 90}}},
+            ["p99_latency <= 50ms"],
+        ),
+        ({"constraints": {"perf_latency_avg": {"max": 1500}}}, ["avg_latency <= 1.5s"]),
+        ({}, ["p99_latency <= 100ms"]),
+    ],
+)
+def test_latencies_become_slos(tmp_path: Path, options: dict[str, Any], slos: list[str]) -> None:
+    assert [str(slo) for slo in spec_of(tmp_path, **options).slo] == [*slos, "error_rate <= 0%"]
+
+
+def test_options_of_a_model_replace_those_of_the_file(tmp_path: Path) -> None:
+    models = {"tiny-bert": {"constraints": {"perf_latency_p90": {"max": 7}}}}
+    spec = spec_of(tmp_path, profile_models=models, constraints={"perf_latency_p99": {"max": 99}})
+    assert str(spec.slo[0]) == "p90_latency <= 7ms"
+
+
+def test_a_latency_is_minimised_at_the_one_concurrency(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, objectives=["perf_latency_p95"], concurrency=[8])
+    assert str(spec.objective) == "minimize p95_latency at 8"
+    assert spec.workload.arrivals.concurrency is None
+
+
+def test_low_rates_get_windows_long_enough_for_the_percentile(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, request_rate=[5, 50], latency_budget=30)
+    assert spec.workload.max_window * 5 >= 459
+
+
+@pytest.mark.parametrize("mode", ["brute", "quick", "optuna"])
+def test_what_its_modes_search_by_themselves_is_searched(tmp_path: Path, mode: str) -> None:
+    spec = spec_of(tmp_path, run_config_search_mode=mode, run_config_search_max_instance_count=2)
+    assert spec.space["instance_group.count"].int_ == (1, 2)
+    assert spec.space["max_batch_size"].choice == (1, 2, 4, 8, 16, 32, 64, 128)
+    assert spec.space["dynamic_batching"].choice == (True,)
+
+
+def test_a_repository_beside_the_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    profile = read_profile(written(tmp_path, model_repository="models"), None)
+    assert repository_of(profile) == tmp_path / "models"
+
+
+def test_init_tells_what_is_left_and_writes_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "spec.yaml"
+    models = [{"tiny-bert": {"weighting": 3}}, "tokenizer"]
+    path = written(tmp_path, profile_models=models, latency_budget=30)
+    arguments = ["init", "tiny-bert", "--from-model-analyzer", str(path)]
+    assert guarded(cli, [*arguments, "--output", str(target)]) == 0
+    told = capsys.readouterr().err
+    assert "weighting (line " in told
+    assert "other models of the file, each with a spec of its own: tokenizer" in told
+    assert "weighting (line " in target.read_text()
+    assert load_spec(target).spec.repository == ROOT / "model_repository"
+
+
+def test_init_takes_the_only_model_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, latency_budget=30)
+    assert guarded(cli, ["init", "--from-model-analyzer", str(path), "--output", "-"]) == 0
+    assert "model: tiny-bert\n" in capsys.readouterr().out
+
+
+def test_init_without_any_model_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["init"]) == 2
+    assert "tune init MODEL" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""A server that is itself a simulation, with known costs: to search on, nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
+
+from tuner.bench.evaluate import evaluate, load_plan
+from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement, ServerStatistics
+from tuner.run.trial import Point, Trial, TrialState
+from tuner.score.point import judge_point
+from tuner.search.incumbent import incumbent
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import STRATEGIES, Enough, Proposal
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import Spec
+from tuner.steps.searching import sustained_level
+from tuner.twin.capacity import Goal, capacity_of
+from tuner.twin.costs import Costs
+from tuner.twin.model import Unmodelled
+from tuner.twin.setting import setting_of
+from tuner.twin.simulator import Outcome
+from tuner.twin.system import Service, Way
+
+#: Most of a batch's time is the device's; more instances than two hardly help.
+TRUTH = Costs(
+    Service(1e-3, 5e-5, 4e-3, 2e-4, 2e-5, spread=0.05),
+    Way(4e-4, 3e-4, front_s=2e-5, cores=64.0, handoff_s=6e-5),
+)
+#: 156 configs.
+SPACE: dict[str, Any] = {
+    INSTANCES: {"int": [1, 4]},
+    BATCH: {"choice": [4, 8, 16, 32]},
+    BATCHER: {"choice": [False, True]},
+    PREFERRED: {"subsets": [4, 8, 16], "at_most": 1, "or": "unset"},
+    DELAY: {"choice": [0, 1000, 4000]},
+}
+
+
+def measurement(
+    load: LoadPoint, seed: int, duration_s: float, outcome: Outcome, noise: float = 0.0
+) -> Measurement:
+    """What a load generator would have told of it, latencies off by a factor of ``noise``."""
+    executions = outcome.executions
+    inferences = int((np.arange(executions.size) * executions).sum())
+    factor = 1.0 + noise
+    share = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+    return Measurement(
+        load=load,
+        seed=seed,
+        duration_s=duration_s,
+        completed_count=outcome.latencies_us.size - outcome.unanswered_count,
+        failed_count=0,
+        throughput_infer_per_s=outcome.throughput_infer_per_s,
+        avg_latency_us=float(outcome.latencies_us.mean()) * factor,
+        **{f"{k}_latency_us": outcome.percentile_us(q) * factor for k, q in share.items()},
+        source=LatencySource.REQUESTS,
+        latencies_us=outcome.latencies_us * factor,
+        unanswered_count=outcome.unanswered_count,
+        server=ServerStatistics(
+            success_count=inferences,
+            fail_count=0,
+            inference_count=inferences,
+            execution_count=int(executions.sum()),
+            queue_us=outcome.queue_us,
+            compute_input_us=0.0,
+            compute_infer_us=outcome.compute_us,
+            compute_output_us=0.0,
+            batch_stats=tuple(
+                (n, int(c), int(c * outcome.compute_us * 1e3))
+                for n, c in enumerate(executions)
+                if c
+            ),
+        ),
+    )
+
+
+@dataclass
+class Simulation:
+    """A search on the simulated server.
+
+    Attributes:
+        hinders: What the real server does that no twin knows: a factor on the service times.
+        broken: Why a candidate cannot be served; None for one that can.
+    """
+
+    spec: Spec
+    space: Space
+    costs: Costs = TRUTH
+    noise: float = 0.02
+    hinders: Callable[[Candidate], float] = lambda _: 1.0
+    broken: Callable[[Candidate], str | None] = lambda _: None
+    history: list[Trial] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stopped: Enough | None = None
+
+    @classmethod
+    def of(cls, space: dict[str, Any] = SPACE, **changes: Any) -> Simulation:
+        spec = spec_of(
+            space,
+            search={"strategy": changes.pop("strategy", "twin"), "seed": changes.pop("seed", 0)},
+            slo=["p99_latency <= 40ms", "error_rate <= 0%"],
+            **changes.pop("spec", {}),
+        )
+        return cls(spec, space_of(space), **changes)
+
+    def search(self, trials: int) -> list[Trial]:
+        strategy = STRATEGIES[self.spec.search.strategy](self.space, self.spec)
+        searcher = Searcher(self.space, strategy, self.history)
+        while len(searcher.history) < trials:
+            proposal = searcher.next()
+            if isinstance(proposal, Enough):
+                self.stopped = proposal
+            if not isinstance(proposal, Proposal):
+                break
+            self.notes += [proposal.note] if proposal.note else []
+            trial = self.trial(len(searcher.history), proposal.candidate, searcher.history)
+            searcher.tell(replace(trial, predicted=proposal.predicted))
+        self.history = searcher.history
+        return self.history
+
+    def trial(self, number: int, candidate: Candidate, history: list[Trial]) -> Trial:
+        reason = self.broken(candidate)
+        if reason is not None:
+            return Trial(number, candidate, TrialState.FAILED, reason=reason)
+        objective = self.spec.objective
+        best = incumbent(history, objective.goal, self.space.current)
+        to_beat = None if best is None else (sustained_level(best) or 0.0) * 1.02
+        seeds = iter(range(1, 100))
+        evaluation = evaluate(
+            lambda level: self.point(candidate, level, next(seeds), number),
+            objective,
+            load_plan(self.spec.workload, objective),
+            60.0,
+            to_beat,
+        )
+        return Trial(number, candidate, evaluation.state, evaluation.points, evaluation.score)
+
+    def point(self, candidate: Candidate, level: float, seed: int, number: int) -> Point:
+        setting = setting_of(self.space, self.spec)
+        scheduler = setting.scheduler(candidate)
+        assert not isinstance(scheduler, Unmodelled)
+        load = LoadPoint(load_plan(self.spec.workload, self.spec.objective).arrivals, level)
+        duration_s = max(1.5, 600.0 / level)
+        outcome = self._slowed(candidate).simulate(
+            scheduler, setting.traffic(load, duration_s, seed), seed
+        )
+        noise = float(np.random.default_rng((number, seed)).normal(0.0, self.noise))
+        return judge_point(self.spec.slo, measurement(load, seed, duration_s, outcome, noise))
+
+    def _slowed(self, candidate: Candidate) -> Costs:
+        factor, service = self.hinders(candidate), self.costs.service
+        times = ("overlap_base_s", "overlap_item_s", "exclusive_base_s", "exclusive_item_s")
+        slower = {name: getattr(service, name) * factor for name in times}
+        return replace(self.costs, service=replace(service, **slower))
+
+    def capacities(self) -> dict[str, float]:
+        """The truth about every candidate, by key."""
+        setting = setting_of(self.space, self.spec)
+        goal = Goal(self.spec.slo, Arrivals.POISSON)
+
+        def found(candidate: Candidate) -> float:
+            scheduler = setting.scheduler(candidate)
+            assert not isinstance(scheduler, Unmodelled)
+            costs = self._slowed(candidate)
+            return capacity_of(setting, costs, scheduler, goal, near=1500.0)
+
+        every = list(self.space.enumerate())
+        with ThreadPoolExecutor() as threads:
+            return dict(zip([c.key for c in every], threads.map(found, every), strict=True))

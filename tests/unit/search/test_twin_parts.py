@@ -1,0 +1,170 @@
+"""Designs, pool, corrections and refusals of the search with a twin, each on its own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from synthetic import synthetic_measurement
+from unit.search.surface import CACHED, SURFACE
+from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
+
+from tuner.load.measurement import HostUse
+from tuner.run.trial import Trial, TrialState
+from tuner.score.point import Point
+from tuner.search.designs import designs
+from tuner.search.features import Features
+from tuner.search.pool import NEAR, RANDOM, Pool, neighbours
+from tuner.search.refusals import Refusals
+from tuner.search.residuals import Correction, Residual
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+
+OTHER: dict[str, Any] = {INSTANCES: {"int": [1, 6]}, "parameters.threads": {"choice": [1, 2, 4]}}
+
+
+class TestDesigns:
+    def test_corners_of_a_usual_space(self) -> None:
+        space = space_of(SURFACE)
+        many, one, middle = designs(space)
+        assert (many.fields[INSTANCES], many.fields[BATCH], many.fields[DELAY]) == (6, 32, 0)
+        assert (one.fields[INSTANCES], one.fields[BATCH], one.fields[DELAY]) == (1, 32, 0)
+        assert middle.fields[INSTANCES] in (3, 4)
+        assert middle.fields[DELAY] not in (0, 50, 20_000)
+        assert many.fields[PREFERRED] is None
+        assert all(space.contains(c) for c in (many, one, middle))
+
+    def test_a_cache_is_tried_once_at_its_largest(self) -> None:
+        found = designs(space_of(CACHED))
+        sizes = [c.server_args for c in found]
+        assert sizes.count(()) == len(found) - 1
+        assert sizes[-1] == ("--cache-config=local,size=67108864",)
+
+    def test_what_no_twin_knows_stays_as_it_is(self) -> None:
+        space = space_of(OTHER, OTHER_CONFIG)
+        assert {str(c.fields["parameters.threads"]) for c in designs(space)} == {"2"}
+
+    def test_the_current_config_is_none_of_them(self) -> None:
+        space = space_of({INSTANCES: {"int": [1, 2]}})
+        assert space.current not in designs(space)
+
+
+OTHER_CONFIG = (
+    'name: "m" backend: "python" max_batch_size: 16 instance_group [{count: 1 kind: KIND_CPU}]'
+    ' parameters { key: "threads" value { string_value: "2" } }'
+)
+
+
+class TestPool:
+    def test_a_small_space_is_whole(self) -> None:
+        space = space_of(CACHED)
+        every = {c.key for c in space.enumerate()}
+        gone = next(iter(every))
+        drawn = Pool(space).draw(random.Random(1), [], {gone})
+        assert {c.key for c in drawn} == every - {gone}
+
+    def test_a_large_one_is_sampled_near_what_is_good(self) -> None:
+        space = space_of(SURFACE)
+        good = space.sample(random.Random(3))
+        assert good is not None
+        drawn = Pool(space).draw(random.Random(1), [good], set())
+        assert RANDOM < len(drawn) <= RANDOM + NEAR
+        near = [c for c in drawn if differing(c, good) == 1]
+        assert len(near) > 10
+        assert all(space.contains(c) and not space.violations(c) for c in drawn)
+
+    def test_neighbours_differ_in_one_parameter(self) -> None:
+        space = space_of(SURFACE)
+        centre = space.candidate({INSTANCES: 3, BATCH: 16, PREFERRED: None, DELAY: 1000})
+        found = neighbours(space, centre, random.Random(1), 100)
+        assert {differing(c, centre) for c in found} == {1}
+        assert {c.fields[INSTANCES] for c in found} >= {2, 4}
+        assert {999, 1001, 0} <= {c.fields[DELAY] for c in found}
+
+
+def differing(one: Candidate, other: Candidate) -> int:
+    paths = {*one.fields, *other.fields} - {BATCHER}
+    return sum(one.fields.get(p) != other.fields.get(p) for p in paths)
+
+
+class TestCorrection:
+    def test_without_residuals_nothing_is_known(self) -> None:
+        features = Features.of(space_of(SURFACE))
+        mean, deviation = Correction(features, []).of([space_of(SURFACE).current])
+        assert mean.tolist() == [0.0]
+        assert deviation[0] > 0.2
+
+    def test_what_is_wrong_everywhere_is_corrected_everywhere(self) -> None:
+        space = space_of(SURFACE)
+        rng = random.Random(2)
+        drawn = [c for c in (space.sample(rng) for _ in range(8)) if c is not None]
+        residuals = [Residual(c, -0.2, 0.02) for c in drawn[:6]]
+        mean, deviation = Correction(Features.of(space), residuals).of(drawn[6:])
+        assert mean == pytest.approx([-0.2, -0.2], abs=0.02)
+        assert max(deviation) < 0.06
+
+    def test_a_measured_candidate_is_known_better_than_a_far_one(self) -> None:
+        space = space_of(SURFACE)
+        near = space.candidate({INSTANCES: 1, BATCH: 4, PREFERRED: None, DELAY: 0})
+        far = space.candidate({INSTANCES: 6, BATCH: 32, PREFERRED: (8,), DELAY: 20_000})
+        residuals = [Residual(near, 0.1, 0.01), Residual(space.current, -0.1, 0.01)]
+        mean, deviation = Correction(Features.of(space), residuals).of([near, far])
+        assert mean[0] == pytest.approx(0.1, abs=0.03)
+        assert deviation[0] < 0.5 * deviation[1]
+
+    def test_values_that_no_twin_knows_stay_uncertain(self) -> None:
+        space = space_of(OTHER, OTHER_CONFIG)
+        tried, other = (
+            next(c for c in space.enumerate() if str(c.fields["parameters.threads"]) == n)
+            for n in ("1", "4")
+        )
+        residuals = [Residual(tried, 0.0, 0.01)]
+        _, deviation = Correction(Features.of(space), residuals).of([tried, other])
+        assert deviation[1] > 0.2 > deviation[0]
+
+
+def trial(candidate: Candidate, state: TrialState, memory: int | None = None) -> Trial:
+    measurement = replace(synthetic_measurement(), host=HostUse(gpu_memory_used_bytes=memory))
+    return Trial(0, candidate, state, (Point(measurement, (), None),) if memory else ())
+
+
+def config(instances: int, batch: int = 8) -> Candidate:
+    return Candidate({INSTANCES: instances, BATCH: batch})
+
+
+class TestRefusals:
+    def test_what_asks_for_more_than_a_failed_one(self) -> None:
+        refusals = Refusals([trial(config(3), TrialState.FAILED)], [])
+        asked = [config(2), config(3, 16), config(4), config(4, 4)]
+        assert [refusals.forbids(c) for c in asked] == [False, True, True, False]
+
+    def test_a_success_that_asked_for_as_much_pardons(self) -> None:
+        history = [trial(config(3), TrialState.FAILED), trial(config(4), TrialState.PRUNED)]
+        refusals = Refusals(history, [])
+        assert [refusals.forbids(config(n)) for n in (3, 4, 5)] == [False, False, True]
+
+    def test_memory_grows_with_the_instances(self) -> None:
+        history = [
+            trial(config(1), TrialState.MEASURED, memory=3 << 30),
+            trial(config(2), TrialState.MEASURED, memory=5 << 30),
+        ]
+        refusals = Refusals(history, [Slo.parse("gpu_memory <= 8GiB")])
+        assert [refusals.forbids(config(n)) for n in (1, 2, 3, 4)] == [False, False, False, True]
+        assert not Refusals(history, []).forbids(config(4))
+
+    def test_one_reading_is_no_line(self) -> None:
+        history = [trial(config(1), TrialState.MEASURED, memory=7 << 30)]
+        assert not Refusals(history, [Slo.parse("gpu_memory <= 8GiB")]).forbids(config(4))
+
+
+def test_cache_is_a_coordinate_of_its_own() -> None:
+    space = space_of(CACHED)
+    features = Features.of(space)
+    at = 2 * [p.path for p in features.scheduling].index(CACHE)
+    sizes = [
+        features.of_scheduling(space.candidate({CACHE: size, INSTANCES: 1}))[at : at + 2].tolist()
+        for size in (None, 1 << 20, 1 << 26)
+    ]
+    assert sizes == [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0]]

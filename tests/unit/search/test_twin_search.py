@@ -1,0 +1,155 @@
+"""The search with the scheduler's twin, on a server that is a simulation itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from statistics import median
+
+import pytest
+from unit.search.simulated import Simulation
+from unit.space.spaces import INSTANCES
+
+from tuner.run.trial import Trial, TrialState
+from tuner.search.fitting import checkpoint
+from tuner.search.strategy import STRATEGIES, Proposal
+from tuner.search.twin_search import TwinStrategy, expected_gain
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Strategy
+
+
+def off(candidate: Candidate) -> float:
+    """Service times differ by up to 5 % for reasons that no twin knows."""
+    return 0.95 + 0.1 * int(candidate.key[:6], 16) / 0xFFFFFF
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    """A search to its end."""
+    simulation = Simulation.of(hinders=off)
+    simulation.search(14)
+    return simulation
+
+
+@pytest.fixture(scope="module")
+def truth(simulation: Simulation) -> dict[str, float]:
+    """Capacities of all candidates."""
+    return simulation.capacities()
+
+
+def test_a_few_trials_find_the_best(simulation: Simulation, truth: dict[str, float]) -> None:
+    assert len(truth) > 10 * len(simulation.history)
+    found = max(truth.get(t.candidate.key, 0.0) for t in simulation.history)
+    assert found >= 0.98 * max(truth.values())
+
+
+def test_it_ends_when_little_is_to_be_expected(simulation: Simulation) -> None:
+    assert simulation.stopped is not None
+    assert simulation.stopped.expected_gain < float(simulation.spec.search.stop_below)
+    assert len(simulation.history) < 14
+
+
+def test_it_says_how_well_the_twin_fits(simulation: Simulation) -> None:
+    assert len(simulation.notes) == 1
+    assert simulation.notes[0].startswith("twin fitted: throughput ")
+
+
+def test_what_it_expected_is_kept_with_the_trial(simulation: Simulation) -> None:
+    chosen = [t for t in simulation.history if t.predicted is not None]
+    assert chosen
+    assert [t.number for t in chosen] == list(range(4, len(simulation.history)))
+    for trial in chosen:
+        assert trial.predicted is not None
+        assert trial.predicted.low < trial.predicted.value < trial.predicted.high
+        assert Trial.from_json(trial.to_json()).predicted == trial.predicted
+
+
+def test_what_it_expected_was_about_right(simulation: Simulation, truth: dict[str, float]) -> None:
+    errors = [
+        abs(math.log(t.predicted.value / truth[t.candidate.key]))
+        for t in simulation.history
+        if t.predicted is not None
+    ]
+    assert median(errors) < 0.15
+
+
+def test_a_resumed_search_proposes_the_same(simulation: Simulation) -> None:
+    stored = [Trial.from_json(t.to_json()) for t in simulation.history]
+    number = len(stored) - 1
+    strategy = STRATEGIES[Strategy.TWIN](simulation.space, simulation.spec)
+    taken = {t.candidate.key for t in stored[:number]}
+    proposal = strategy.propose(number, stored[:number], taken)
+    assert isinstance(proposal, Proposal)
+    assert proposal.candidate == stored[number].candidate
+
+
+def test_a_long_history_is_not_fitted_whole(simulation: Simulation) -> None:
+    strategy = STRATEGIES[Strategy.TWIN](simulation.space, simulation.spec)
+    assert isinstance(strategy, TwinStrategy)
+    best = next(t for t in simulation.history if t.predicted is not None)
+    long = [*simulation.history, *(replace(best, number=n) for n in range(100, 600))]
+    telling = strategy.fitting.telling(long)
+    assert len(telling) == 12
+    assert max(len(t.points) for t in telling) == 2
+    assert checkpoint(500, 4) == checkpoint(499, 4)
+
+
+def test_without_a_fit_tpe_goes_on_and_the_user_is_told() -> None:
+    """Service times that jump from config to config fit no twin."""
+    simulation = Simulation.of(hinders=lambda c: 1.0 + 6.0 * (int(c.key[:2], 16) % 2))
+    simulation.search(6)
+    assert len(simulation.history) == 6
+    assert simulation.history[5].predicted is None
+    assert any("does not fit" in n and "TPE" in n for n in simulation.notes)
+
+
+def test_it_learns_what_fails() -> None:
+    """More than two instances do not load: asking for less and less of them is soon given up."""
+
+    def broken(candidate: Candidate) -> str | None:
+        count = candidate.fields[INSTANCES]
+        assert isinstance(count, int)
+        return "out of memory" if count > 2 else None
+
+    simulation = Simulation.of(broken=broken)
+    simulation.search(10)
+    later = simulation.history[4:]
+    assert [t.state for t in later].count(TrialState.FAILED) <= 2
+    assert any(t.candidate.fields[INSTANCES] == 2 for t in later)
+
+
+def test_memory_is_no_matter_for_a_twin() -> None:
+    simulation = Simulation.of(spec={"objective": "minimize gpu_memory at 60/s"})
+    strategy = STRATEGIES[Strategy.TWIN](simulation.space, simulation.spec)
+    current = Trial(0, simulation.space.current, TrialState.FAILED, reason="not measured")
+    taken = {current.candidate.key}
+    history = [current]
+    notes = []
+    for number in range(1, 6):
+        proposal = strategy.propose(number, history, taken)
+        assert isinstance(proposal, Proposal)
+        taken.add(proposal.candidate.key)
+        history.append(replace(current, number=number, candidate=proposal.candidate))
+        notes.append(proposal.note)
+    assert notes == [
+        None,
+        None,
+        None,
+        "the twin does not fit: GPU memory is not simulated; TPE goes on",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "deviation", "gain"),
+    [(0.1, 0.0, 0.1), (-0.1, 0.0, 0.0), (0.0, 0.1, 0.1 / math.sqrt(2 * math.pi)), (-1.0, 0.1, 0.0)],
+)
+def test_expected_gain(ahead: float, deviation: float, gain: float) -> None:
+    assert expected_gain(ahead, deviation) == pytest.approx(gain, abs=1e-9)
+
+
+def test_fits_become_rarer() -> None:
+    marks = sorted({checkpoint(n, 4) for n in range(4, 501)})
+    assert marks[:7] == [4, 5, 6, 7, 8, 9, 10]
+    assert len(marks) < 30
+    assert all(checkpoint(n, 4) <= n for n in range(4, 501))

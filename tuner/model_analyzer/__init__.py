@@ -1,0 +1,1 @@
+"""Everything that knows NVIDIA's Model Analyzer: its searches, and its YAML."""

@@ -1,0 +1,119 @@
+"""The twin of a running search: fitted again as trials come, always from the history alone.
+
+The first fit is to the designed trials and takes seconds. Later ones begin where it ended, at
+fixed numbers of trials, so that a resumed run has the same twin at the same trial, and use the
+most telling trials only, so that they take no longer in a long run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from tuner.run.trial import Trial, TrialState
+from tuner.space.space import Space
+from tuner.spec.model import Spec
+from tuner.spec.objective import Goal
+from tuner.twin.costs import Figure
+from tuner.twin.fit import Twin, fit
+from tuner.twin.model import Unmodelled
+from tuner.twin.observation import Setting
+from tuner.twin.setting import setting_of, with_response_bytes
+
+#: Trials a fit uses: the first ones, and the best.
+_FIRST, _BEST = 4, 8
+#: Trials after the designed ones that are each followed by a fit.
+_EACH = 6
+#: Points of a trial that a fit uses: those nearest to its capacity.
+_POINTS = 2
+
+
+@dataclass
+class Fitting:
+    """Fits, remembered by the number of trials they are from."""
+
+    setting: Setting
+    maximise: bool
+    _fits: dict[int, Twin | Unmodelled] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, space: Space, spec: Spec) -> Self:
+        return cls(setting_of(space, spec), spec.objective.goal is Goal.MAXIMIZE_GOODPUT)
+
+    def fitted(self, history: Sequence[Trial], first: int) -> Twin | Unmodelled:
+        """The twin to use after ``history``; ``first`` trials are the designed ones."""
+        count = checkpoint(len(history), first)
+        base = self._fit(history[:first], None)
+        if count <= first or (isinstance(base, Unmodelled) and count < first + _EACH):
+            return base
+        return self._fit(history[:count], base if isinstance(base, Twin) else None)
+
+    def news(self, history: Sequence[Trial], first: int) -> str | None:
+        """What to tell when a fit was made, or when it is found wanting."""
+        if len(history) < first:
+            return None
+        now = self.fitted(history, first)
+        if len(history) == first:
+            return told(now)
+        before = self.fitted(history[:-1], first)
+        return told(now) if isinstance(now, Twin) != isinstance(before, Twin) else None
+
+    def telling(self, history: Sequence[Trial]) -> list[Trial]:
+        """The first trials and the best, in order, with the points nearest to their capacity."""
+        usable = [t for t in history if t.state is not TrialState.FAILED and t.points]
+        sign = -1.0 if self.maximise else 1.0
+
+        def order(trial: Trial) -> tuple[bool, bool, float]:
+            assert trial.score is not None
+            lost = trial.state is not TrialState.MEASURED
+            return not trial.score.feasible, lost, sign * trial.score.value
+
+        best = sorted((t for t in usable[_FIRST:] if t.score), key=order)[:_BEST]
+        chosen = {t.number for t in (*usable[:_FIRST], *best)}
+        return [_nearest_points(t) for t in usable if t.number in chosen]
+
+    def _fit(self, history: Sequence[Trial], start: Twin | None) -> Twin | Unmodelled:
+        count = len(history)
+        if count not in self._fits:
+            setting = with_response_bytes(self.setting, history)
+            found = fit(self.telling(history), setting, start=start)
+            if isinstance(found, Twin) and found.fitness.reason is not None:
+                found = Unmodelled(found.fitness.reason)
+            self._fits[count] = found
+        return self._fits[count]
+
+
+def told(fitted: Twin | Unmodelled) -> str:
+    """A line for the user."""
+    if isinstance(fitted, Unmodelled):
+        return f"the twin does not fit: {fitted.reason}; TPE goes on"
+    off = fitted.fitness.off
+    return (
+        f"twin fitted: throughput {off[Figure.THROUGHPUT]:.1%}, p50 {off[Figure.P50]:.1%}, "
+        f"p99 {off[Figure.P99]:.1%} off in the median of what it was fitted to"
+    )
+
+
+def checkpoint(count: int, first: int) -> int:
+    """How many of ``count`` trials the fit is from: each at first, then ever fewer."""
+    if count <= first + _EACH:
+        return max(count, first)
+    mark = first + _EACH
+    while round(mark * 1.25) <= count:
+        mark = round(mark * 1.25)
+    return mark
+
+
+def _nearest_points(trial: Trial) -> Trial:
+    """Far from its capacity a config's latency says little about where that is."""
+    if len(trial.points) <= _POINTS or trial.score is None:
+        return trial
+    best = trial.score.best_point
+    highest = max(p.measurement.load.level for p in trial.points)
+    level = highest if best is None else trial.points[best].measurement.load.level
+    kept = sorted(
+        range(len(trial.points)),
+        key=lambda i: abs(trial.points[i].measurement.load.level / level - 1.0),
+    )[:_POINTS]
+    return replace(trial, points=tuple(trial.points[i] for i in sorted(kept)))

@@ -1,0 +1,83 @@
+"""Which candidates a search with a model looks at: all of a small space, else a wise few."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.parameters import RangeParameter
+from tuner.space.space import Space
+
+#: A space of so many is looked at whole.
+SMALL = 1200
+#: Of a larger one: so many at random, and so many next to each good one.
+RANDOM, NEAR = 500, 40
+#: Random draws that lead to something new, at most.
+_DRAWS = 3 * RANDOM
+
+
+@dataclass
+class Pool:
+    """Candidates of a space; a small space is listed once."""
+
+    space: Space
+    _listed: list[Candidate] | None = field(default=None, init=False)
+
+    def draw(
+        self, rng: random.Random, good: Sequence[Candidate], taken: Set[str]
+    ) -> list[Candidate]:
+        """Distinct candidates that are not ``taken``; those next to ``good`` ones among them."""
+        whole = self._whole()
+        if whole:
+            return [c for c in whole if c.key not in taken]
+        found: dict[str, Candidate] = {}
+        for candidate in good:
+            for near in neighbours(self.space, candidate, rng, NEAR):
+                found.setdefault(near.key, near)
+        for _ in range(_DRAWS):
+            if len(found) >= RANDOM + NEAR * len(good):
+                break
+            drawn = self.space.sample(rng)
+            if drawn is not None:
+                found.setdefault(drawn.key, drawn)
+        return [c for key, c in found.items() if key not in taken]
+
+    def _whole(self) -> list[Candidate]:
+        """A small space's candidates; none of a large one."""
+        if self._listed is None:
+            begun = list(islice(self.space.enumerate(), SMALL + 1))
+            self._listed = begun if len(begun) <= SMALL else []
+        return self._listed
+
+
+def neighbours(
+    space: Space, candidate: Candidate, rng: random.Random, most: int
+) -> list[Candidate]:
+    """Candidates that differ in one parameter, in random order."""
+    values = space.values(candidate)
+    found: dict[str, Candidate] = {}
+    for parameter in space.parameters:
+        for value in _others(space, parameter.path, values):
+            near = space.candidate({**values, parameter.path: value})
+            if near != candidate and space.contains(near) and not space.violations(near):
+                found.setdefault(near.key, near)
+    chosen = list(found.values())
+    rng.shuffle(chosen)
+    return chosen[:most]
+
+
+def _others(space: Space, path: str, values: dict[str, FieldValue]) -> list[FieldValue]:
+    """Every other value of a choice; of a range those a step, a tenth and a third away."""
+    parameter = next(p for p in space.parameters if p.path == path)
+    if not isinstance(parameter, RangeParameter):
+        return list(parameter)
+    now = values.get(path)
+    if not isinstance(now, int) or now not in parameter.span:
+        return list(parameter.coarse(5))
+    steps = (1.1, 1.35, 2.0) if parameter.log else ()
+    near = {now - parameter.step, now + parameter.step}
+    near |= {round(now * s) for s in steps} | {round(now / s) for s in steps}
+    return [*parameter.special, *sorted(v for v in near if v in parameter.span)]

@@ -1,0 +1,96 @@
+"""What failed trials and memory readings forbid: candidates that ask for as much, or more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.run.trial import Trial, TrialState
+from tuner.space import cache
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Metric, Slo
+from tuner.twin.model import service_key
+
+#: Trials with a memory reading before memory is predicted.
+_READINGS = 2
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a candidate takes of the machine, each the more the worse."""
+
+    instances: int
+    batch: int
+    cache_bytes: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Demand:
+        counts = [v for p, v in candidate.fields.items() if p.endswith(".count")]
+        return cls(
+            instances=sum(v for v in counts if isinstance(v, int)) or 1,
+            batch=_whole(candidate.fields.get("max_batch_size")),
+            cache_bytes=cache.split_args(candidate.server_args)[1] or 0,
+        )
+
+    def covers(self, other: Demand) -> bool:
+        """At least as much of everything."""
+        return (
+            self.instances >= other.instances
+            and self.batch >= other.batch
+            and self.cache_bytes >= other.cache_bytes
+        )
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Learned from the finished trials of a run."""
+
+    history: Sequence[Trial]
+    slos: Sequence[Slo]
+
+    def forbids(self, candidate: Candidate) -> bool:
+        return self._failed_with_less(candidate) or self._too_large(candidate)
+
+    def _failed_with_less(self, candidate: Candidate) -> bool:
+        """One that asked for no more failed, and none that asked for as much succeeded."""
+        demand, key = Demand.of(candidate), service_key(candidate)
+        alike = [t for t in self.history if service_key(t.candidate) == key]
+        failed = any(
+            t.state is TrialState.FAILED and demand.covers(Demand.of(t.candidate)) for t in alike
+        )
+        return failed and not any(
+            t.state is not TrialState.FAILED and Demand.of(t.candidate).covers(demand)
+            for t in alike
+        )
+
+    def _too_large(self, candidate: Candidate) -> bool:
+        """GPU memory grows with the instances and with what each may be given at once."""
+        bounds = [s.bound for s in self.slos if s.metric is Metric.GPU_MEMORY]
+        readings = self._memory()
+        if not bounds or len(readings) < _READINGS:
+            return False
+        demands, used = zip(*readings, strict=True)
+        # Scaled, so that the smallest norm prefers to explain memory by instances.
+        rows = np.array([_row(d) for d in demands])
+        weights, *_ = np.linalg.lstsq(rows, np.array(used, float), rcond=1e-6)
+        return float(_row(Demand.of(candidate)) @ weights) > min(bounds)
+
+    def _memory(self) -> list[tuple[Demand, int]]:
+        found = []
+        for trial in self.history:
+            read = [p.measurement.host.gpu_memory_used_bytes for p in trial.points]
+            known = [bytes_ for bytes_ in read if bytes_ is not None]
+            if known:
+                found.append((Demand.of(trial.candidate), max(known)))
+        return found
+
+
+def _row(demand: Demand) -> npt.NDArray[np.float64]:
+    return np.array([1.0, demand.instances, demand.instances * demand.batch / 64.0])
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,280 @@
+"""The search that asks the scheduler's twin where to look.
+
+A few designed trials, a twin fitted to them, and then the candidate with the largest expected
+improvement over the incumbent (Jones, Schonlau and Welch 1998, equation 15): by the twin's
+simulation, corrected by what it got wrong so far, with an error bar from both. Where the twin
+does not fit, TPE goes on instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.bench.evaluate import load_plan
+from tuner.run.trial import Predicted, Trial
+from tuner.search.designs import designs
+from tuner.search.features import Features
+from tuner.search.fitting import Fitting, told
+from tuner.search.pool import Pool
+from tuner.search.refusals import Refusals
+from tuner.search.residuals import Correction, Residual
+from tuner.search.strategy import Enough, Proposal, Strategy, chance
+from tuner.search.tpe import TpeStrategy
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import Spec
+from tuner.twin.fit import Twin
+from tuner.twin.model import Unmodelled
+from tuner.twin.system import Scheduler
+from tuner.twin.worth import NOTHING, Aim, glance, looked_at
+
+Vector = npt.NDArray[np.float64]
+
+#: Of all candidates looked at, so many are simulated to their capacity ...
+_FINALISTS = 24
+#: ... and of these so many with resampled fits, so many of them.
+_DOUBTED, _REFITS = 6, 3
+#: Good trials whose neighbours are looked at.
+_GOOD = 4
+#: A measured score's noise, and that of the bound a lost race gives (standard deviations).
+_NOISE, _BOUND_NOISE = 0.02, 0.03
+#: Trials that the model proposed before the search may end by itself.
+_LEAST_PROPOSED = 2
+_Z90 = 1.645
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A candidate as the model sees it: worth (a logarithm), its standard deviation, and gain."""
+
+    candidate: Candidate
+    worth: float
+    deviation: float
+    gain: float
+
+
+@dataclass
+class TwinStrategy:
+    """Designed trials, then expected improvement by the twin.
+
+    What it remembers between proposals (fits) follows from the history alone.
+
+    Attributes:
+        stop_below: Expected gain, as a share, below which another trial is not worth it.
+        fallback: Goes on where the twin does not fit.
+    """
+
+    space: Space
+    aim: Aim
+    fitting: Fitting
+    fallback: Strategy
+    seed: int
+    stop_below: float
+    _designs: tuple[Candidate, ...] = field(init=False)
+    _pool: Pool = field(init=False)
+    _features: Features = field(init=False)
+    _schedulers: dict[str, Scheduler | None] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._designs = designs(self.space)
+        self._pool = Pool(self.space)
+        self._features = Features.of(self.space)
+
+    @classmethod
+    def of(cls, space: Space, spec: Spec) -> Self:
+        plan = load_plan(spec.workload, spec.objective)
+        search = spec.search
+        return cls(
+            space,
+            Aim(spec.objective, spec.slo, plan),
+            Fitting.of(space, spec),
+            TpeStrategy(space, spec.objective.goal, search.seed, search.startup_trials),
+            search.seed,
+            float(search.stop_below),
+        )
+
+    def propose(
+        self, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> Proposal | Enough | None:
+        left = [c for c in self._designs if c.key not in taken]
+        if left and number <= len(self._designs):
+            return Proposal(left[0])
+        first = len(self._designs) + 1
+        fitted, note = self._fitted(number, history, first)
+        if isinstance(fitted, Unmodelled):
+            return _with_note(self.fallback.propose(number, history, taken), note)
+        prospects = self._prospects(fitted, number, history, taken)
+        if not prospects:
+            return _with_note(self.fallback.propose(number, history, taken), note)
+        best = prospects[0]
+        found = any(self.aim.measured(t) is not None for t in history)
+        if found and best.gain < self.stop_below and number >= first + _LEAST_PROPOSED:
+            return Enough(best.gain)
+        return Proposal(best.candidate, predicted=self._predicted(best), note=note)
+
+    def _fitted(
+        self, number: int, history: Sequence[Trial], first: int
+    ) -> tuple[Twin | Unmodelled, str | None]:
+        """The twin, and what to tell of it."""
+        if not self.aim.modelled:
+            return _NOT_SIMULATED, told(_NOT_SIMULATED) if number == first else None
+        return self.fitting.fitted(history, first), self.fitting.news(history, first)
+
+    def _prospects(
+        self, twin: Twin, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> list[Prospect]:
+        """The most promising candidates, best first."""
+        refusals = Refusals(history, self.aim.slos)
+        ranked = sorted(
+            (t for t in history if self.aim.measured(t) is not None),
+            key=lambda t: -(self.aim.measured(t) or 0.0),
+        )
+        good = [t.candidate for t in ranked[:_GOOD]]
+        drawn = self._pool.draw(chance(self.seed, number), good, taken)
+        known = [
+            (c, s)
+            for c in drawn
+            if not refusals.forbids(c) and (s := self._scheduler(twin, c)) is not None
+        ]
+        if not known:
+            return []
+        best = self.aim.measured(ranked[0]) if ranked else None
+        level = self._level(ranked[0]) if ranked else self._lowest(history)
+        with ThreadPoolExecutor() as threads:
+            look = _Look(twin, self.aim, level, threads)
+            correction = Correction(self._features, self._residuals(look, history))
+            rough = look.glances([s for _, s in known])
+            mean, deviation = correction.of([c for c, _ in known])
+            order = np.argsort(-(rough + mean + deviation))[:_FINALISTS]
+            finalists = [known[i] for i in order]
+            # Where nothing meets the SLOs yet, what comes nearest is tried next.
+            simulated = look.worths([s for _, s in finalists]) if ranked else list(rough[order])
+            prospects = [
+                self._prospect(c, w + mean[i], float(deviation[i]), best)
+                for i, (c, _), w in zip(order, finalists, simulated, strict=True)
+            ]
+            chosen = sorted(range(len(prospects)), key=lambda i: -prospects[i].gain)[:_DOUBTED]
+            doubts = look.doubts([finalists[i][1] for i in chosen], [simulated[i] for i in chosen])
+        doubted = [
+            self._prospect(p.candidate, p.worth, math.hypot(p.deviation, d), best)
+            for p, d in zip((prospects[i] for i in chosen), doubts, strict=True)
+        ]
+        return sorted(doubted, key=lambda p: (-p.gain, p.candidate.key))
+
+    def _residuals(self, look: _Look, history: Sequence[Trial]) -> list[Residual]:
+        """Of measured trials the error; of a lost race only by how much the twin is too high."""
+        telling = self.fitting.telling(history)
+        known = [(t, s) for t in telling if (s := self._scheduler(look.twin, t.candidate))]
+        simulated = look.worths([s for _, s in known])
+        found = []
+        for (trial, _), worth in zip(known, simulated, strict=True):
+            measured, bound = self.aim.measured(trial), self.aim.bound(trial)
+            if measured is not None and worth > NOTHING:
+                found.append(Residual(trial.candidate, measured - worth, _NOISE))
+            elif bound is not None and worth > bound:
+                found.append(Residual(trial.candidate, bound - worth, _BOUND_NOISE))
+        return found
+
+    def _prospect(
+        self, candidate: Candidate, worth: float, deviation: float, best: float | None
+    ) -> Prospect:
+        gain = expected_gain(worth - best, deviation) if best is not None else math.exp(worth)
+        return Prospect(candidate, worth, deviation, gain)
+
+    def _predicted(self, prospect: Prospect) -> Predicted:
+        width = _Z90 * prospect.deviation
+        ends = [self.aim.score(prospect.worth + sign * width) for sign in (-1, 1)]
+        return Predicted(self.aim.score(prospect.worth), min(ends), max(ends))
+
+    def _scheduler(self, twin: Twin, candidate: Candidate) -> Scheduler | None:
+        """As simulated; a cache whose hits cannot be foretold is left to the correction."""
+        setting = twin.setting
+        key = f"{candidate.key}/{setting.response_bytes}"
+        if key not in self._schedulers:
+            found = setting.scheduler(candidate)
+            if isinstance(found, Unmodelled) and candidate.server_args:
+                found = setting.scheduler(replace(candidate, server_args=()))
+            self._schedulers[key] = None if isinstance(found, Unmodelled) else found
+        return self._schedulers[key]
+
+    def _level(self, trial: Trial) -> float:
+        assert trial.score is not None
+        assert trial.score.best_point is not None
+        return trial.points[trial.score.best_point].measurement.load.level
+
+    def _lowest(self, history: Sequence[Trial]) -> float:
+        """Where to look while nothing meets the SLOs: below everything that was tried."""
+        levels = [p.measurement.load.level for t in history for p in t.points]
+        return min(levels, default=1.0)
+
+
+_NOT_SIMULATED = Unmodelled("GPU memory is not simulated")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Simulations of many candidates, on all cores: no load is on while the search thinks."""
+
+    twin: Twin
+    aim: Aim
+    level: float
+    threads: ThreadPoolExecutor
+
+    def glances(self, schedulers: Sequence[Scheduler]) -> Vector:
+        return np.array(
+            list(self.threads.map(lambda s: glance(self.twin, s, self.aim, self.level), schedulers))
+        )
+
+    def worths(self, schedulers: Sequence[Scheduler]) -> list[float]:
+        return list(
+            self.threads.map(
+                lambda s: looked_at(self.twin, self.twin.costs, s, self.aim, self.level),
+                schedulers,
+            )
+        )
+
+    def doubts(self, schedulers: Sequence[Scheduler], worths: Sequence[float]) -> list[float]:
+        """How much each worth depends on which trials the twin was fitted to.
+
+        What all of them share is no doubt about which is best, and is taken out.
+        """
+        if not schedulers:
+            return []
+        table = np.array(
+            [
+                list(
+                    self.threads.map(
+                        lambda s, c=costs: looked_at(self.twin, c, s, self.aim, self.level),
+                        schedulers,
+                    )
+                )
+                for costs in self.twin.refits[:_REFITS]
+            ]
+        )
+        if not table.size:
+            return [0.0] * len(schedulers)
+        off = np.clip(table - np.array(worths), -1.0, 1.0)
+        off -= np.median(off, axis=1, keepdims=True)
+        return [float(d) for d in np.sqrt((off**2).mean(axis=0))]
+
+
+def expected_gain(ahead: float, deviation: float) -> float:
+    """Expected improvement in logarithms: how much is gained on average, losses counting 0."""
+    if deviation <= 0.0:
+        return max(ahead, 0.0)
+    z = ahead / deviation
+    density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return ahead * 0.5 * math.erfc(-z / math.sqrt(2.0)) + deviation * density
+
+
+def _with_note(proposal: Proposal | Enough | None, note: str | None) -> Proposal | Enough | None:
+    if note is None or not isinstance(proposal, Proposal):
+        return proposal
+    return replace(proposal, note=note)

@@ -1,0 +1,67 @@
+"""What a run's trials have in common, from its spec and from what they measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.load.length import window_for
+from tuner.load.workload import shape_of
+from tuner.run.trial import Trial
+from tuner.space import cache
+from tuner.space.space import Space
+from tuner.spec.model import RandomInputs, Spec, UniformRepeat, ZipfRepeat
+from tuner.twin.observation import Repeats, Setting
+
+#: Different inputs of a workload that does not say how many, as in `tuner.load.inputs`.
+_UNIQUE = 1000
+
+
+def setting_of(space: Space, spec: Spec) -> Setting:
+    """The setting before anything was measured.
+
+    Raises:
+        SpecError: The trace of arrivals cannot be read.
+    """
+    workload = spec.workload
+    latencies_us = [s.bound for s in spec.slo if s.metric.is_latency]
+    window = window_for(
+        [],
+        None,
+        window_s=float(workload.window),
+        max_window_s=float(workload.max_window),
+        warmup_s=float(workload.warmup),
+        latency_bound_s=max(latencies_us, default=0.0) / 1e6,
+    )
+    return Setting(
+        space.base,
+        warmup_s=window.warmup_s,
+        tail_s=window.tail_s,
+        request_size=workload.batch_size,
+        shape=shape_of(workload.arrivals),
+        repeats=_repeats(spec),
+    )
+
+
+def with_response_bytes(setting: Setting, trials: Sequence[Trial]) -> Setting:
+    """The same with the size of a cache entry, once a trial has shown it."""
+    for trial in trials:
+        size = cache.split_args(trial.candidate.server_args)[1]
+        for point in trial.points if size else ():
+            host = point.measurement.host
+            if size and host.cache_entries and host.cache_utilization:
+                used = size * host.cache_utilization
+                return replace(setting, response_bytes=max(round(used / host.cache_entries), 1))
+    return setting
+
+
+def _repeats(spec: Spec) -> Repeats | None:
+    inputs = spec.workload.inputs
+    if not isinstance(inputs, RandomInputs):
+        return None
+    unique = inputs.unique or _UNIQUE
+    if isinstance(inputs.repeat, ZipfRepeat):
+        return Repeats(unique, inputs.repeat.exponent)
+    if isinstance(inputs.repeat, UniformRepeat):
+        return Repeats(unique)
+    return None

@@ -1,0 +1,143 @@
+"""How good a candidate is for the objective, measured or simulated: the logarithm of its score.
+
+In logarithms a difference is a gain as a share, and what a model gets wrong is a factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.bench.evaluate import LoadPlan
+from tuner.run.trial import Trial, TrialState
+from tuner.score.judge import passes
+from tuner.spec.objective import Goal as Objectives
+from tuner.spec.objective import Objective
+from tuner.spec.slo import Metric, Slo
+from tuner.twin.capacity import Goal, capacity_of, probe_of, simulated, simulated_value
+from tuner.twin.costs import Costs
+from tuner.twin.fit import Twin
+from tuner.twin.system import Scheduler
+
+#: What no load satisfies is worth less than anything that some load does.
+NOTHING = -30.0
+#: Simulated requests for a first look at a candidate.
+_FEW = 400
+#: Where a first look is taken: a little above the load to beat, where good and bad ones part.
+_ABOVE = 1.05
+#: Latency grows faster than the load: a stress of 2 is about 20 % too much load.
+_STEEPNESS = 3.5
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a search is after.
+
+    Attributes:
+        plan: Loads that may be asked for.
+    """
+
+    objective: Objective
+    slos: Sequence[Slo]
+    plan: LoadPlan
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the twin can tell candidates apart by it."""
+        return self.objective.metric is not Metric.GPU_MEMORY
+
+    @property
+    def goal(self) -> Goal:
+        levels = self.plan.levels
+        return Goal(self.slos, self.plan.arrivals, levels.lowest, levels.highest)
+
+    def measured(self, trial: Trial) -> float | None:
+        """None for a trial that met the SLOs at no load, or lost before it was known where."""
+        score = trial.score
+        if trial.state is not TrialState.MEASURED or score is None or not score.feasible:
+            return None
+        return self.worth(score.value)
+
+    def bound(self, trial: Trial) -> float | None:
+        """The most that a trial without a `measured` worth can be worth; None: nothing known.
+
+        It failed at a load, so that its capacity is below; and a saturated server cannot do more
+        than it answers.
+        """
+        if self.measured(trial) is not None or not self._goodput or not trial.points:
+            return None
+        failed = [p.measurement for p in trial.points if not passes(p.slo)]
+        least = [
+            min(m.throughput_infer_per_s, m.load.level * m.batch_size)
+            if m.load.arrivals.open_loop
+            else m.throughput_infer_per_s
+            for m in failed
+        ]
+        return self.worth(min(least)) if least else None
+
+    def worth(self, score: float) -> float:
+        if not score > 0.0:
+            return NOTHING
+        return math.log(score) if self._goodput else -math.log(score)
+
+    def score(self, worth: float) -> float:
+        """The objective's own unit again."""
+        return math.exp(worth if self._goodput else -worth)
+
+    @property
+    def _goodput(self) -> bool:
+        return self.objective.goal is Objectives.MAXIMIZE_GOODPUT
+
+
+def glance(twin: Twin, scheduler: Scheduler, aim: Aim, level: float) -> float:
+    """A rough worth from one short simulation near ``level``."""
+    if aim.objective.goal is Objectives.MINIMIZE or aim.plan.listed is not None:
+        return looked_at(twin, twin.costs, scheduler, aim, level)
+    level = aim.plan.levels.nearest(level * _ABOVE)
+    outcome = simulated(twin.setting, twin.costs, scheduler, aim.goal, level, 0, _FEW)
+    probe = probe_of(outcome, level, twin.setting, aim.goal)
+    worth = aim.worth(outcome.throughput_infer_per_s)
+    if probe.stress is None:
+        return worth if probe.passed else worth - 1.0
+    return worth - math.log(max(probe.stress, 1e-3)) / _STEEPNESS
+
+
+def looked_at(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim, level: float) -> float:
+    """The worth under ``costs``; ``level`` is where to begin to look for the capacity."""
+    if aim.objective.goal is Objectives.MINIMIZE:
+        return _minimised(twin, costs, scheduler, aim)
+    if aim.plan.listed is not None:
+        return _listed(twin, costs, scheduler, aim)
+    found = capacity_of(twin.setting, costs, scheduler, aim.goal, near=level)
+    if found <= 0.0:
+        return NOTHING
+    if aim.plan.arrivals.open_loop:
+        return aim.worth(found * twin.setting.request_size)
+    return aim.worth(
+        simulated(twin.setting, costs, scheduler, aim.goal, found, 0).throughput_infer_per_s
+    )
+
+
+def _listed(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> float:
+    worth = NOTHING
+    for level in aim.plan.listed or ():
+        outcome = simulated(twin.setting, costs, scheduler, aim.goal, level, 0)
+        if not probe_of(outcome, level, twin.setting, aim.goal).passed:
+            break
+        worth = aim.worth(outcome.throughput_infer_per_s)
+    return worth
+
+
+def _minimised(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> float:
+    objective = aim.objective
+    assert objective.at_level is not None
+    assert objective.metric is not None
+    level = objective.at_level
+    outcome = simulated(twin.setting, costs, scheduler, aim.goal, level, 0)
+    value = simulated_value(objective.metric, outcome)
+    probe = probe_of(outcome, level, twin.setting, aim.goal)
+    if value is None or math.isnan(value):
+        return NOTHING
+    missed = 0.0 if probe.passed else 1.0 + math.log(max(probe.stress or 1.0, 1.0))
+    return aim.worth(value) - missed
