@@ -60,14 +60,14 @@ class NoFeasibleConfigError(TunerError):
     """No measured config meets every SLO."""
 
     exit_code = 10
-    meaning = "no config meets the SLOs"
+    meaning = "no config meets the SLOs, or a check missed one"
 
 
 class NotConfirmedError(TunerError):
     """The winner of the search did not prove itself when measured again."""
 
     exit_code = 11
-    meaning = "winner not confirmed"
+    meaning = "not confirmed: a winner, or that nothing became worse"
 
 
 class RegressionError(TunerError):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from tuner.cli.github import annotation, in_github
 from tuner.errors import TrialError, TunerError
 
 
@@ -51,7 +52,7 @@ def show_error(error: TunerError) -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
     if error.hint:
         click.echo(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
+    if in_github():
         for line in ci_annotations(error):
             click.echo(line, err=True)
 
@@ -59,15 +60,10 @@ def show_error(error: TunerError) -> None:
 def ci_annotations(error: TunerError) -> Iterator[str]:
     """GitHub workflow commands: one a mistake with its place, or one for the whole."""
     mistakes = getattr(error, "mistakes", ())
-    for mistake in mistakes:
-        where = f"file={mistake.file},line={mistake.line},col={mistake.column}"
-        yield f"::error {where}::{_escaped(mistake.message)}"
+    for m in mistakes:
+        yield annotation("error", m.message, file=m.file, line=m.line, column=m.column)
     if not mistakes:
-        yield f"::error title=tune::{_escaped(error.message)}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        yield annotation("error", error.message, title="tune")
 
 
 def exit_codes_table() -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli.completion import complete_spec
 from tuner.cli.options import output_format
 from tuner.errors import EnvironmentNotReadyError
 
@@ -23,7 +24,12 @@ _SHIPPED_SPEC = Path("search_spaces/quickstart.yaml")
 
 
 @click.command("doctor")
-@click.argument("spec", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument(
+    "spec",
+    required=False,
+    type=click.Path(dir_okay=False, path_type=Path),
+    shell_complete=complete_spec,
+)
 @click.option(
     "--noise",
     is_flag=True,

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli.github import annotation, in_github
 from tuner.cli.options import output_format
+
+if TYPE_CHECKING:
+    from tuner.modelconfig.lint_finding import Finding
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -40,4 +45,12 @@ def command(repository: Path, model: str | None, output_format: str) -> int:
                 click.echo(f"    {finding.hint}")
         if not findings:
             click.echo("nothing to complain about", err=True)
+    for finding in findings if in_github() else ():
+        click.echo(_annotation(finding), err=True)
     return 2 if any(f.severity is Severity.ERROR for f in findings) else 0
+
+
+def _annotation(finding: Finding) -> str:
+    level = "notice" if finding.severity.value == "note" else finding.severity.value
+    file, column = str(finding.file), finding.column or 0
+    return annotation(level, finding.message, file=file, line=finding.line, column=column)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.completion import RunDirectory, complete_spec
+
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Callback of options in seconds, written 90, 90s, 30m or 1h."""
@@ -24,12 +26,13 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 
 spec_argument = click.argument(
-    "spec", type=click.Path(dir_okay=False, path_type=Path), metavar="SPEC"
+    "spec",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="SPEC",
+    shell_complete=complete_spec,
 )
 
-run_argument = click.argument(
-    "run", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="RUN"
-)
+run_argument = click.argument("run", type=RunDirectory(), metavar="RUN")
 
 output_format = click.option(
     "--format",
@@ -53,5 +56,6 @@ results_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results"),
     show_default=True,
+    is_eager=True,  # a RUN may be named by its id in there
     help="Directory runs are stored in.",
 )

@@ -4,66 +4,109 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
+from tuner.cli.completion import RunDirectory
 from tuner.cli.options import results_option
 from tuner.errors import SpecError
 
 
 @click.command("report")
-@click.argument(
-    "run", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+@click.argument("run", required=False, type=RunDirectory())
 @results_option
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json", "markdown"]),
+    type=click.Choice(["text", "json", "markdown", "pr", "patch"]),
     default="text",
     show_default=True,
-    help="What stdout gets; the files of the run are rendered in any case.",
+    help="What stdout gets: pr is the text of a pull request with the winner, patch its diff for "
+    "git apply. The files of the run are rendered in any case.",
 )
 def command(run: Path | None, output: Path, output_format: str) -> None:
-    """Render the reports of RUN again, or list the runs there are.
+    """Render the reports of RUN again, or list the runs and checks there are.
 
-    Works from what is stored, also for a run that failed or was interrupted.
+    RUN is a directory, or an id below --output. Works from what is stored, also for a run that
+    failed or was interrupted, and for a check.
     """
+    from tuner.run.baseline import CHECK
+
     if run is None:
         _list_runs(output, output_format)
-        return
+    elif (run / CHECK).is_file():
+        _check(run, output_format)
+    else:
+        _run(run, output_format)
+
+
+def _run(run: Path, output_format: str) -> None:
     from tuner.cli.verdict import lines_of
+    from tuner.report.data import load
+    from tuner.report.pull_request import patch_of, pull_request_of, write_proposal
     from tuner.report.render import render_all
     from tuner.run.store import RunStore
 
     store = RunStore.open(run)
-    files = render_all(run)
+    files = [*render_all(run), *write_proposal(run)]
     result = store.result()
     if output_format == "markdown":
         click.echo((run / "report.md").read_text(encoding="utf-8"), nl=False)
+    elif output_format == "pr":
+        click.echo(pull_request_of(load(run)), nl=False)
+    elif output_format == "patch":
+        click.echo(patch_of(run), nl=False)
     elif output_format == "json":
         click.echo(json.dumps(result, indent=2))
     else:
         for line in lines_of(run, result) if result else [f"{run}: no result yet"]:
             click.echo(line)
-    click.echo(f"rendered {', '.join(str(f.name) for f in files)} in {run}", err=True)
+    _say_rendered(run, files)
+
+
+def _check(run: Path, output_format: str) -> None:
+    from tuner.cli.check_command import print_check
+    from tuner.report.check_report import render_check
+    from tuner.report.check_schema import read_check
+
+    if output_format in ("pr", "patch"):
+        raise SpecError(f"{run} is a check and proposes nothing", "name a run of `tune run`")
+    files = render_check(run)
+    if output_format == "markdown":
+        click.echo((run / "report.md").read_text(encoding="utf-8"), nl=False)
+    else:
+        print_check(run, read_check(run), output_format)
+    _say_rendered(run, files)
+
+
+def _say_rendered(run: Path, files: list[Path]) -> None:
+    names = ", ".join(str(f.relative_to(run)) for f in files)
+    click.echo(f"rendered {names} in {run}", err=True)
 
 
 def _list_runs(output: Path, output_format: str) -> None:
-    from tuner.run.store import MANIFEST, RunStore
+    from tuner.run.store import MANIFEST
 
-    if output_format == "markdown":
-        raise SpecError("a list of runs is text or json", "name a run to have its markdown")
-    runs = [RunStore(p.parent) for p in sorted(output.glob(f"*/{MANIFEST}"))]
-    rows = []
-    for store in runs:
-        result = store.result()
-        status = "no result yet" if result is None else result["status"]
-        rows.append({"run": str(store.directory), "status": status})
+    if output_format not in ("text", "json"):
+        raise SpecError("a list of runs is text or json", f"name a run to have its {output_format}")
+    manifests = sorted(output.glob(f"*/{MANIFEST}"))
+    rows = [{"run": str(m.parent), "status": _status(m.parent)} for m in manifests]
     if output_format == "json":
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        click.echo(f"{row['status']:<13}  {row['run']}")
+        click.echo(f"{row['status']:<19}  {row['run']}")
     if not rows:
         click.echo(f"no runs under {output}; `tune run SPEC` makes one", err=True)
+
+
+def _status(run: Path) -> str:
+    from tuner.run.baseline import CHECK
+    from tuner.run.store import RESULT
+
+    for name, kind in ((RESULT, ""), (CHECK, "check: ")):
+        if (run / name).is_file():
+            facts: dict[str, Any] = json.loads((run / name).read_text(encoding="utf-8"))
+            return f"{kind}{facts['status']}"
+    return "no result yet"

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.completion import complete_model
 from tuner.cli.options import repository_option
 
 
 @click.command("rollback")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @repository_option
 @click.option("--force", is_flag=True, help="Even when the file was changed since tune wrote it.")
 def command(model: str, repository: Path, force: bool) -> None:

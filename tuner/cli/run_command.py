@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
+from tuner.cli.github import append_summary
 from tuner.cli.options import duration, output_format, results_option, spec_argument
 from tuner.cli.verdict import print_result
 from tuner.steps.events import Events, Silent
@@ -26,7 +28,7 @@ from tuner.steps.events import Events, Silent
 @click.option(
     "--resume",
     metavar="RUN",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=RunDirectory(),
     help="Go on with an interrupted run.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
@@ -59,9 +61,11 @@ def command(
 
     Measures the current config first, then the ones the search proposes, each on a real
     tritonserver under perf_analyzer's load. The best ones are measured again beside the current
-    config; one that holds is written into the repository, the old file kept as a backup.
+    config; one that holds is written into the repository, the old file kept as a backup. What it
+    proposes lies in the run as best/proposal.patch and best/pull_request.md too.
     """
     from tuner.pipeline import run
+    from tuner.report.pull_request import write_proposal
     from tuner.steps.job import Request
 
     request = Request(
@@ -78,6 +82,8 @@ def command(
     )
     with _events(progress, verbose - quiet) as events:
         finished = run(request, events)
+    write_proposal(finished.directory)
+    append_summary(finished.directory / "report.md")
     print_result(finished.directory, finished.result, output_format)
     return finished.exit_code
 

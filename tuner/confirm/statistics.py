@@ -49,9 +49,41 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], looks: int = 1
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
+def two_sample_ratio(now: Sequence[float], before: Sequence[float], looks: int = 1) -> Ratio:
+    """Ratio of the geometric means of two samples that were not taken side by side.
+
+    Student's two-sample t interval of the logarithms, with one variance estimated from both. Both
+    are measured in the same way, which is what makes one variance plausible, and with about as
+    many rounds each the interval is little hurt where it is not. Source: Box, Hunter and Hunter,
+    Statistics for Experimenters, comparison of two means from unpaired samples.
+
+    Args:
+        now: One value a round, three or more.
+        before: Likewise.
+        looks: As for `paired_ratio`.
+
+    Raises:
+        ValueError: One is empty, or both together have fewer than three values.
+    """
+    freedom = len(now) + len(before) - 2
+    if not now or not before or freedom < 1:
+        raise ValueError("two_sample_ratio needs values of both, three in all")
+    logs = [[math.log(value) for value in sample] for sample in (now, before)]
+    means = [math.fsum(sample) / len(sample) for sample in logs]
+    squares = math.fsum((x - m) ** 2 for s, m in zip(logs, means, strict=True) for x in s)
+    deviation = math.sqrt(squares / freedom * (1.0 / len(now) + 1.0 / len(before)))
+    mean, half = means[0] - means[1], _quantile(freedom, looks) * deviation
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
 def half_width(deviation: float, count: int, looks: int) -> float:
     """Half the interval of a mean of two or more values: Student's t, see `paired_ratio`."""
-    from scipy.special import stdtrit  # quantiles of Student's t, without the weight of stats
+    return _quantile(count - 1, looks) * deviation / math.sqrt(count)
+
+
+def _quantile(freedom: int, looks: int) -> float:
+    """Of Student's t, two-sided, with each look's share of the error."""
+    from scipy.special import stdtrit  # without the weight of scipy.stats
 
     error = (1.0 - CONFIDENCE) / looks
-    return float(stdtrit(count - 1, 1.0 - error / 2)) * deviation / math.sqrt(count)
+    return float(stdtrit(freedom, 1.0 - error / 2))

@@ -43,20 +43,20 @@ def render(data: ReportData) -> str:
         f"## {escaped(data.model)}: {HEADLINES[data.status]}",
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
-        *_titled("SLOs", _slo(data)),
-        *_titled("In numbers", comparison(data)),
-        *_titled("Searched and measured again", measured_again(data)),
-        *_fenced("The change", data.diff, "diff"),
-        *_fenced("Server flags it needs", "\n".join(data.server_args), ""),
-        *_titled("Field by field", simplification(data)),
-        *_titled("Best trials", _best_trials(data)),
+        *titled("SLOs", slo_table(data)),
+        *titled("In numbers", comparison(data)),
+        *titled("Searched and measured again", measured_again(data)),
+        *titled_code("The change", data.diff, "diff"),
+        *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
+        *titled("Field by field", simplification(data)),
+        *titled("Best trials", _best_trials(data)),
         *_overload(data),
         *_failures(data),
-        *_titled("Rejected measurements", rejections(data, MOST_REJECTED)),
+        *titled("Rejected measurements", rejections(data, MOST_REJECTED)),
         *_next(data),
         _signature(data),
     ]
-    return _joined(parts) + "\n"
+    return joined(parts) + "\n"
 
 
 def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_BYTES) -> None:
@@ -107,7 +107,7 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(escaped(cell) or " " for cell in cells) + " |"
 
 
-def _joined(parts: Sequence[str]) -> str:
+def joined(parts: Sequence[str]) -> str:
     """Paragraphs apart, items of one list together."""
     text = ""
     for part in parts:
@@ -121,15 +121,17 @@ def _signature(data: ReportData) -> str:
     return f"<sub>run {escaped(data.run_id)}, {trials}, {seconds_text(data.wall_s)}</sub>"
 
 
-def _titled(title: str, table: Table | None) -> list[str]:
+def titled(title: str, table: Table | None) -> list[str]:
+    """Heading and table; nothing without a table."""
     return [] if table is None else [f"### {title}", table_text(table)]
 
 
-def _fenced(title: str, text: str, language: str) -> list[str]:
+def titled_code(title: str, text: str, language: str) -> list[str]:
+    """Heading and code block; nothing without text."""
     return [f"### {title}", fenced(text, language)] if text.strip() else []
 
 
-def _slo(data: ReportData) -> Table | None:
+def slo_table(data: ReportData) -> Table | None:
     if not data.slo:
         return None
     rows = tuple(

@@ -243,6 +243,30 @@ def _check_sample_size(spec: Spec) -> Iterator[Finding]:
         yield Finding(("workload", "max_window"), text)
 
 
+def _check_load_held(spec: Spec) -> Iterator[Finding]:
+    """The load that a check holds the config to, see `tuner.spec.check`."""
+    level, objective, arrivals = spec.check.at, spec.objective, spec.workload.arrivals
+    if level is None:
+        return
+    if objective.at_level is not None and level != objective.at_level:
+        text = f"the objective fixes the load at {objective.at_level:.12g}; leave check.at out"
+        yield Finding(("check", "at"), text, key=True)
+    if isinstance(arrivals, ClosedArrivals):
+        if level != int(level):
+            yield Finding(
+                ("check", "at"), f"{level:g} is no number of clients: arrivals are closed"
+            )
+        return
+    metric = max((slo.metric for slo in spec.slo), key=requests_needed)
+    needed, window = requests_needed(metric), spec.workload.max_window
+    if level * window < needed:
+        text = (
+            f"{metric.value} needs {needed} requests, but {level:g}/s for {window} gives "
+            f"{int(level * window)}; raise workload.max_window to {-int(-needed // level)}s or more"
+        )
+        yield Finding(("check", "at"), text)
+
+
 def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
     where: list[tuple[Any, ...]] = [
         ("slo", i) for i, slo in enumerate(spec.slo) if slo.metric is Metric.GPU_MEMORY
@@ -281,6 +305,7 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (_check_goodput, ("slo", "objective", "workload")),
     (_check_objective_load, ("slo", "objective", "workload")),
     (_check_sample_size, ("slo", "objective", "workload")),
+    (_check_load_held, ("check", "slo", "objective", "workload")),
     (_check_gpu_memory, ("slo", "objective", "server")),
     (check_space, ("space",)),
     (check_preferred_sizes, ("space",)),

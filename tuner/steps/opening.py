@@ -40,7 +40,7 @@ def open_run(job: Job, programs: Programs, request: Request, book: TimeBook) -> 
     with store.locked():
         manifest = Manifest.from_json(store.manifest())
         if request.resume is not None:
-            manifest.refuse_if_different(_manifest(job, programs, request, store.run_id))
+            manifest.refuse_if_different(manifest_of(job, programs, request, store.run_id))
             store.clear_confirmation()
             (store.directory / RESULT).unlink(missing_ok=True)  # it is about what was cleared
         history = store.trials()
@@ -58,11 +58,11 @@ def _store(job: Job, programs: Programs, request: Request) -> RunStore:
     if request.resume is not None:
         return RunStore.open(request.resume)
     store = RunStore.create(request.output, new_run_id(job.spec.model))
-    store.write_manifest(_manifest(job, programs, request, store.run_id).to_json())
+    store.write_manifest(manifest_of(job, programs, request, store.run_id).to_json())
     return store
 
 
-def _manifest(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
+def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
     host = programs.host.to_json()
     gpus = host.pop("gpus")
     return Manifest(

@@ -1,0 +1,84 @@
+"""Workflows and pipelines against their published schemas, offline, and what schemas cannot say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from check_jsonschema import main
+from click.testing import CliRunner
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+NIGHTLY = ROOT / ".github" / "workflows" / "nightly.yml"
+
+
+def problems(schema: str, path: Path) -> str:
+    """What the validator says; empty when it says nothing. Its schemas come with it."""
+    done = CliRunner().invoke(main, ["--builtin-schema", f"vendor.{schema}", str(path)])
+    return "" if done.exit_code == 0 else done.output or repr(done.exception)
+
+
+def read(path: Path) -> dict[str, Any]:
+    data = yaml.load(path.read_text(), Loader=yaml.BaseLoader)  # `on` stays text
+    assert isinstance(data, dict)
+    return data
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
+def test_workflows_follow_githubs_schema(path: Path) -> None:
+    assert problems("github-workflows", path) == ""
+
+
+def test_the_validator_sees_mistakes(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(NIGHTLY.read_text().replace("runs-on:", "runs-at:"))
+    assert "runs-at" in problems("github-workflows", wrong)
+
+
+def test_the_gitlab_pipeline_in_the_docs_follows_gitlabs_schema(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "nightly.md").read_text()
+    (block,) = re.findall(r"```yaml\n(# \.gitlab-ci\.yml.*?)```", document, flags=re.DOTALL)
+    path = tmp_path / ".gitlab-ci.yml"
+    path.write_text(block)
+    assert problems("gitlab-ci", path) == ""
+    path.write_text(block.replace("when: always", "when: sometimes"))
+    assert problems("gitlab-ci", path) != ""
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
+def test_actions_are_pinned_by_commit_and_say_their_version(path: Path) -> None:
+    used = re.findall(r"uses: (.*)", path.read_text())
+    assert used
+    pinned = r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert [line for line in used if not re.fullmatch(pinned, line)] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
+def test_workflows_may_only_read(path: Path) -> None:
+    workflow = read(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        assert job.get("permissions", {}) in ({}, {"contents": "read"})
+        assert int(job["timeout-minutes"]) <= 180
+
+
+def test_no_text_from_outside_is_put_into_a_script() -> None:
+    for job in read(NIGHTLY)["jobs"].values():
+        for step in job["steps"]:
+            assert "${{" not in step.get("run", ""), step["name"]
+
+
+def test_results_are_uploaded_whatever_happens_and_the_gate_watches_every_step() -> None:
+    jobs = read(NIGHTLY)["jobs"]
+    steps = {step["id"]: step for step in jobs["nightly"]["steps"] if "id" in step}
+    assert steps["upload"]["if"] == "always()"
+    assert set(jobs["nightly"]["outputs"]) == {*steps, "code"}
+    gate = jobs["gate"]
+    assert gate["if"].startswith("always()")
+    environment = gate["steps"][0]["env"].values()
+    watched = {re.search(r"outputs\.(\w+)", value)[1] for value in environment}  # type: ignore[index]
+    assert watched == {*steps, "code"}

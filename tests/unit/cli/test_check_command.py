@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from unit.report.synthetic import Toy, make_run
+from unit.report.test_check_report import facts
+
+from tuner.cli import COMMANDS, cli
+from tuner.cli.boundary import guarded
+from tuner.cli.check_command import annotation_lines, columns, lines_of
+from tuner.report.check_schema import CheckStatus
+
+#: Commands that read and tell; the others do something.
+READING = ("doctor", "plan", "run", "check", "report", "compare", "lint")
+
+
+@pytest.mark.parametrize("name", READING)
+def test_every_reading_command_can_tell_it_as_json(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)  # type: ignore[attr-defined]
+    (option,) = (p for p in command.params if p.name == "output_format")
+    assert "json" in option.type.choices
+
+
+def test_no_command_is_forgotten_by_that() -> None:
+    assert set(COMMANDS) - set(READING) == {"init", "apply", "rollback", "schema"}
+
+
+def make_check(results: Path, status: CheckStatus = CheckStatus.FINE, **changes: Any) -> Path:
+    directory = results / "20250302-020000-toy-check-ab12"
+    directory.mkdir(parents=True)
+    check = facts(status, **changes)
+    (directory / "check.json").write_text(check.model_dump_json())
+    (directory / "manifest.json").write_text("{}")
+    return directory
+
+
+def test_the_terminal_tells_the_verdict_the_trend_and_what_next(tmp_path: Path) -> None:
+    found = [click.unstyle(line) for line in lines_of(tmp_path, facts(CheckStatus.REGRESSION))]
+    assert found[1] == "<b>toy</b>: regression"
+    assert "  slo       p99_latency <= 40ms: 38 ms, worst of 3 rounds" in found
+    assert any(line.startswith("  2025-03-01 02:00  2,001/s") for line in found)
+    assert any(
+        line.startswith("  next      tune run 'a spec.yaml' --no-write   (") for line in found
+    )
+
+
+def test_columns_are_even() -> None:
+    assert columns([("a", "bb", "c"), ("aaa", "b", "c")]) == ["  a    bb  c", "  aaa  b   c"]
+
+
+def test_what_fails_is_an_error_and_what_is_told_a_warning() -> None:
+    assert annotation_lines(facts(CheckStatus.FINE)) == []
+    (warning,) = annotation_lines(facts(CheckStatus.WORSE))
+    assert warning.startswith("::warning title=tune check%3A worse,file=a spec.yaml,line=1::")
+    (error,) = annotation_lines(facts(CheckStatus.REGRESSION, exit_code=12))
+    assert error.startswith("::error ")
+
+
+def test_report_renders_a_check_again_and_lists_it_beside_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = make_check(tmp_path)
+    make_run(tmp_path, Toy(trials=5), "kept")
+    assert guarded(cli, ["report", "--output", str(tmp_path), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["status"] for row in rows] == ["kept", "check: fine"]
+    assert guarded(cli, ["report", check.name, "--output", str(tmp_path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "fine"
+    assert (check / "report.md").is_file()
+    assert guarded(cli, ["report", str(check), "--format", "patch"]) == 2
+    assert "proposes nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("form", "start"), [("pr", "## toy: a better"), ("patch", "diff --git ")])
+def test_report_prints_the_proposal_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, start: str
+) -> None:
+    run = make_run(tmp_path, Toy(trials=14))
+    assert guarded(cli, ["report", str(run), "--format", form]) == 0
+    assert capsys.readouterr().out.startswith(start)
+    assert (run / "best" / "proposal.patch").is_file()
+
+
+def test_runs_are_compared_by_id_and_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = make_run(tmp_path, Toy(trials=14)), make_run(tmp_path, Toy(trials=14), "kept")
+    arguments = ["compare", a.name, str(b), "--output", str(tmp_path)]
+    assert guarded(cli, [*arguments, "--format", "json"]) == 0
+    out = capsys.readouterr().out
+    assert json.loads(out)["a"]["status"] == "Improved"
+    assert guarded(cli, [*arguments, "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith("## Two runs\n")
+    assert guarded(cli, arguments) == 0
+    assert "Current config kept" in capsys.readouterr().out
+
+
+def test_a_run_that_is_none_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(cli, ["compare", "a", "b", "--output", str(tmp_path)]) == 2
+    assert "there is no run 'a'" in capsys.readouterr().err

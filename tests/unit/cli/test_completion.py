@@ -1,0 +1,59 @@
+"""What the shell is offered, asked in the way that click's shell scripts ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from unit.report.synthetic import Toy, make_run
+
+from tuner.cli import cli
+
+
+def offered(*words: str) -> list[str]:
+    """For the last of ``words``, after the ones before it."""
+    complete = ShellComplete(cli, {}, "tune", "_TUNE_COMPLETE")
+    return [item.value for item in complete.get_completions(list(words[:-1]), words[-1])]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "results", Toy(trials=1), "kept")
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "toy.yaml").write_text("model: toy\nslo: [p99_latency <= 9ms]\n")
+    (tmp_path / "other.yaml").write_text("a: 1\n")
+    for name in ("bert", "resnet", ".git"):
+        (tmp_path / "model_repository" / name).mkdir(parents=True)
+    return tmp_path
+
+
+def test_commands_and_options(here: Path) -> None:
+    assert "check" in offered("ch")
+    assert "--update-baseline" in offered("check", "--up")
+
+
+@pytest.mark.parametrize("command", ["run", "check", "plan"])
+def test_specs_but_no_other_yaml(here: Path, command: str) -> None:
+    assert offered(command, "") == ["specs/toy.yaml"]
+    assert offered(command, "specs/") == ["specs/toy.yaml"]
+    assert offered(command, "oth") == []
+
+
+@pytest.mark.parametrize("command", ["report", "apply", "compare"])
+def test_runs_by_directory_and_by_id(here: Path, command: str) -> None:
+    run = "20250301-100000-toy-kept"
+    assert offered(command, "") == [f"results/{run}"]
+    assert offered(command, "2025") == [run]
+
+
+def test_runs_below_another_output(here: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "out", Toy(trials=1), "failed")
+    assert offered("report", "--output", "out", "2025") == ["20250301-100000-toy-failed"]
+
+
+def test_models_of_a_repository(here: Path) -> None:
+    assert offered("rollback", "") == ["bert", "resnet"]
+    assert offered("rollback", "r") == ["resnet"]
+    assert offered("rollback", "--repository", "specs", "") == []

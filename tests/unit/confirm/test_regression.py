@@ -1,0 +1,107 @@
+"""The two-sample interval, and what a check makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+
+from tuner.confirm.regression import Change, Held, change_of, held
+from tuner.confirm.statistics import Ratio, two_sample_ratio
+from tuner.score.point import Point, judge_point
+
+WARN, FAIL = 0.03, 0.05
+
+
+def point(p99_ms: float, count: int = 1000) -> Point:
+    measurement = synthetic_measurement(p99_us=p99_ms * 1000, count=count)
+    return judge_point([P99_40MS, NO_ERRORS], measurement)
+
+
+class TestTwoSampleRatio:
+    def test_agrees_with_the_pooled_t_interval_worked_by_hand(self) -> None:
+        now, before = [math.e**0.1, math.e**0.2, math.e**0.3], [1.0, 1.0, math.e**0.3]
+        # means 0.2 and 0.1; squares 0.02 and 0.06 over 4 degrees; t(0.975, 4) = 2.776445
+        half = 2.776445 * math.sqrt(0.08 / 4 * (1 / 3 + 1 / 3))
+        found = two_sample_ratio(now, before)
+        assert found.estimate == pytest.approx(math.exp(0.1))
+        assert found.low == pytest.approx(math.exp(0.1 - half), rel=1e-6)
+        assert found.high == pytest.approx(math.exp(0.1 + half), rel=1e-6)
+
+    def test_two_looks_are_wider_than_one(self) -> None:
+        one, two = (two_sample_ratio([9, 10, 11], [10, 11, 12], looks) for looks in (1, 2))
+        assert two.low < one.low < one.estimate < one.high < two.high
+
+    def test_swapped_samples_give_the_inverse(self) -> None:
+        found, other = (
+            two_sample_ratio([9, 10, 11], [12, 14]),
+            two_sample_ratio([12, 14], [9, 10, 11]),
+        )
+        assert found.low == pytest.approx(1 / other.high)
+
+    @pytest.mark.parametrize(("now", "before"), [([], [1, 2, 3]), ([1, 2, 3], []), ([1], [1])])
+    def test_too_few_values_have_no_interval(self, now: list[float], before: list[float]) -> None:
+        with pytest.raises(ValueError, match="three in all"):
+            two_sample_ratio(now, before)
+
+    def test_covers_the_truth_as_often_as_it_says(self) -> None:
+        random = np.random.default_rng(7)
+        inside = 0
+        for _ in range(400):
+            now = 95.0 * np.exp(0.02 * random.normal(size=3))
+            before = 100.0 * np.exp(0.02 * random.normal(size=6))
+            found = two_sample_ratio(list(now), list(before))
+            inside += found.low <= 0.95 <= found.high
+        assert 0.92 <= inside / 400 <= 0.98
+
+
+class TestChange:
+    @pytest.mark.parametrize(
+        ("low", "estimate", "high", "change"),
+        [
+            (0.97, 1.0, 1.03, Change.FINE),
+            (1.1, 1.2, 1.3, Change.FINE),
+            (0.951, 0.971, 0.991, Change.FINE),
+            (0.952, 0.96, 0.968, Change.WORSE),  # no loss of 5 %, but by estimate of 3 %
+            (0.945, 0.955, 0.965, Change.WORSE),  # surely 3 %, 5 % only at the end
+            (0.90, 0.94, 0.969, Change.REGRESSION),
+            (0.10, 0.11, 0.12, Change.REGRESSION),
+            (0.90, 0.94, 0.98, Change.INCONCLUSIVE),  # nearly nothing, or a tenth
+            (0.80, 1.0, 1.25, Change.INCONCLUSIVE),
+        ],
+    )
+    def test_by_both_thresholds(
+        self, low: float, estimate: float, high: float, change: Change
+    ) -> None:
+        assert change_of(Ratio(estimate, low, high), WARN, FAIL) is change
+
+    def test_every_interval_has_an_answer_and_no_wide_one_passes(self) -> None:
+        for center in np.linspace(0.5, 1.5, 201):
+            narrow = change_of(Ratio(center, center - 1e-6, center + 1e-6), WARN, FAIL)
+            wide = change_of(Ratio(center, center * 0.5, center * 2.0), WARN, FAIL)
+            assert narrow is not Change.INCONCLUSIVE
+            assert wide is not Change.FINE
+
+    def test_equal_thresholds_leave_no_room_for_a_warning_when_it_is_certain(self) -> None:
+        assert change_of(Ratio(0.949, 0.948, 0.9499), 0.05, 0.05) is Change.REGRESSION
+        assert change_of(Ratio(0.951, 0.9501, 0.952), 0.05, 0.05) is Change.FINE
+
+
+class TestHeld:
+    def test_met_means_in_every_round(self) -> None:
+        assert held([point(30), point(39)]) is Held.MET
+        assert held([point(30), point(41)]) is Held.UNCLEAR
+
+    def test_missed_means_in_every_round(self) -> None:
+        assert held([point(41), point(50)]) is Held.MISSED
+
+    def test_too_little_data_is_neither(self) -> None:
+        assert held([point(30, count=20)] * 3) is Held.UNCLEAR
+        assert held([point(41), point(30, count=20)]) is Held.UNCLEAR
+
+    def test_refused_requests_miss(self) -> None:
+        lost = replace(synthetic_measurement(), failed_count=5)
+        assert held([judge_point([NO_ERRORS], lost)]) is Held.MISSED

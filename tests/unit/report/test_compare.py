@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from unit.report.synthetic import Toy, make_run
+
+from tuner.report.compare import compared, markdown_of, text_table
+
+
+def changed(run: Path, name: str, **changes: object) -> Path:
+    data = json.loads((run / name).read_text())
+    (run / name).write_text(json.dumps({**data, **changes}))
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    return make_run(tmp_path / "a", Toy(trials=14)), make_run(
+        tmp_path / "b", Toy(trials=14, seed=1)
+    )
+
+
+def test_goodput_comes_with_its_interval_and_the_ratio_of_both(runs: tuple[Path, Path]) -> None:
+    found = compared(*runs)
+    for side in (found.a, found.b):
+        assert side.value is not None
+        assert side.value.low < side.value.estimate < side.value.high  # type: ignore[operator]
+        assert side.value.rounds == 3
+        assert side.gain is not None
+    assert found.incomparable == ()
+    assert found.ratio is not None
+    expected = found.b.value.estimate / found.a.value.estimate  # type: ignore[union-attr]
+    assert found.ratio.estimate == pytest.approx(expected)
+
+
+def test_a_run_is_as_good_as_itself(runs: tuple[Path, Path]) -> None:
+    found = compared(runs[0], runs[0])
+    assert found.ratio is not None
+    assert found.ratio.low < 1.0 < found.ratio.high
+    assert found.a == found.b
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"gpus": [{"name": "H100", "driver": "570"}]}, "another machine: Toy CPU @ 2.0 GHz"),
+        ({"versions": {"tritonserver": "2.60.0"}}, "another tritonserver: 2.51.0; 2.60.0"),
+        ({"fingerprint": "f" * 16}, "by its fingerprint"),
+        ({"spec": {"model": "toy", "slo": ["p99_latency <= 9ms"]}}, "another slo in the spec"),
+    ],
+)
+def test_what_makes_them_incomparable_is_said_and_no_ratio_given(
+    runs: tuple[Path, Path], changes: dict[str, object], reason: str
+) -> None:
+    found = compared(runs[0], changed(runs[1], "manifest.json", **changes))
+    assert any(reason in line for line in found.incomparable)
+    assert found.ratio is None
+    assert "Not comparable" in markdown_of(found)
+
+
+def test_where_a_program_lies_does_not_matter(runs: tuple[Path, Path]) -> None:
+    for run, path in zip(runs, ("/a/perf_analyzer", "/b/perf_analyzer"), strict=True):
+        spec = json.loads((run / "manifest.json").read_text())["spec"]
+        changed(run, "manifest.json", spec={**spec, "workload": {"perf_analyzer": path}})
+    assert compared(*runs).incomparable == ()
+
+
+@pytest.mark.parametrize("status", ["kept", "infeasible", "unconfirmed", "failed", "killed"])
+def test_runs_without_a_winner_are_shown_by_their_current_config(
+    tmp_path: Path, runs: tuple[Path, Path], status: str
+) -> None:
+    other = make_run(tmp_path / "c", Toy(trials=14), status)
+    found = compared(runs[0], other)
+    assert found.b.gain is None
+    table = text_table(found)
+    assert {len(row) for row in table.rows} == {3}
+    json.dumps(found.to_json(), allow_nan=False)
+    if status != "killed":
+        assert found.b.config["instance_group.count"] == "instances 1"
+
+
+def test_a_minimised_metric_is_compared_the_other_way_round(tmp_path: Path) -> None:
+    toy = Toy(trials=14, objective="minimize p99_latency at 300/s")
+    found = compared(make_run(tmp_path / "a", toy), make_run(tmp_path / "b", toy))
+    assert found.a.metric == "p99_latency"
+    assert found.ratio is not None
+    assert any(" ms (" in cell for row in text_table(found).rows for cell in row)

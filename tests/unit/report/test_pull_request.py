@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from unit.report.conftest import NASTY, Made
+from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
+
+from tuner.errors import SpecError
+from tuner.report.pull_request import (
+    LIMIT,
+    capped,
+    patch_of,
+    pull_request_of,
+    write_proposal,
+)
+
+
+def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path:
+    """The run, about a config that lies somewhere else."""
+    data = json.loads((run / "manifest.json").read_text())
+    data["config_path"] = str(config)
+    if before is None:
+        data.update(config_sha256=None, config_text="")
+    (run / "manifest.json").write_text(json.dumps(data))
+    return run
+
+
+def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
+    text = pull_request_of(made("improved"))
+    assert text.startswith("## toy: a better config\n\nWrites ")
+    for title in ("SLOs", "In numbers", "Field by field", "Measured on", "Do it again"):
+        assert f"### {title}\n" in text
+    assert text.rstrip().endswith("```")
+    assert "tune run search_spaces/toy.yaml --seed 0" in text
+
+
+def test_the_body_fits_and_loses_whole_parts_only(made: Made) -> None:
+    data = replace(made("improved"), diff="+ a line of a very long diff\n" * 5000)
+    text = pull_request_of(data)
+    assert len(text) <= LIMIT
+    assert "### The change" not in text
+    assert "Cut here" in text
+    assert text.count("```") % 2 == 0
+    assert "### Do it again" in text
+
+
+def test_text_from_outside_stays_text(made: Made) -> None:
+    assert "<img" not in pull_request_of(made("improved", model=NASTY)).split("```")[0]
+
+
+@pytest.mark.parametrize("limit", [0, 10, 200, 1000])
+def test_no_limit_is_exceeded(limit: int) -> None:
+    assert len(capped(["one" * 50, "### two", "three" * 50], limit)) <= limit
+
+
+def test_a_run_without_a_winner_proposes_nothing(tmp_path: Path, made: Made) -> None:
+    run = make_run(tmp_path / "other", Toy(trials=14), "kept")
+    assert write_proposal(run) == []
+    with pytest.raises(SpecError, match="no config to write"):
+        patch_of(run)
+    with pytest.raises(SpecError, match="proposes nothing"):
+        pull_request_of(made("kept"))
+
+
+def test_the_patch_starts_at_the_root_of_the_checkout(tmp_path: Path) -> None:
+    (tmp_path / "checkout" / ".git").mkdir(parents=True)
+    config = tmp_path / "checkout" / "deploy" / "models" / "toy" / "config.pbtxt"
+    patch = patch_of(with_config(make_run(tmp_path), config))
+    name = "deploy/models/toy/config.pbtxt"
+    assert patch.startswith(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ ")
+    for text, sign in ((CONFIG, "-"), (BETTER, "+")):
+        (line,) = (t for t in text.splitlines() if t.startswith("max_batch_size"))
+        assert f"\n{sign}{line}\n" in patch
+
+
+def test_outside_a_checkout_it_starts_at_the_model_repository(tmp_path: Path) -> None:
+    run = with_config(make_run(tmp_path), Path("/nowhere/models/toy/config.pbtxt"))
+    assert "--- a/toy/config.pbtxt\n" in patch_of(run)
+
+
+def test_a_file_that_was_not_there_is_made(tmp_path: Path) -> None:
+    config = Path("/nowhere/models/toy/config.pbtxt")
+    patch = patch_of(with_config(make_run(tmp_path), config, before=None))
+    assert "new file mode 100644\n--- /dev/null\n+++ b/toy/config.pbtxt\n@@ -0,0 " in patch
+
+
+def test_both_files_lie_beside_the_best_config(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=14))
+    paths = write_proposal(run)
+    assert [p.relative_to(run).as_posix() for p in paths] == [
+        "best/proposal.patch",
+        "best/pull_request.md",
+    ]
+    assert all(p.stat().st_size > 0 for p in paths)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import TunerError
+from tuner.run.baseline import (
+    Baseline,
+    Key,
+    append_history,
+    baseline_path,
+    find_baseline,
+    history,
+    question_of,
+    write_baseline,
+)
+from tuner.spec.load import load_spec
+
+ROOT = Path(__file__).parents[3]
+KEY = Key("m", "a" * 16, "2.51.0", {"workload": "1", "slo": "2", "objective": "3", "server": "4"})
+OTHER_MACHINE = replace(KEY, machine="b" * 16)
+BASELINE = Baseline(
+    key=KEY,
+    run_id="r",
+    accepted_at="2025-03-01T10:00:00+00:00",
+    machine="Toy CPU, 2 cores",
+    config_sha256="0" * 64,
+    compared="capacity",
+    values=(100.0, 101.0, 99.0),
+    level=96.0,
+    expected=100.0,
+)
+
+
+def spec(tmp_path: Path, old: str = "", new: str = "", name: str = "s.yaml"):  # type: ignore[no-untyped-def]
+    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
+    assert old in text
+    path = tmp_path / name
+    path.write_text(text.replace(old, new) if old else text)
+    return load_spec(path).spec
+
+
+def test_what_is_accepted_is_found_as_it_was(tmp_path: Path) -> None:
+    path = write_baseline(tmp_path, BASELINE)
+    assert path == tmp_path / "baselines" / f"m-{KEY.fingerprint}.json"
+    assert find_baseline(tmp_path, KEY).baseline == BASELINE
+
+
+def test_the_first_time_there_is_none_and_it_says_how_to_make_one(tmp_path: Path) -> None:
+    found = find_baseline(tmp_path, KEY)
+    assert found.baseline is None
+    assert "--update-baseline" in found.reason
+
+
+def test_that_of_another_machine_is_refused_unless_asked_for(tmp_path: Path) -> None:
+    write_baseline(tmp_path, BASELINE)
+    refused = find_baseline(tmp_path, OTHER_MACHINE)
+    assert refused.baseline is None
+    assert "another machine (Toy CPU, 2 cores)" in refused.reason
+    assert "--any-machine" in refused.reason
+    assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True).baseline == BASELINE
+
+
+def test_this_machines_own_comes_before_any_other(tmp_path: Path) -> None:
+    write_baseline(tmp_path, replace(BASELINE, key=OTHER_MACHINE, accepted_at="2026"))
+    write_baseline(tmp_path, BASELINE)
+    assert find_baseline(tmp_path, KEY, any_machine=True).baseline == BASELINE
+
+
+def test_another_question_is_never_compared(tmp_path: Path) -> None:
+    write_baseline(tmp_path, BASELINE)
+    asked = replace(KEY, question={**KEY.question, "slo": "other"})
+    found = find_baseline(tmp_path, asked, any_machine=True)
+    assert found.baseline is None
+    assert "with another slo:" in found.reason
+
+
+def test_other_models_do_not_count(tmp_path: Path) -> None:
+    write_baseline(tmp_path, replace(BASELINE, key=replace(KEY, model="m-2")))
+    assert "no accepted result" in find_baseline(tmp_path, KEY, any_machine=True).reason
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema_version": 2}'])
+def test_a_broken_file_is_an_error_and_no_missing_baseline(tmp_path: Path, text: str) -> None:
+    path = baseline_path(tmp_path, KEY)
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(TunerError, match="cannot be read"):
+        find_baseline(tmp_path, KEY)
+
+
+def test_history_keeps_the_last_and_passes_over_a_torn_line(tmp_path: Path) -> None:
+    assert history(tmp_path, KEY, 3) == []
+    for number in range(5):
+        append_history(tmp_path, KEY, {"n": number})
+    (path,) = (tmp_path / "baselines").glob("*.history.jsonl")
+    with path.open("a") as file:
+        file.write('{"n": 5')
+    assert [row["n"] for row in history(tmp_path, KEY, 3)] == [2, 3, 4]
+    assert json.loads(path.read_text().splitlines()[0]) == {"n": 0}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("p99_latency <= 40ms", "p99_latency <= 30ms", "slo"),
+        ("{kind: poisson}", "{kind: bursts}", "workload"),
+        ("maximize goodput", "minimize p99_latency at 300/s", "objective"),
+    ],
+)
+def test_what_changes_the_question_changes_its_part(
+    tmp_path: Path, old: str, new: str, part: str
+) -> None:
+    before, after = question_of(spec(tmp_path)), question_of(spec(tmp_path, old, new))
+    assert [name for name in before if before[name] != after[name]] == [part]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{trials: 24, time: 3m}", "{trials: 9}"),
+        ("{rounds: 3}", "{rounds: 5}"),
+        ("[8, 16, 32]", "[16, 32]"),
+    ],
+)
+def test_the_search_is_no_part_of_the_question(tmp_path: Path, old: str, new: str) -> None:
+    assert question_of(spec(tmp_path)) == question_of(spec(tmp_path, old, new))
+
+
+def test_a_file_counts_by_its_content_wherever_it_lies(tmp_path: Path) -> None:
+    asked = []
+    for directory, gaps in (("a", "100\n"), ("b", "100\n"), ("c", "200\n")):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "gaps.txt").write_text(gaps)
+        new = "{kind: trace, file: gaps.txt}"
+        asked.append(question_of(spec(tmp_path / directory, "{kind: poisson}", new)))
+    assert asked[0] == asked[1] != asked[2]

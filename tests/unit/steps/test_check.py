@@ -1,0 +1,324 @@
+"""A check on an emulated bench: what it measures, what it decides, what it leaves on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from synthetic import synthetic_server
+
+from tuner.errors import DeployRefusedError, InterruptedRunError, LoadFailedError, TunerError
+from tuner.load.measurement import LoadPoint
+from tuner.report.check_schema import CheckFacts
+from tuner.run.baseline import find_baseline, question_of
+from tuner.run.store import RunStore
+from tuner.score.point import Point, judge_point
+from tuner.space.candidate import Candidate
+from tuner.steps import check as steps
+from tuner.steps.check import CheckFinished, CheckRequest, check
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request
+from tuner.triton.host import Gpu, Host
+
+ROOT = Path(__file__).parents[3]
+CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
+
+
+@dataclass
+class ToyBench:
+    """Each server has a capacity about the machine's; latency follows from load over capacity."""
+
+    job: Job
+    capacity: float = 100.0
+    servers_cv: float = 0.003
+    fails: Exception | None = None
+    requests: int = 5000  # enough to judge a percentile
+    fresh_servers: int = 0
+    levels: list[float] = field(default_factory=list)
+    _random: Any = field(default_factory=lambda: np.random.default_rng(4))
+    _now: float = 100.0
+
+    def enter(self, stage: object) -> None:
+        pass
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> None:
+        assert candidate == self.job.space.current
+        if self.fails is not None:
+            raise self.fails
+        self.fresh_servers += fresh
+        self._now = self.capacity * float(np.exp(self.servers_cv * self._random.normal()))
+
+    def measure(self, level: float, seed: int) -> Point:
+        assert seed >= 800_000
+        self.levels.append(level)
+        arrivals = self.job.plan.arrivals
+        found = synthetic_server(level, self._now)
+        served = found.throughput_infer_per_s if arrivals.open_loop else self._now
+        found = replace(
+            found,
+            load=LoadPoint(arrivals, level),
+            throughput_infer_per_s=served,
+            completed_count=self.requests,
+        )
+        return judge_point(self.job.spec.slo, found)
+
+    def one_at_a_time(self, seed: int) -> float:
+        return 0.006
+
+
+class ToyPrograms:
+    def __init__(self, gpu: str) -> None:
+        self.host = Host(
+            "Toy CPU", 2, 8 << 30, "6.1", 0.1, None, (Gpu(0, gpu, "u", 1 << 34, "550"),)
+        )
+
+    def versions(self) -> dict[str, str]:
+        return {"tune": "0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"}
+
+    def fingerprint(self) -> str:
+        return self.host.fingerprint("2.51.0")
+
+
+@dataclass
+class Place:
+    """A results directory, and a machine to check on."""
+
+    directory: Path
+    monkeypatch: pytest.MonkeyPatch
+    text: str
+    gpu: str = "Toy GPU"
+
+    @property
+    def results(self) -> Path:
+        return self.directory / "results"
+
+    def check(
+        self, *, accept: bool = False, any_machine: bool = False, **bench: Any
+    ) -> CheckFinished:
+        spec = self.directory / "spec.yaml"
+        spec.write_text(self.text)
+        request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
+        self.monkeypatch.setattr(steps, "installed", self._installed)
+        self.monkeypatch.setattr(steps, "rigged", lambda job, *_: self._rigged(job, bench))
+        return check(request, Silent())
+
+    @contextmanager
+    def _installed(self, *_: Any) -> Iterator[ToyPrograms]:
+        yield ToyPrograms(self.gpu)
+
+    @contextmanager
+    def _rigged(self, job: Job, bench: dict[str, Any]) -> Iterator[ToyBench]:
+        self.bench = ToyBench(job, **bench)
+        yield self.bench
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
+    text = text.replace("../model_repository", str(ROOT / "model_repository"))
+    return Place(tmp_path, monkeypatch, text)
+
+
+def test_the_first_check_has_nothing_to_compare_with_and_does_not_pass(place: Place) -> None:
+    done = place.check()
+    assert done.exit_code == 11
+    assert done.facts["status"] == "inconclusive"
+    assert "no accepted result" in done.facts["reasons"][0]
+    assert place.bench.fresh_servers == 3
+    assert not list((place.results / "baselines").glob("*[0-9a-f].json"))
+
+
+def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place) -> None:
+    first = place.check(accept=True)
+    assert (first.exit_code, first.facts["status"]) == (0, "accepted")
+    assert place.bench.fresh_servers == 6
+    assert Path(first.facts["accepted"]).is_file()
+    done = place.check()
+    assert (done.exit_code, done.facts["status"]) == (0, "fine")
+    assert done.facts["baseline"]["run_id"] == first.facts["run_id"]
+    assert done.facts["ratio"]["low"] > 0.95
+    assert place.bench.fresh_servers == 3
+
+
+def test_a_config_that_stands_nothing_any_more_is_given_up_after_two_servers(place: Place) -> None:
+    place.check(accept=True)
+    done = place.check(capacity=1e-3)
+    assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
+    assert "at any load tried" in done.facts["reasons"][0]
+    assert place.bench.fresh_servers == 2
+
+
+@pytest.mark.parametrize(
+    ("capacity", "status", "code"),
+    [
+        (80.0, "regression", 12),
+        (10.0, "regression", 12),
+        (96.0, "worse", 0),
+        (99.0, "fine", 0),
+        (130.0, "fine", 0),
+    ],
+)
+def test_what_was_lost_decides(place: Place, capacity: float, status: str, code: int) -> None:
+    place.check(accept=True)
+    done = place.check(capacity=capacity)
+    assert (done.facts["status"], done.exit_code) == (status, code)
+    assert done.facts["ratio"]["estimate"] == pytest.approx(capacity / 100, rel=0.02)
+
+
+def test_noise_gets_twice_the_rounds_and_then_is_inconclusive(place: Place) -> None:
+    place.check(accept=True)
+    done = place.check(capacity=95.5, servers_cv=0.08)
+    assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
+    assert place.bench.fresh_servers == 6
+    assert "both fit" in done.facts["reasons"][0]
+
+
+def test_an_slo_that_no_load_meets_is_missed_whatever_the_baseline(place: Place) -> None:
+    place.check(accept=True)
+    place.text = place.text.replace("p99_latency <= 40ms", "p99_latency <= 10ms")
+    done = place.check(accept=True)
+    assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
+    assert "p99_latency <= 10ms was missed at any load tried" in done.facts["reasons"][0]
+    assert done.facts["accepted"] is None
+    assert place.bench.fresh_servers == 1  # after the one on which a load was looked for
+    assert len(place.bench.levels) <= 5
+
+
+def test_the_load_that_must_be_stood_decides_before_the_comparison(place: Place) -> None:
+    place.text += "check: {at: 110}\n"
+    done = place.check(accept=True)
+    assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
+    assert done.facts["load"] == "110/s"
+    place.text = place.text.replace("at: 110", "at: 90")
+    assert place.check(accept=True).exit_code == 0
+    assert 90.0 in place.bench.levels
+    assert place.check().facts["slo"][0]["worst"]["verdict"] == "pass"
+    assert place.check(capacity=82.0).exit_code == 10
+
+
+def test_a_load_at_the_very_edge_is_not_confirmed(place: Place) -> None:
+    place.text += "check: {at: 100}\n"
+    done = place.check(servers_cv=0.02)
+    assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
+    assert "at the very edge" in done.facts["reasons"][0]
+    assert place.bench.fresh_servers == 6
+
+
+def test_of_listed_loads_the_one_the_baseline_stood_must_be_stood(place: Place) -> None:
+    place.text = place.text.replace("{kind: poisson}", CLOSED)
+    first = place.check(accept=True, capacity=20.0)
+    assert (first.exit_code, first.facts["level"], first.facts["compared"]) == (
+        0,
+        16.0,
+        "throughput",
+    )
+    assert place.check(capacity=19.8).exit_code == 0
+    assert place.bench.levels == [16.0] * 3
+    assert place.check(capacity=17.5).exit_code == 12
+    assert place.check(capacity=9.0).exit_code == 10
+
+
+def test_throughputs_at_other_loads_are_not_compared(place: Place) -> None:
+    place.text = place.text.replace("{kind: poisson}", CLOSED)
+    place.check(accept=True, capacity=20.0)
+    place.text += "check: {at: 8}\n"
+    done = place.check(capacity=20.0)
+    assert (done.exit_code, done.facts["ratio"]) == (11, None)
+    assert "at another load" in done.facts["reasons"][0]
+
+
+def test_another_machines_result_is_refused_unless_asked_for(place: Place) -> None:
+    place.check(accept=True)
+    place.gpu = "Other GPU"
+    done = place.check()
+    assert (done.exit_code, done.facts["baseline"]) == (11, None)
+    assert "another machine" in done.facts["reasons"][0]
+    done = place.check(any_machine=True)
+    assert (done.exit_code, done.facts["baseline"]["same_machine"]) == (0, False)
+    assert "Compared with a result of another machine" in done.facts["reasons"][-1]
+
+
+def test_accepting_something_worse_is_allowed_and_told(place: Place) -> None:
+    place.check(accept=True)
+    done = place.check(accept=True, capacity=80.0)
+    assert (done.exit_code, done.facts["status"]) == (0, "accepted")
+    assert "is certain" in done.facts["reasons"][0]
+    assert place.check(capacity=80.0).facts["status"] == "fine"
+
+
+def test_a_config_that_triton_refuses_misses_its_slos(place: Place) -> None:
+    done = place.check(fails=DeployRefusedError("no such backend"))
+    assert (done.exit_code, done.facts["status"]) == (10, "slo missed")
+    assert "no such backend" in done.facts["reasons"][0]
+
+
+def test_what_cannot_be_measured_is_not_confirmed(place: Place) -> None:
+    done = place.check(fails=LoadFailedError("no result"))
+    assert (done.exit_code, done.facts["status"]) == (11, "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InterruptedRunError("stopped by a signal"), "interrupted"),
+        (TunerError("broken"), "failed"),
+        (ZeroDivisionError("oops"), "failed"),
+    ],
+)
+def test_what_breaks_off_leaves_its_reason(place: Place, error: Exception, status: str) -> None:
+    with pytest.raises(type(error)):
+        place.check(fails=error)
+    (path,) = place.results.glob("*/check.json")
+    facts = json.loads(path.read_text())
+    assert facts["status"] == status
+    assert facts["history"] == []
+    for name in ("report.md", "junit.xml"):
+        assert status in (path.parent / name).read_text()
+
+
+def test_everything_lies_on_disk_and_follows_the_published_schema(place: Place) -> None:
+    place.check(accept=True)
+    done = place.check(capacity=80.0)
+    schema = json.loads((ROOT / "docs" / "check.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(done.facts, schema)
+    assert json.loads((done.directory / "check.json").read_text()) == done.facts
+    CheckFacts.model_validate(done.facts)
+    store = RunStore.open(done.directory)
+    rounds = {row["round"] for row in store.confirmation()}
+    assert rounds == set(range(done.facts["rounds"]))
+    assert [r["status"] for r in done.facts["history"]] == ["accepted", "regression"]
+    (lines,) = (place.results / "baselines").glob("*.history.jsonl")
+    assert [json.loads(line)["status"] for line in lines.read_text().splitlines()] == [
+        "accepted",
+        "regression",
+    ]
+    text = (done.directory / "report.md").read_text()
+    assert "## emulated-accelerator: regression" in text
+    assert "### The last checks" in text
+    assert "| ratio | 0.80" in text
+    assert 'failures="1"' in (done.directory / "junit.xml").read_text()
+
+
+def test_the_baseline_says_where_and_how_it_was_measured(place: Place) -> None:
+    done = place.check(accept=True)
+    kept = json.loads(Path(done.facts["accepted"]).read_text())
+    assert kept["key"]["machine"] == ToyPrograms("Toy GPU").fingerprint()
+    assert kept["key"]["question"] == question_of(place.bench.job.spec)
+    assert "Toy GPU" in kept["machine"]
+    assert len(kept["values"]) == 6
+    assert kept["level"] <= kept["expected"]
+    assert find_baseline(place.results, steps.Key(**kept["key"])).baseline is not None
+
+
+def test_too_few_requests_are_no_verdict(place: Place) -> None:
+    done = place.check(accept=True, requests=20)
+    assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
+    assert "Too few requests" in done.facts["reasons"][0]

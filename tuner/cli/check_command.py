@@ -1,0 +1,128 @@
+"""`tune check`: whether the config in the repository is still good."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tuner.cli.console import PlainEvents
+from tuner.cli.github import annotation, append_summary, in_github
+from tuner.cli.options import output_format, results_option, spec_argument
+
+if TYPE_CHECKING:
+    from tuner.report.check_schema import CheckFacts
+
+_COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusive": "yellow"}
+
+
+@click.command("check")
+@spec_argument
+@click.option(
+    "--update-baseline",
+    is_flag=True,
+    help="Accept this result as what later checks are compared with; also makes the first one.",
+)
+@click.option(
+    "--any-machine",
+    is_flag=True,
+    help="Compare with the accepted result of another machine where this one has none.",
+)
+@results_option
+@click.option("-q", "--quiet", count=True, help="Show less.")
+@output_format
+def command(
+    spec: Path,
+    update_baseline: bool,
+    any_machine: bool,
+    output: Path,
+    quiet: int,
+    output_format: str,
+) -> int:
+    """Measure the config in the repository, and compare it with the last accepted result.
+
+    Rounds on fresh servers, as a run confirms its winner. Searches and writes nothing.
+
+    Exit code 0: every SLO is met, and a loss above check.fail is ruled out (one above check.warn
+    is told). 10: an SLO is missed. 11: it cannot be said, or there is no accepted result to compare
+    with: that is no pass. 12: a regression. Everything is stored before the code is decided.
+    """
+    from tuner.report.check_schema import read_check
+    from tuner.steps.check import CheckRequest, check
+    from tuner.steps.job import Request
+
+    job = Request(
+        spec=spec,
+        output=output,
+        environment=dict(os.environ),
+        command=("tune", *sys.argv[1:]),
+    )
+    request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
+    finished = check(request, PlainEvents(1 - quiet))
+    facts = read_check(finished.directory)
+    print_check(finished.directory, facts, output_format)
+    append_summary(finished.directory / "report.md")
+    if in_github():
+        for line in annotation_lines(facts):
+            click.echo(line, err=True)
+    return finished.exit_code
+
+
+def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
+    """What stdout gets of a check."""
+    if output_format == "json":
+        click.echo(json.dumps(facts.model_dump(mode="json", by_alias=True), indent=2))
+        return
+    for line in lines_of(directory, facts):
+        click.echo(line)
+
+
+def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
+    """The verdict, why, each SLO, the last checks, and what to do next."""
+    from tuner.cli.console import value_text
+    from tuner.report.check_report import HEADLINES, next_steps
+    from tuner.report.quantities import count_text
+    from tuner.report.trend import trend
+
+    color = _COLORS.get(facts.status.value, "red")
+    headline = f"{facts.model}: {HEADLINES[facts.status]}"
+    lines = ["", click.style(headline, fg=color, bold=True)]
+    lines += [f"  {reason}" for reason in facts.reasons]
+    rounds = count_text(facts.rounds, "round")
+    for slo in facts.slo:
+        worst = slo.worst
+        known = worst.value is not None and worst.metric is not None
+        value = value_text(worst.metric or "", worst.value or 0.0) if known else "unknown"
+        lines.append(f"  slo       {worst.expression}: {value}, worst of {rounds}")
+    table = trend(facts)
+    if table is not None:
+        lines += ["", *columns([table.headers, *table.rows])]
+    lines += ["", f"  report    {directory / 'report.md'}"]
+    if facts.accepted:
+        lines.append(f"  accepted  {facts.accepted}")
+    lines += [f"  next      {line}   ({why})" for why, line in next_steps(facts)]
+    return lines
+
+
+def columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows of equal length, their cells in columns."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def annotation_lines(facts: CheckFacts) -> list[str]:
+    """One for what did not pass, or is worth a warning; at the spec's first line."""
+    if not facts.exit_code and facts.status.value != "worse":
+        return []
+    level = "error" if facts.exit_code else "warning"
+    title = f"tune check: {facts.status.value}"
+    return [
+        annotation(level, " ".join(facts.reasons), title=title, file=facts.spec_path, line=1),
+    ]

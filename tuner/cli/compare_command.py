@@ -1,0 +1,46 @@
+"""`tune compare`: two runs side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tuner.cli.completion import RunDirectory
+from tuner.cli.options import results_option
+
+
+@click.command("compare")
+@click.argument("a", type=RunDirectory(), metavar="A")
+@click.argument("b", type=RunDirectory(), metavar="B")
+@results_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "md"]),
+    default="text",
+    show_default=True,
+    help="What stdout gets.",
+)
+def command(a: Path, b: Path, output: Path, output_format: str) -> None:
+    """Show two runs side by side: how they ended, their config, goodput with its interval.
+
+    A and B are directories of runs, or their ids below --output. Says what makes them
+    incomparable: another machine, version, workload or SLO.
+    """
+    del output  # read by the arguments
+    from tuner.cli.check_command import columns
+    from tuner.report.compare import compared, markdown_of, text_table
+
+    comparison = compared(a, b)
+    if output_format == "json":
+        click.echo(json.dumps(comparison.to_json(), indent=2))
+    elif output_format == "md":
+        click.echo(markdown_of(comparison), nl=False)
+    else:
+        table = text_table(comparison)
+        for line in columns([table.headers, *table.rows]):
+            click.echo(line)
+    for reason in comparison.incomparable:
+        click.echo(f"{click.style('not comparable:', fg='yellow')} {reason}", err=True)

@@ -1,0 +1,75 @@
+"""What the shell offers for SPEC, RUN and MODEL, and how RUN is understood."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+#: A spec has this in it; other YAML files are not offered.
+_SPEC_MARK = "\nslo:"
+#: No spec is larger.
+_SPEC_BYTES = 64 * 1024
+
+
+class RunDirectory(click.ParamType):  # type: ignore[type-arg]
+    """A run by its directory, or by its id below --output."""
+
+    name = "run"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(value)
+        below = _output(ctx) / path
+        if not path.is_dir() and not below.is_dir():
+            self.fail(f"there is no run {str(value)!r}, nor is there {str(below)!r}", param, ctx)
+        return path if path.is_dir() else below
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Runs and checks below --output, the newest first."""
+        output = _output(ctx)
+        runs = sorted((p.parent for p in output.glob("*/manifest.json")), reverse=True)
+        offered = [str(run) for run in runs if str(run).startswith(incomplete)]
+        offered += [run.name for run in runs if incomplete and run.name.startswith(incomplete)]
+        return [CompletionItem(name) for name in offered]
+
+
+def complete_spec(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """YAML files that are specs, in the directory begun and in those just below it."""
+    del ctx, param
+    typed = Path(incomplete)
+    directory = typed if incomplete.endswith("/") else typed.parent
+    files = [*directory.glob("*.y*ml"), *directory.glob("*/*.y*ml")]
+    offered = sorted(str(f) for f in files if str(f).startswith(incomplete) and _is_spec(f))
+    return [CompletionItem(name) for name in offered]
+
+
+def complete_model(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Directories of --repository."""
+    del param
+    repository = Path(ctx.params.get("repository") or "model_repository")
+    if not repository.is_dir():
+        return []
+    names = sorted(p.name for p in repository.iterdir() if p.is_dir() and p.name[0] != ".")
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _output(ctx: click.Context | None) -> Path:
+    given = None if ctx is None else ctx.params.get("output")
+    return Path(given or "results")
+
+
+def _is_spec(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _SPEC_MARK in file.read(_SPEC_BYTES)
+    except (OSError, UnicodeDecodeError):
+        return False

@@ -1,0 +1,169 @@
+"""The report of a check: Markdown for people, JUnit XML for pipelines."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from statistics import geometric_mean
+
+from tuner.report.charts.chart import Table
+from tuner.report.check_schema import CheckFacts, CheckStatus, read_check
+from tuner.report.junit import (
+    add_case,
+    add_output,
+    add_problem,
+    add_slo,
+    document,
+    new_suite,
+)
+from tuner.report.markdown import escaped, joined, titled
+from tuner.report.quantities import (
+    NOTHING,
+    VERDICTS,
+    count_text,
+    margin_text,
+    metric_text,
+    seconds_text,
+)
+from tuner.report.result_schema import SloFacts
+from tuner.report.trend import ratio_text, trend, value_text
+from tuner.run.store import write_text
+from tuner.score.verdict import SloResult
+
+HEADLINES = {
+    CheckStatus.FINE: "as good as the accepted result",
+    CheckStatus.WORSE: "worse than the accepted result, within what may be lost",
+    CheckStatus.ACCEPTED: "accepted, later checks are compared with this",
+    CheckStatus.MISSED: "an SLO is missed",
+    CheckStatus.INCONCLUSIVE: "inconclusive",
+    CheckStatus.REGRESSION: "regression",
+    CheckStatus.INTERRUPTED: "interrupted",
+    CheckStatus.FAILED: "failed",
+}
+
+
+def render_check(directory: Path) -> list[Path]:
+    """Renders a check from its `check.json`; each file replaces the old one whole.
+
+    Raises:
+        SpecError: The directory holds no check.
+    """
+    check = read_check(directory)
+    files = {"report.md": markdown_of(check), "junit.xml": junit_of(check)}
+    for name, text in files.items():
+        write_text(directory / name, text)
+    return [directory / name for name in files]
+
+
+def markdown_of(check: CheckFacts) -> str:
+    """The whole report. Text from outside cannot become markup."""
+    parts = [
+        f"## {escaped(check.model)}: {HEADLINES[check.status]}",
+        *[f"- {escaped(reason)}" for reason in check.reasons],
+        *titled("SLOs", slo_table(check)),
+        *titled("Against the accepted result", comparison(check)),
+        *titled("The last checks", trend(check)),
+        "### What next",
+        *[f"- {escaped(what)}: `{command}`" for what, command in next_steps(check)],
+        _signature(check),
+    ]
+    return joined(parts) + "\n"
+
+
+def slo_table(check: CheckFacts) -> Table | None:
+    """Each SLO at the load that had to be stood."""
+    if not check.slo:
+        return None
+    headers = ("verdict", f"expected at {check.load}", "found, worst", "margin", "each round")
+    rows = []
+    for slo in check.slo:
+        worst = _result(slo.worst)
+        value = metric_text(worst.metric, worst.value)
+        each = ", ".join(metric_text(worst.metric, v) for v in slo.values)
+        rows.append((VERDICTS[worst.verdict], worst.expression, value, margin_text(worst), each))
+    return Table(headers, tuple(rows))
+
+
+def comparison(check: CheckFacts) -> Table | None:
+    """Now and then side by side; now alone where there is nothing to compare with."""
+    if not check.values:
+        return None
+    then = check.baseline
+    now_column = _column(check, check.values, check.level, check.config_sha256)
+    names = (f"{check.compared}, mean", "each round", "load that met the SLOs", "config")
+    if then is None:
+        return Table(("", "now"), tuple(zip(names, now_column, strict=True)))
+    then_column = _column(check, then.values, then.level, then.config_sha256)
+    rows = [
+        *zip(names, now_column, then_column, strict=True),
+        ("measured", check.checked_at[:10], then.accepted_at[:10]),
+        ("ratio", ratio_text(check.ratio), ""),
+    ]
+    return Table(("", "now", "accepted"), tuple(rows))
+
+
+def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
+    """What to do now: (reason, command) pairs."""
+    spec = shlex.quote(check.spec_path)
+    tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
+    accept = ("if this is how it is to be, accept it", f"tune check {spec} --update-baseline")
+    again = ("check again", f"tune check {spec}")
+    quiet = ("see how well measurements repeat here", f"tune doctor --noise {spec}")
+    return {
+        CheckStatus.FINE: [again],
+        CheckStatus.WORSE: [again, accept],
+        CheckStatus.ACCEPTED: [again],
+        CheckStatus.MISSED: [tune],
+        CheckStatus.INCONCLUSIVE: [quiet, again] if check.baseline else [accept],
+        CheckStatus.REGRESSION: [tune, accept],
+        CheckStatus.INTERRUPTED: [again],
+        CheckStatus.FAILED: [("check this machine", "tune doctor"), again],
+    }[check.status]
+
+
+def junit_of(check: CheckFacts) -> str:
+    """One case an SLO, one for the comparison; what was not shown counts as a failure."""
+    facts = {"run_id": check.run_id, "status": check.status.value}
+    suite = new_suite(check.model, facts)
+    for slo in check.slo:
+        add_slo(suite, check.model, _result(slo.worst))
+    case = add_case(suite, check.model, "check", "regression")
+    reasons = " ".join(check.reasons)
+    broken = (CheckStatus.FAILED, CheckStatus.INTERRUPTED)
+    failed = (CheckStatus.REGRESSION, CheckStatus.INCONCLUSIVE)
+    if check.status in broken:
+        add_problem(case, "error", check.status.value, reasons)
+    elif check.status in failed or (check.status is CheckStatus.MISSED and not check.slo):
+        add_problem(case, "failure", check.status.value, reasons)
+    elif check.status is CheckStatus.MISSED:
+        add_problem(case, "skipped", check.status.value, "an SLO is missed: see its own case")
+    add_output(case, reasons)
+    return document(suite, check.seconds, check.checked_at)
+
+
+def _signature(check: CheckFacts) -> str:
+    took = f"{count_text(check.rounds, 'round')}, {seconds_text(check.seconds)}"
+    return f"<sub>check {escaped(check.run_id)}, {took}; {escaped(check.machine)}</sub>"
+
+
+def _column(
+    check: CheckFacts, values: list[float], level: float | None, config: str
+) -> tuple[str, ...]:
+    mean = geometric_mean(values) if min(values) > 0.0 else None
+    return (
+        value_text(check.compared, mean),
+        ", ".join(value_text(check.compared, value) for value in values),
+        NOTHING if level is None else f"{level:.4g}",
+        config[:8],
+    )
+
+
+def _result(facts: SloFacts) -> SloResult:
+    return SloResult(
+        facts.expression,
+        facts.metric or "",
+        facts.bound or 0.0,
+        facts.value,
+        facts.verdict,
+        facts.margin,
+    )

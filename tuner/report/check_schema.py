@@ -1,0 +1,124 @@
+"""`check.json`, version 1, as models: published as a JSON Schema, read here.
+
+Readers must ignore keys they do not know, so that keys may be added within version 1.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from tuner.errors import SpecError, TunerError
+from tuner.report.result_schema import Count, Facts, Interval, NotNegative, Sha256, SloFacts
+from tuner.run.baseline import CHECK
+
+SCHEMA_VERSION = 1
+
+
+class CheckStatus(Enum):
+    """How a check ended."""
+
+    FINE = "fine"
+    WORSE = "worse"  # told, no failure
+    ACCEPTED = "accepted"  # the new baseline
+    MISSED = "slo missed"
+    INCONCLUSIVE = "inconclusive"
+    REGRESSION = "regression"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class SloRounds(Facts):
+    """One SLO at the load that must be stood: the worst of the rounds, and each."""
+
+    worst: SloFacts
+    values: list[float | None] = Field(description="one a round, in the base unit")
+
+
+class Then(Facts):
+    """The accepted result that this one was compared with."""
+
+    run_id: str
+    accepted_at: str
+    machine: str = Field(description="in words")
+    same_machine: bool = Field(description="false only with --any-machine")
+    config_sha256: str
+    values: list[float] = Field(description="one a round, as those of this check")
+    level: float = Field(description="load at which every SLO was met in every round")
+
+
+class HistoryRow(Facts):
+    """One earlier check of the same question on the same machine; this one comes last."""
+
+    run_id: str
+    checked_at: str
+    status: CheckStatus
+    value: float | None = Field(description="geometric mean of the rounds")
+    ratio: Interval | None
+    config_sha256: str
+
+
+class CheckFacts(Facts):
+    """What `tune check` found. Readers ignore keys they do not know."""
+
+    schema_version: Literal[1]
+    kind: Literal["check"]
+    run_id: str
+    model: str
+    checked_at: str
+    status: CheckStatus
+    exit_code: int
+    reasons: list[str] = Field(description="why, one sentence each")
+    spec_path: str
+    spec_sha256: Sha256
+    config_sha256: Sha256
+    fingerprint: str = Field(description="of what may be compared; in the baseline's file name")
+    machine: str = Field(description="in words")
+    objective: str
+    rounds: Count
+    load: str | None = Field(description="that had to be stood, in words; null: not measured")
+    level: float | None = Field(
+        description="highest load at which every SLO was met in every round; null: none"
+    )
+    compared: str = Field(description="what values are: capacity, throughput, or a metric")
+    values: list[float] = Field(description="one a round: infer/s, or the metric's base unit")
+    slo: list[SloRounds]
+    warn: float = Field(description="loss that is told, as a share")
+    fail: float = Field(description="loss that is a regression, as a share")
+    ratio: Interval | None = Field(
+        description="now over the accepted result, above 1 is better; null: not compared"
+    )
+    confidence: float = Field(gt=0, lt=1, description="of the interval")
+    baseline: Then | None = Field(description="null: not compared, see reasons")
+    accepted: str | None = Field(description="file this result was accepted into")
+    history: list[HistoryRow] = Field(description="the last checks, oldest first")
+    seconds: NotNegative
+
+
+def read_check(directory: Path) -> CheckFacts:
+    """The `check.json` of a check's directory.
+
+    Raises:
+        SpecError: There is none.
+        TunerError: It cannot be read.
+    """
+    path = directory / CHECK
+    if not path.is_file():
+        raise SpecError(f"{directory} is not a check: it has no {CHECK}")
+    try:
+        return CheckFacts.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, ValidationError) as error:
+        raise TunerError(f"{path} cannot be read: {error}", "was it edited?") from error
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12), kept in docs/check.schema.json."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **CheckFacts.model_json_schema(by_alias=True),
+        "title": "check.json of triton-tune, version 1",
+    }

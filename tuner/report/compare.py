@@ -1,0 +1,231 @@
+"""Two runs side by side, and what makes them incomparable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from tuner.confirm.statistics import Ratio, half_width, two_sample_ratio
+from tuner.load.measurement import Measurement
+from tuner.report.charts.chart import Table
+from tuner.report.data import ReportData, load
+from tuner.report.markdown import escaped, joined, table_text
+from tuner.report.quantities import NOTHING, metric_text, seconds_text
+from tuner.report.sentence import HEADLINES
+from tuner.run.manifest import Manifest
+from tuner.run.store import RunStore
+from tuner.score.judge import value_of
+from tuner.space.candidate import Candidate
+from tuner.space.words import field_text, server_arg_text
+from tuner.spec.objective import Objective
+from tuner.spec.slo import Metric
+
+#: Parts of a spec that say what was measured; the space and the search do not.
+_QUESTION = ("model", "workload", "slo", "objective", "server")
+#: Programs whose version changes what is measured.
+_PROGRAMS = ("tritonserver", "perf_analyzer")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over rounds with its 95 % interval; ``low`` and ``high`` None for one round."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+    rounds: int
+
+
+@dataclass(frozen=True)
+class RunSide:
+    """One run, by the config that it leaves in place: its winner, else the current config.
+
+    Attributes:
+        config: Each searched field, and the server arguments, in words.
+        value: Of ``metric``, the goodput or what was minimised, over the rounds of the proof.
+        gain: Against the run's own current config, with its interval; None without a winner.
+        seconds: Of the whole run; None when it left no result.
+    """
+
+    run: str
+    status: str
+    created_at: str
+    machine: str
+    config: Mapping[str, str]
+    metric: str
+    value: Estimate | None
+    gain: Ratio | None
+    p99_latency_us: float | None
+    trials: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two runs.
+
+    Attributes:
+        ratio: B's value over A's, above 1 is better; None where they cannot be compared.
+        incomparable: Differences for which the numbers do not answer the same question.
+    """
+
+    a: RunSide
+    b: RunSide
+    ratio: Ratio | None
+    incomparable: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compared(a: Path, b: Path) -> RunComparison:
+    """Reads two runs and holds them against each other.
+
+    Raises:
+        SpecError: One of them is no run.
+        TunerError: A file of one cannot be read.
+    """
+    runs = [(load(path), RunStore.open(path).result()) for path in (a, b)]
+    reasons = tuple(_differences(runs[0][0].manifest, runs[1][0].manifest))
+    values = [_values(data, result) for data, result in runs]
+    sides = [_side(data, result, v) for (data, result), v in zip(runs, values, strict=True)]
+    ratio = None if reasons else _ratio(runs[0][0].objective, values[0], values[1])
+    return RunComparison(sides[0], sides[1], ratio, reasons)
+
+
+def text_table(comparison: RunComparison) -> Table:
+    """What the two have in common and what not, a line each."""
+    sides = (comparison.a, comparison.b)
+    rows = [
+        ("status", *(s.status for s in sides)),
+        ("started", *(s.created_at[:16].replace("T", " ") for s in sides)),
+        ("machine", *(s.machine for s in sides)),
+        *_config_rows(sides),
+        (comparison.a.metric, *(_value_text(s) for s in sides)),
+        ("gain over its own current config", *(_ratio_text(s.gain) for s in sides)),
+        ("p99 latency, worst", *(metric_text("p99_latency", s.p99_latency_us) for s in sides)),
+        ("trials", *(str(s.trials) for s in sides)),
+        ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
+        ("B over A", "", _ratio_text(comparison.ratio)),
+    ]
+    return Table(("", f"A: {comparison.a.run}", f"B: {comparison.b.run}"), tuple(rows))
+
+
+def markdown_of(comparison: RunComparison) -> str:
+    """For a pull request or a summary."""
+    warnings = [f"- Not comparable: {escaped(reason)}" for reason in comparison.incomparable]
+    return joined(["## Two runs", table_text(text_table(comparison)), *warnings]) + "\n"
+
+
+def _side(data: ReportData, result: Mapping[str, Any] | None, values: Sequence[float]) -> RunSide:
+    facts = _facts(result)
+    metric = data.objective.metric
+    gain = None if result is None else result["improvement"]
+    return RunSide(
+        run=data.run_id,
+        status=HEADLINES[data.status],
+        created_at=data.manifest.created_at,
+        machine=_machine(data.manifest),
+        config={} if facts is None else _config(facts),
+        metric="goodput" if metric is None else metric.value,
+        value=_estimate(values),
+        gain=None if gain is None else Ratio(**gain["goodput_ratio"]),
+        p99_latency_us=None if facts is None else facts["p99_latency_us"],
+        trials=len(data.trials),
+        seconds=None if result is None else result["time"]["wall_s"],
+    )
+
+
+def _facts(result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Of the config that the run leaves in place."""
+    return None if result is None else result["winner"] or result["baseline"]
+
+
+def _config(facts: Mapping[str, Any]) -> dict[str, str]:
+    candidate = Candidate.from_json(facts)
+    config = {path: field_text(path, value) for path, value in candidate.fields.items()}
+    arguments = ", ".join(server_arg_text(a) for a in candidate.server_args)
+    return {**config, "server arguments": arguments} if arguments else config
+
+
+def _values(data: ReportData, result: Mapping[str, Any] | None) -> list[float]:
+    """Goodput, or the metric that is minimised, of each round; empty where it met no SLO."""
+    facts = _facts(result)
+    if facts is None or facts["goodput_infer_per_s"] is None:
+        return []
+    metric = data.objective.metric or Metric.THROUGHPUT
+    values = [value_of(metric, Measurement.from_json(m)) for m in facts["measurements"]]
+    return [v for v in values if v is not None and v > 0.0]
+
+
+def _estimate(values: Sequence[float]) -> Estimate | None:
+    """The geometric mean with Student's t interval of the logarithms."""
+    if not values:
+        return None
+    mean = geometric_mean(values)
+    if len(values) == 1:
+        return Estimate(mean, None, None, 1)
+    logs = [math.log(value / mean) for value in values]
+    deviation = math.sqrt(math.fsum(x * x for x in logs) / (len(logs) - 1))
+    half = half_width(deviation, len(logs), looks=1)
+    return Estimate(mean, mean * math.exp(-half), mean * math.exp(half), len(values))
+
+
+def _ratio(objective: Objective, a: Sequence[float], b: Sequence[float]) -> Ratio | None:
+    if not a or not b or len(a) + len(b) < 3:
+        return None
+    return two_sample_ratio(b, a) if objective.metric is None else two_sample_ratio(a, b)
+
+
+def _differences(a: Manifest, b: Manifest) -> list[str]:
+    parts = [p for p in _QUESTION if _part(a.spec, p) != _part(b.spec, p)]
+    found = [f"another {part} in the spec" for part in parts]
+    if _machine(a) != _machine(b):
+        found.append(f"another machine: {_machine(a)}; {_machine(b)}")
+    for program in _PROGRAMS:
+        versions = [m.versions.get(program, "unknown") for m in (a, b)]
+        if versions[0] != versions[1]:
+            found.append(f"another {program}: {versions[0]}; {versions[1]}")
+    if not found and a.fingerprint != b.fingerprint:
+        found.append("another machine, by its fingerprint")
+    return found
+
+
+def _part(spec: Mapping[str, Any], part: str) -> Any:
+    value = spec.get(part)
+    if isinstance(value, dict):  # where a program lies does not matter, its version does
+        return {k: v for k, v in value.items() if k not in ("binary", "perf_analyzer")}
+    return value
+
+
+def _machine(manifest: Manifest) -> str:
+    host = manifest.host
+    gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
+    return ", ".join([f"{host.get('cpu')}, {host.get('cores')} cores", *gpus])
+
+
+def _config_rows(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
+    """A line for each field; what only one of them searched is not known of the other."""
+    names = dict.fromkeys(name for side in sides for name in side.config)
+    return [(name, *(side.config.get(name, NOTHING) for side in sides)) for name in names]
+
+
+def _value_text(side: RunSide) -> str:
+    name = "throughput" if side.metric == "goodput" else side.metric
+    if side.value is None:
+        return NOTHING
+    text = metric_text(name, side.value.estimate)
+    if side.value.low is None or side.value.high is None:
+        return f"{text} (one measurement)"
+    low, high = (metric_text(name, v) for v in (side.value.low, side.value.high))
+    return f"{text} ({low} to {high}, {side.value.rounds} rounds)"
+
+
+def _ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return NOTHING
+    return f"{ratio.estimate:.3g} times ({ratio.low:.3g} to {ratio.high:.3g})"

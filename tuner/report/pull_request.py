@@ -1,0 +1,124 @@
+"""A run's proposal for people who review it: the diff that `git apply` takes, and what to say.
+
+Both lie in `best/` of a run with a winner: `proposal.patch` and `pull_request.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.errors import SpecError
+from tuner.modelconfig.diff import unified_diff
+from tuner.report.charts.chart import Table
+from tuner.report.data import ReportData, load
+from tuner.report.markdown import escaped, joined, slo_table, titled, titled_code
+from tuner.report.next_steps import repeat_commands
+from tuner.report.sentence import overload_sentences, verdict_sentence
+from tuner.report.tables import comparison, simplification
+from tuner.run.manifest import Manifest
+from tuner.run.store import RunStore, write_text
+from tuner.writeback.plan import WritePlan, plan_from_run
+
+#: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
+LIMIT = 60_000
+PATCH, BODY = "proposal.patch", "pull_request.md"
+
+
+def write_proposal(directory: Path) -> list[Path]:
+    """Both files of a run with a winner; none where there is nothing to propose.
+
+    Raises:
+        SpecError: The directory holds no run.
+    """
+    result = RunStore.open(directory).result()
+    if result is None or result["winner"] is None:
+        return []
+    texts = {PATCH: patch_of(directory), BODY: pull_request_of(load(directory))}
+    for name, text in texts.items():
+        write_text(directory / "best" / name, text)
+    return [directory / "best" / name for name in texts]
+
+
+def patch_of(directory: Path) -> str:
+    """The change as a diff from the root of the Git checkout the config lies in.
+
+    Outside a checkout the path begins with the model's name, for `patch -p1` in the repository.
+
+    Raises:
+        SpecError: The directory holds no run, or the run has no winner.
+    """
+    store = RunStore.open(directory)
+    return _patch(plan_from_run(Manifest.from_json(store.manifest()), store.result() or {}))
+
+
+def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
+    """The text of a pull request in Markdown, its first line a title; ``limit`` in characters.
+
+    Raises:
+        SpecError: The run has no winner.
+    """
+    if not data.diff and not data.server_args:
+        raise SpecError(
+            f"run {data.run_id} proposes nothing: it ended as {data.status.value}",
+            "its report says why",
+        )
+    overload = [f"- {escaped(sentence)}" for sentence in overload_sentences(data)]
+    parts = [
+        f"## {escaped(data.model)}: a better config",
+        escaped(verdict_sentence(data)),
+        *[f"- {escaped(reason)}" for reason in data.reasons],
+        *titled("SLOs", slo_table(data)),
+        *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
+        *titled("In numbers", comparison(data)),
+        *titled("Field by field", simplification(data)),
+        *(["### Overload and recovery", *overload] if overload else []),
+        *titled("Measured on", _environment(data)),
+        *titled_code("Do it again", "\n".join(_commands(data)), "sh"),
+        *titled_code("The change", data.diff, "diff"),
+    ]
+    return capped(parts, limit)
+
+
+def capped(parts: Sequence[str], limit: int) -> str:
+    """As many whole parts as fit, the first ones first; a note where some are left out."""
+    text = joined(parts) + "\n"
+    kept = list(parts)
+    note = "*Cut here: the text of a pull request may not be longer. The run's report has it all.*"
+    while len(text) > limit and kept:
+        kept.pop()
+        while kept and kept[-1].startswith("### "):
+            kept.pop()  # a heading without what stood below it
+        text = joined([*kept, note]) + "\n"
+    return text[:limit]
+
+
+def _patch(plan: WritePlan) -> str:
+    path = plan.path.resolve()
+    root = next((p for p in path.parents if (p / ".git").exists()), path.parent.parent)
+    name = path.relative_to(root).as_posix()
+    lines = unified_diff(plan.text_before or "", plan.text_after, name).splitlines(keepends=True)
+    if not lines:
+        return ""
+    tab = "\t" if " " in name else ""  # else Git takes a name for less than it is
+    old, mode = f"--- a/{name}{tab}\n", ""
+    if plan.text_before is None:
+        old, mode = "--- /dev/null\n", "new file mode 100644\n"
+    header = f"diff --git a/{name} b/{name}\n{mode}{old}+++ b/{name}{tab}\n"
+    return header + "".join(lines[2:])
+
+
+def _environment(data: ReportData) -> Table:
+    manifest = data.manifest
+    gpus = ", ".join(f"{g.get('name')}, driver {g.get('driver')}" for g in manifest.gpus)
+    rows = [
+        ("machine", f"{manifest.host.get('cpu')}, {manifest.host.get('cores')} cores"),
+        ("GPU", gpus or "none"),
+        *((name, version) for name, version in manifest.versions.items()),
+        ("run", data.run_id),
+    ]
+    return Table(("", ""), tuple(rows))
+
+
+def _commands(data: ReportData) -> list[str]:
+    return [f"{command}  # {what}" for what, command in repeat_commands(data)[:3]]

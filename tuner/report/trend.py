@@ -1,0 +1,42 @@
+"""The last checks of a model in a table: how what is compared went, night by night."""
+
+from __future__ import annotations
+
+from tuner.report.charts.chart import Table
+from tuner.report.check_schema import CheckFacts, HistoryRow
+from tuner.report.quantities import NOTHING, metric_text, rate_text
+from tuner.report.result_schema import Interval
+
+#: What is compared as inferences per second; anything else is the name of a metric.
+_RATES = ("capacity", "throughput")
+#: Characters of a config's hash that tell configs of one model apart.
+_HASH = 8
+
+
+def trend(check: CheckFacts) -> Table | None:
+    """None before there is a second check."""
+    if len(check.history) < 2:
+        return None
+    headers = ("checked", check.compared, "of the accepted", "ended", "config")
+    return Table(headers, tuple(_row(check, row) for row in check.history))
+
+
+def value_text(compared: str, value: float | None) -> str:
+    """A value of what is compared."""
+    return rate_text(value) if compared in _RATES else metric_text(compared, value)
+
+
+def ratio_text(ratio: Interval | None) -> str:
+    if ratio is None:
+        return NOTHING
+    return f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
+    return (
+        row.checked_at[:16].replace("T", " "),
+        value_text(check.compared, row.value),
+        ratio_text(row.ratio),
+        row.status.value,
+        row.config_sha256[:_HASH],
+    )

@@ -1,0 +1,223 @@
+"""The last accepted result of a model, and what every check since found.
+
+`results/baselines/<model>-<fingerprint>.json` is one result of `tune check --update-baseline`; the
+fingerprint is of all that must be equal for two capacities to be comparable. Beside it
+`<model>-<fingerprint>.history.jsonl` gets one line for each check.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import TunerError
+from tuner.run.store import write_json
+from tuner.spec.model import Spec
+
+DIRECTORY = "baselines"
+#: `check.json` in the directory of a check.
+CHECK = "check.json"
+SCHEMA_VERSION = 1
+
+#: Of the server, what may change a capacity and is not in the machine's fingerprint.
+_SERVER = ("mode", "image", "args", "environment", "gpus")
+
+
+def question_of(spec: Spec) -> dict[str, str]:
+    """What was asked of the config: hash by part of the spec. Files count by their content."""
+    whole = spec.model_dump(by_alias=True)
+    workload = {k: v for k, v in whole["workload"].items() if k != "perf_analyzer"}
+    parts = {
+        "workload": workload,
+        "slo": [str(slo) for slo in spec.slo],
+        "objective": str(spec.objective),
+        "server": {name: whole["server"][name] for name in _SERVER},
+    }
+    return {name: _hash(part) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a result belongs to.
+
+    Attributes:
+        machine: Fingerprint of CPU, GPUs, driver and server version (`tuner.triton.host`).
+        perf_analyzer: Its version.
+        question: See `question_of`.
+    """
+
+    model: str
+    machine: str
+    perf_analyzer: str
+    question: Mapping[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        return _hash([self.machine, self.perf_analyzer, dict(self.question)])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "question": dict(self.question)}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An accepted result.
+
+    Attributes:
+        machine: The machine in words.
+        compared: What ``values`` are: capacity, throughput, or the metric that is minimised.
+        values: One a round, inferences per second or the metric's base unit.
+        level: The load at which every SLO was met in every round.
+        expected: Where a round begins to look for the capacity, as a load.
+    """
+
+    key: Key
+    run_id: str
+    accepted_at: str
+    machine: str
+    config_sha256: str
+    compared: str
+    values: tuple[float, ...]
+    level: float
+    expected: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA_VERSION, **asdict(self), "key": self.key.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Baseline:
+        facts = {k: v for k, v in data.items() if k != "schema_version"}
+        return cls(**{**facts, "key": Key(**data["key"]), "values": tuple(data["values"])})
+
+
+@dataclass(frozen=True)
+class Found:
+    """The baseline to compare with, or None and why there is none."""
+
+    baseline: Baseline | None
+    reason: str = ""
+
+
+def baseline_path(results: Path, key: Key) -> Path:
+    return results / DIRECTORY / f"{_file_name(key.model)}-{key.fingerprint}.json"
+
+
+def write_baseline(results: Path, baseline: Baseline) -> Path:
+    path = baseline_path(results, baseline.key)
+    write_json(path, baseline.to_json())
+    return path
+
+
+def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Found:
+    """The accepted result of this machine and question.
+
+    Args:
+        results: Directory runs are stored in.
+        key: Of what is being checked.
+        any_machine: Take the newest of another machine where this one has none.
+
+    Raises:
+        TunerError: There is one, and it cannot be read.
+    """
+    path = baseline_path(results, key)
+    if path.is_file():
+        return Found(_read(path))
+    pattern = f"{_file_name(key.model)}-{'[0-9a-f]' * 16}.json"
+    others = [_read(p) for p in sorted((results / DIRECTORY).glob(pattern))]
+    newest = sorted((b for b in others if b.key.model == key.model), key=lambda b: b.accepted_at)
+    elsewhere = [b for b in newest if b.key.question == key.question]
+    if elsewhere and any_machine:
+        return Found(elsewhere[-1])
+    if elsewhere:
+        return Found(None, _refused(elsewhere[-1], key))
+    if newest:
+        return Found(None, _other_question(newest[-1], key))
+    return Found(None, "There is no accepted result yet: `tune check --update-baseline` makes one.")
+
+
+def append_history(results: Path, key: Key, row: Mapping[str, Any]) -> None:
+    """One line, in a single write, so that lines of two checks never mix."""
+    path = _history_path(results, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def history(results: Path, key: Key, last: int) -> list[dict[str, Any]]:
+    """The last checks, oldest first; lines that a kill left torn are passed over."""
+    try:
+        lines = _history_path(results, key).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    rows = []
+    for line in lines:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return [row for row in rows if isinstance(row, dict)][-last:]
+
+
+def _history_path(results: Path, key: Key) -> Path:
+    return baseline_path(results, key).with_suffix(".history.jsonl")
+
+
+def _refused(baseline: Baseline, key: Key) -> str:
+    what = "machine" if baseline.key.machine != key.machine else "perf_analyzer"
+    return (
+        f"The accepted result of {baseline.accepted_at[:10]} is of another {what} "
+        f"({baseline.machine}): not compared. --any-machine compares all the same, "
+        "--update-baseline accepts a result of this one."
+    )
+
+
+def _other_question(baseline: Baseline, key: Key) -> str:
+    changed = [n for n, value in key.question.items() if baseline.key.question.get(n) != value]
+    return (
+        f"The accepted result of {baseline.accepted_at[:10]} was measured with another "
+        f"{_listed(changed)}: not compared. --update-baseline accepts a result of this spec."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _read(path: Path) -> Baseline:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"version {data['schema_version']}, not {SCHEMA_VERSION}")
+        return Baseline.from_json(data)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise TunerError(
+            f"the accepted result {path} cannot be read: {error}",
+            "remove it, then accept a new one with `tune check --update-baseline`",
+        ) from error
+
+
+def _file_name(model: str) -> str:
+    return model.replace("/", "_")
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know: a file as its content, whatever its place."""
+    if isinstance(value, Path):
+        return hashlib.sha256(value.read_bytes()).hexdigest() if value.is_file() else value.name
+    return value.value if isinstance(value, Enum) else str(value)

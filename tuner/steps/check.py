@@ -1,0 +1,235 @@
+"""`tune check`: the config in the repository against its SLOs and the last accepted result.
+
+    prepare ─> installed ─> manifest ─> rigged ─> checked ─> verdict_of ─> check.json and reports
+
+Whatever goes wrong once the check has a directory, its `check.json` and reports are written before
+the error goes on; the exit code is read from what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
+from tuner.report.check_report import render_check
+from tuner.report.check_schema import CheckStatus
+from tuner.run.baseline import (
+    CHECK,
+    Baseline,
+    Found,
+    Key,
+    append_history,
+    find_baseline,
+    history,
+    question_of,
+    write_baseline,
+)
+from tuner.run.manifest import Manifest
+from tuner.run.rejected import Stage
+from tuner.run.store import RunStore, new_run_id, write_json
+from tuner.run.timebook import TimeBook
+from tuner.steps.check_outcome import (
+    EXIT_CODES,
+    CheckVerdict,
+    check_json,
+    history_row,
+    verdict_of,
+)
+from tuner.steps.check_rounds import Checked, Checking, checked
+from tuner.steps.events import Events
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.opening import manifest_of
+from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.stop import Stop
+
+#: Checks shown as a trend, this one included.
+TREND = 10
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What the user asked for.
+
+    Attributes:
+        job: Spec, output directory, environment.
+        accept: The result is to be the next baseline.
+        any_machine: Compare with another machine's where this one has none.
+    """
+
+    job: Request
+    accept: bool = False
+    any_machine: bool = False
+
+
+@dataclass(frozen=True)
+class CheckFinished:
+    """A check that came to a verdict; ``facts`` is `check.json`."""
+
+    directory: Path
+    facts: dict[str, Any]
+    exit_code: int
+
+
+def check(request: CheckRequest, events: Events) -> CheckFinished:
+    """Measures the config in the repository, compares, and keeps what was found.
+
+    Raises:
+        TunerError: With the exit code of its class. Once the check has a directory, that holds
+            a `check.json` all the same.
+    """
+    stop = Stop(events.note)
+    with stop.listening():
+        job = prepare(request.job)
+        with installed(job, request.job.environment) as programs:
+            session = _opened(request, job, programs)
+            events.note(f"check {session.store.directory}")
+            try:
+                return _ended(session, _measured(session, programs, events, stop.checkpoint))
+            except Exception as error:
+                _ended_early(session, error)
+                raise
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What the steps of one check share."""
+
+    request: CheckRequest
+    job: Job
+    store: RunStore
+    manifest: Manifest
+    key: Key
+    machine: str
+    compared_with: Found
+    book: TimeBook = field(default_factory=TimeBook)
+
+    @property
+    def results(self) -> Path:
+        return self.request.job.output
+
+    def store_facts(
+        self, verdict: CheckVerdict, found: Checked | None, accepted: Path | None
+    ) -> dict[str, Any]:
+        """`check.json` and the reports made of it."""
+        facts = check_json(
+            manifest=self.manifest,
+            key=self.key,
+            machine=self.machine,
+            verdict=verdict,
+            found=found,
+            limits=self.job.spec.check,
+            baseline=self.compared_with.baseline,
+            accepted=accepted,
+            history=history(self.results, self.key, TREND - 1),
+            seconds=self.book.to_json()["wall_s"],
+        )
+        write_json(self.store.directory / CHECK, facts)
+        render_check(self.store.directory)
+        return facts
+
+
+def _opened(request: CheckRequest, job: Job, programs: Programs) -> _Session:
+    versions = programs.versions()
+    key = Key(
+        job.spec.model,
+        programs.fingerprint(),
+        versions["perf_analyzer"],
+        question_of(job.spec),
+    )
+    results = request.job.output
+    found = find_baseline(results, key, any_machine=request.any_machine)
+    store = RunStore.create(results, new_run_id(f"{job.spec.model.replace('/', '_')}-check"))
+    manifest = manifest_of(job, programs, request.job, store.run_id)
+    store.write_manifest(manifest.to_json())
+    return _Session(request, job, store, manifest, key, _machine(programs), found)
+
+
+def _machine(programs: Programs) -> str:
+    host, versions = programs.host, programs.versions()
+    gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in host.gpus]
+    parts = [f"{host.cpu}, {host.cores} cores", *gpus, f"tritonserver {versions['tritonserver']}"]
+    return "; ".join(parts)
+
+
+def _measured(
+    session: _Session, programs: Programs, events: Events, checkpoint: Callable[[], None]
+) -> Checked | CheckVerdict:
+    """What the rounds gave; the verdict alone where the config could not be measured at all."""
+    job, store = session.job, session.store
+    watch = Watch(session.book, events, checkpoint, store.append_rejected)
+    with rigged(job, programs, store.logs, watch) as bench:
+        bench.enter(Stage.CONFIRMATION)
+        step = Checking(
+            spec=job.spec,
+            plan=job.plan,
+            bench=bench,
+            events=events,
+            current=job.space.current,
+            baseline=session.compared_with.baseline,
+            all_rounds=session.request.accept,
+            record=lambda row: store.append_confirmation(row.to_json()),
+        )
+        try:
+            return checked(step)
+        except DeployRefusedError as error:
+            reason = f"Triton refuses the config in the repository: {error.message}"
+            return CheckVerdict(CheckStatus.MISSED, (reason,))
+        except TrialError as error:
+            reason = f"The config in the repository could not be measured: {error.message}"
+            return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+
+
+def _ended(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
+    """Accepts where that was asked for, and stores how it ended."""
+    if isinstance(found, CheckVerdict):
+        facts = session.store_facts(found, None, None)
+        return CheckFinished(session.store.directory, facts, EXIT_CODES[found.status])
+    request = session.request
+    limits, reason = session.job.spec.check, session.compared_with.reason
+    verdict = verdict_of(found, limits, reason, accept=request.accept)
+    verdict = replace(verdict, reasons=(*verdict.reasons, *_remarks(session, found)))
+    accepted: Path | None = None
+    if verdict.status is CheckStatus.ACCEPTED:
+        accepted = write_baseline(session.results, _baseline(session, found))
+    facts = session.store_facts(verdict, found, accepted)
+    append_history(session.results, session.key, history_row(facts))
+    return CheckFinished(session.store.directory, facts, EXIT_CODES[verdict.status])
+
+
+def _remarks(session: _Session, found: Checked) -> list[str]:
+    baseline = session.compared_with.baseline
+    seen = dict.fromkeys(d for p in found.held for d in p.measurement.disturbances)
+    remarks = [f"Disturbed: {text}" for text in seen]
+    if baseline is not None and baseline.key.fingerprint != session.key.fingerprint:
+        remarks.append(f"Compared with a result of another machine ({baseline.machine}).")
+    return remarks
+
+
+def _baseline(session: _Session, found: Checked) -> Baseline:
+    levels = [p.measurement.load.level for p in found.held]
+    return Baseline(
+        key=session.key,
+        run_id=session.store.run_id,
+        accepted_at=session.manifest.created_at,
+        machine=session.machine,
+        config_sha256=session.job.model.sha256,
+        compared=found.compared,
+        values=found.values,
+        level=min(levels) if found.level is None else found.level,
+        expected=found.expected,
+    )
+
+
+def _ended_early(session: _Session, error: Exception) -> None:
+    """What is known, with the reason why there is no verdict."""
+    if (session.store.directory / CHECK).is_file():
+        return  # the verdict was written; only what comes after it failed
+    interrupted = isinstance(error, InterruptedRunError)
+    if isinstance(error, InterruptedRunError):
+        error.hint = f"start again: tune check {session.request.job.spec}"
+    message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
+    status = CheckStatus.INTERRUPTED if interrupted else CheckStatus.FAILED
+    session.store_facts(CheckVerdict(status, (message,)), None, None)

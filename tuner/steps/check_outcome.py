@@ -1,0 +1,193 @@
+"""How a check ended, as `check.json` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from tuner.confirm.regression import Change, Held, change_of
+from tuner.confirm.statistics import CONFIDENCE
+from tuner.report.check_schema import SCHEMA_VERSION, CheckStatus
+from tuner.run.baseline import Baseline, Key
+from tuner.run.manifest import Manifest
+from tuner.score.point import Point
+from tuner.score.verdict import SloResult, Verdict
+from tuner.spec.check import Check
+from tuner.steps.check_rounds import Checked
+
+#: Exit code of each way a check can end without an error (see `tuner.errors`).
+EXIT_CODES = {
+    CheckStatus.FINE: 0,
+    CheckStatus.WORSE: 0,
+    CheckStatus.ACCEPTED: 0,
+    CheckStatus.MISSED: 10,
+    CheckStatus.INCONCLUSIVE: 11,
+    CheckStatus.REGRESSION: 12,
+    CheckStatus.INTERRUPTED: 130,
+    CheckStatus.FAILED: 1,
+}
+
+_SEVERITY = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
+_OF_CHANGE = {
+    Change.FINE: CheckStatus.FINE,
+    Change.WORSE: CheckStatus.WORSE,
+    Change.REGRESSION: CheckStatus.REGRESSION,
+    Change.INCONCLUSIVE: CheckStatus.INCONCLUSIVE,
+}
+
+
+@dataclass(frozen=True)
+class CheckVerdict:
+    """``reasons``: why, one sentence each."""
+
+    status: CheckStatus
+    reasons: tuple[str, ...]
+
+
+def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool) -> CheckVerdict:
+    """The SLOs first, then the comparison; what was not compared did not pass.
+
+    Args:
+        found: What the rounds gave.
+        limits: The spec's.
+        not_compared: Why there is nothing to compare with; empty where there is.
+        accept: The result is to be the next baseline. It may be worse, but not miss an SLO.
+    """
+    load, rounds = found.held[0].measurement.load, len(found.held)
+    where = "at any load tried" if found.any_load else f"at {load}"
+    slos = found.slos
+    if slos is Held.MISSED:
+        return CheckVerdict(CheckStatus.MISSED, (f"{_missed(found.held)} {where}, every time.",))
+    if slos is Held.UNCLEAR:
+        return CheckVerdict(CheckStatus.INCONCLUSIVE, (_unclear(found.held, where),))
+    if found.ratio is None:
+        if not found.values:
+            reason = f"{found.compared} was not measured in every round."
+            return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+        if accept:
+            reason = f"Every SLO was met in each of {rounds} rounds."
+            return CheckVerdict(CheckStatus.ACCEPTED, (reason,))
+        reason = not_compared or "The accepted result was measured at another load: not compared."
+        return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+    change = change_of(found.ratio, limits.warn, limits.fail)
+    status = CheckStatus.ACCEPTED if accept else _OF_CHANGE[change]
+    return CheckVerdict(status, (_compared(found, limits, change),))
+
+
+def check_json(
+    *,
+    manifest: Manifest,
+    key: Key,
+    machine: str,
+    verdict: CheckVerdict,
+    found: Checked | None,
+    limits: Check,
+    baseline: Baseline | None,
+    accepted: Path | None,
+    history: Sequence[Mapping[str, Any]],
+    seconds: float,
+) -> dict[str, Any]:
+    """`check.json`, schema version 1 (docs/check.schema.json); ``found``: None when it broke off.
+
+    ``history``: earlier checks, oldest first; this one is added where it came to a verdict.
+    """
+    facts = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "check",
+        "run_id": manifest.run_id,
+        "model": manifest.model,
+        "checked_at": manifest.created_at,
+        "status": verdict.status.value,
+        "exit_code": EXIT_CODES[verdict.status],
+        "reasons": list(verdict.reasons),
+        "spec_path": manifest.spec_path,
+        "spec_sha256": manifest.spec_sha256,
+        "config_sha256": manifest.config_sha256,
+        "fingerprint": key.fingerprint,
+        "machine": machine,
+        "objective": str(manifest.spec["objective"]),
+        **_measured(found),
+        "warn": float(limits.warn),
+        "fail": float(limits.fail),
+        "confidence": CONFIDENCE,
+        "baseline": None if baseline is None else _then(baseline, key),
+        "accepted": None if accepted is None else str(accepted),
+        "seconds": round(seconds, 3),
+    }
+    own = [] if found is None else [history_row(facts)]
+    return {**facts, "history": [*history, *own]}
+
+
+def history_row(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a `check.json` goes into the history."""
+    names = ("run_id", "checked_at", "status", "ratio", "config_sha256")
+    positive = bool(facts["values"]) and min(facts["values"]) > 0.0
+    value = geometric_mean(facts["values"]) if positive else None
+    return {**{name: facts[name] for name in names}, "value": value}
+
+
+def _measured(found: Checked | None) -> dict[str, Any]:
+    if found is None:
+        nothing: dict[str, Any] = {"compared": "nothing", "values": [], "slo": [], "ratio": None}
+        return {"rounds": 0, "load": None, "level": None, **nothing}
+    load = found.held[0].measurement.load
+    return {
+        "rounds": len(found.held),
+        "load": f"about {load}" if found.any_load else str(load),
+        "level": found.level,
+        "compared": found.compared,
+        "values": list(found.values),
+        "slo": [_slo(results) for results in zip(*(p.slo for p in found.held), strict=True)],
+        "ratio": None if found.ratio is None else found.ratio.to_json(),
+    }
+
+
+def _slo(results: Sequence[SloResult]) -> dict[str, Any]:
+    worst = min(results, key=lambda r: (_SEVERITY.index(r.verdict), r.margin or 0.0))
+    return {"worst": worst.to_json(), "values": [r.value for r in results]}
+
+
+def _then(baseline: Baseline, key: Key) -> dict[str, Any]:
+    return {
+        "run_id": baseline.run_id,
+        "accepted_at": baseline.accepted_at,
+        "machine": baseline.machine,
+        "same_machine": baseline.key.fingerprint == key.fingerprint,
+        "config_sha256": baseline.config_sha256,
+        "values": list(baseline.values),
+        "level": baseline.level,
+    }
+
+
+def _missed(points: Sequence[Point]) -> str:
+    """`p99_latency <= 40ms was missed`, of all SLOs that were missed in some round."""
+    wrong = [s for p in points for s in p.slo if s.verdict is Verdict.FAIL]
+    names = dict.fromkeys(s.expression for s in wrong)
+    return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} missed"
+
+
+def _unclear(points: Sequence[Point], where: str) -> str:
+    missed = sum(any(s.verdict is Verdict.FAIL for s in p.slo) for p in points)
+    if missed:
+        return f"{_missed(points)} {where} in {missed} of {len(points)} rounds: at the very edge."
+    return f"Too few requests were answered {where} to judge a percentile: lengthen the window."
+
+
+def _compared(found: Checked, limits: Check, change: Change) -> str:
+    ratio = found.ratio
+    assert ratio is not None
+    interval = f"{CONFIDENCE:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}"
+    warn, fail = limits.warn, limits.fail
+    meaning = {
+        Change.FINE: f"a loss of {fail} is ruled out",
+        Change.WORSE: f"a loss above {warn}, but not of the {fail} that fail",
+        Change.REGRESSION: f"a loss above {warn} is certain, and it looks like more than {fail}",
+        Change.INCONCLUSIVE: f"a loss of {fail} and one below {warn} both fit",
+    }[change]
+    return (
+        f"{found.compared.capitalize()} is {ratio.estimate:.3f} times the accepted result's "
+        f"({interval}): {meaning}."
+    )
