@@ -19,11 +19,12 @@ from tuner.errors import SpecError
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json", "markdown", "pr", "patch"]),
+    type=click.Choice(["text", "json", "markdown", "pr", "patch", "png"]),
     default="text",
     show_default=True,
     help="What stdout gets: pr is the text of a pull request with the winner, patch its diff for "
-    "git apply. The files of the run are rendered in any case.",
+    "git apply, png the paths of the main charts as pictures. All other files of the run are "
+    "rendered in any case.",
 )
 def command(run: Path | None, output: Path, output_format: str) -> None:
     """Render the reports of RUN again, or list the runs and checks there are.
@@ -45,11 +46,12 @@ def _run(run: Path, output_format: str) -> None:
     from tuner.cli.verdict import lines_of
     from tuner.report.data import load
     from tuner.report.pull_request import patch_of, pull_request_of, write_proposal
-    from tuner.report.render import render_all
+    from tuner.report.render import CHARTS, render_all
     from tuner.run.store import RunStore
 
     store = RunStore.open(run)
-    files = [*render_all(run), *write_proposal(run)]
+    pictures = output_format == "png"
+    files = [*render_all(run, pictures=pictures), *write_proposal(run)]
     result = store.result()
     if output_format == "markdown":
         click.echo((run / "report.md").read_text(encoding="utf-8"), nl=False)
@@ -59,6 +61,9 @@ def _run(run: Path, output_format: str) -> None:
         click.echo(patch_of(run), nl=False)
     elif output_format == "json":
         click.echo(json.dumps(result, indent=2))
+    elif pictures:
+        for picture in sorted((run / CHARTS).glob("*.png")):
+            click.echo(picture)
     else:
         for line in lines_of(run, result) if result else [f"{run}: no result yet"]:
             click.echo(line)
@@ -70,8 +75,10 @@ def _check(run: Path, output_format: str) -> None:
     from tuner.report.check_report import render_check
     from tuner.report.check_schema import read_check
 
-    if output_format in ("pr", "patch"):
-        raise SpecError(f"{run} is a check and proposes nothing", "name a run of `tune run`")
+    if output_format in ("pr", "patch", "png"):
+        raise SpecError(
+            f"{run} is a check: it proposes nothing and has no charts", "name a run of `tune run`"
+        )
     files = render_check(run)
     if output_format == "markdown":
         click.echo((run / "report.md").read_text(encoding="utf-8"), nl=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tuner.report.data import ReportData, judged_point
 from tuner.run.trial import Point, Trial
-from tuner.space.candidate import FieldValue
+from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import server_arg_text
 
 #: Fewer scored trials than this say nothing about which field matters.
@@ -48,6 +48,25 @@ def value(point: Point, metric: str) -> float:
     found = getattr(point.measurement, f"{metric}_us")
     assert isinstance(found, float | int)
     return float(found)
+
+
+def unsimplified(data: ReportData) -> Trial | None:
+    """The trial that the winner was simplified from; ``None`` when the winner was one itself.
+
+    Of the trials that were measured again it is the one with the fewest settings of its own.
+    """
+    if data.best is None or data.best.trial is not None or not data.simplification:
+        return None
+    again = {r.candidate_key for r in data.repeats if r.role == "candidate"}
+    finalists = [t for t in data.scored if t.candidate.key in again]
+    winner = data.best.candidate
+    return min(finalists, key=lambda t: _differences(t.candidate, winner), default=None)
+
+
+def _differences(one: Candidate, other: Candidate) -> int:
+    paths = one.fields.keys() | other.fields.keys()
+    fields = sum(one.fields.get(path) != other.fields.get(path) for path in paths)
+    return fields + (one.server_args != other.server_args)
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:

@@ -15,6 +15,7 @@ from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import (
     ConfigFacts,
     Improvement,
+    NoiseFacts,
     Overloads,
     Result,
     Simplification,
@@ -92,6 +93,7 @@ class ReportData:
             nothing else was measured.
         reasons: Why it ended so, one sentence each.
         repeats: Every measurement of the confirmation, in the order they were made.
+        noise: Spread of what was measured more than once; ``None`` when nothing was.
         overload: What happened beyond the capacity; ``None`` when the run did not come to it.
         rejected: Measurements that count for nothing.
         time: Seconds by phase; they add up to ``wall_s``.
@@ -111,6 +113,7 @@ class ReportData:
     best: Side | None
     improvement: Improvement | None
     repeats: tuple[Repeat, ...]
+    noise: NoiseFacts | None
     overload: Overloads | None
     slo: tuple[SloRow, ...]
     server_args: tuple[str, ...]
@@ -229,6 +232,7 @@ def _assemble(
         best=best,
         improvement=result.improvement if result else None,
         repeats=repeats,
+        noise=result.noise if result else None,
         overload=result.overload if result else None,
         slo=_slo_rows(about),
         server_args=tuple(result.server_args) if result else (),

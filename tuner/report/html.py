@@ -13,18 +13,18 @@ from typing import Any
 
 from tuner import __version__
 from tuner.load.measurement import Measurement
-from tuner.report.charts import latency, overload, search
-from tuner.report.charts import resources as resource_charts
 from tuner.report.charts.chart import Chart, Outcome, Table, outcome_of
+from tuner.report.charts.search import why_no_importance
+from tuner.report.charts.sections import by_section
 from tuner.report.data import ReportData, by_load, judged_point
 from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
-    count_text,
+    found_text,
     latency_text,
+    load_text,
     margin_text,
-    metric_text,
     rate_text,
     seconds_text,
 )
@@ -34,6 +34,7 @@ from tuner.report.sentence import (
     change_text,
     config_text,
     overload_sentences,
+    predicted_text,
     score_axis,
     score_text,
     verdict_sentence,
@@ -41,11 +42,15 @@ from tuner.report.sentence import (
 from tuner.report.tables import (
     comparison,
     count_of_refused,
+    ending,
     environment,
+    noise_sentences,
     rejections,
     simplification,
+    trial_seconds,
+    trials_by_state,
 )
-from tuner.run.trial import Trial, TrialState
+from tuner.run.trial import Trial
 from tuner.score.verdict import Verdict
 
 _SECTIONS = {
@@ -71,43 +76,19 @@ def render(data: ReportData) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    charts = _charts(data)
+    charts = by_section(data)
     drawn = {c.name: c.figure for group in charts.values() for c in group}
     present = {"verdict", "environment", *_filled(charts, data)}
     template = environment_.get_template("report.html.j2")
     return template.render(
         **_words(data),
-        load_charts=charts["load"],
-        time_charts=charts["request-time"],
-        importance=next(iter(charts["importance"]), None),
-        slices=charts["slices"],
-        history=next(iter(charts["history"]), None),
-        wall_time=next(iter(charts["wall_time"]), None),
-        resource_charts=charts["resources"],
-        overload=next(iter(charts["overload"]), None),
+        charts=charts,
         sections=[(name, title) for name, title in _SECTIONS.items() if name in present],
         css=Markup(_asset("report.css")),  # noqa: S704  our own file
         js=Markup(_asset("report.js")),  # noqa: S704  our own file
         figures=Markup(script_json(drawn)),  # noqa: S704  escaped by script_json
         plotly=plotly_packed(),
     )
-
-
-def _charts(data: ReportData) -> dict[str, list[Chart]]:
-    return {
-        "load": [*latency.curves(data), *_given(latency.front(data))],
-        "request-time": _given(latency.latency_parts(data), latency.batches(data)),
-        "importance": _given(search.importances(data)),
-        "slices": list(search.slices(data)),
-        "history": _given(search.history(data)),
-        "wall_time": _given(search.wall_time(data)),
-        "resources": _given(resource_charts.cache(data), resource_charts.gpu(data)),
-        "overload": _given(overload.over_time(data)),
-    }
-
-
-def _given(*charts: Chart | None) -> list[Chart]:
-    return [chart for chart in charts if chart is not None]
 
 
 def _filled(charts: Mapping[str, Sequence[Chart]], data: ReportData) -> Iterable[str]:
@@ -120,7 +101,7 @@ def _filled(charts: Mapping[str, Sequence[Chart]], data: ReportData) -> Iterable
 
 def _words(data: ReportData) -> dict[str, Any]:
     """Everything the template shows that is not a chart."""
-    outcomes = list(dict.fromkeys(_outcome(t) for t in data.trials))
+    outcomes = list(dict.fromkeys(ending(t) for t in data.trials))
     return {
         "data": data,
         "version": __version__,
@@ -128,7 +109,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "sentence": verdict_sentence(data),
         "subject": "current config" if data.subject is data.current else data.best_name,
         "verdicts": VERDICTS,
-        "metric_text": metric_text,
+        "found_text": found_text,
         "margin_text": margin_text,
         "comparison": comparison(data),
         "measured_again": measured_again(data),
@@ -137,8 +118,9 @@ def _words(data: ReportData) -> dict[str, Any]:
         "diff": [(_diff_kind(line), line) for line in data.diff.splitlines()],
         "next_steps": next_steps(data),
         "simplification": simplification(data),
-        "why_no_importance": search.why_no_importance(data),
-        "counts": _counts(data),
+        "why_no_importance": why_no_importance(data),
+        "by_state": trials_by_state(data),
+        "noise": noise_sentences(data),
         "failures": _failures(data),
         "rejections": rejections(data),
         "outcomes": outcomes,
@@ -161,18 +143,6 @@ def _diff_kind(line: str) -> str:
     return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "same")
 
 
-def _counts(data: ReportData) -> str:
-    states = [
-        f"{sum(t.state is state for t in data.trials)} {word}"
-        for state, word in (
-            (TrialState.MEASURED, "measured in full"),
-            (TrialState.PRUNED, "given up early"),
-            (TrialState.FAILED, "failed"),
-        )
-    ]
-    return f"{count_text(len(data.trials), 'trial')}: {', '.join(states)}."
-
-
 def _failures(data: ReportData) -> list[tuple[str, list[int]]]:
     """Reasons with the trials that failed for them, the most frequent first."""
     found: dict[str, list[int]] = defaultdict(list)
@@ -181,27 +151,26 @@ def _failures(data: ReportData) -> list[tuple[str, list[int]]]:
     return sorted(found.items(), key=lambda item: (-len(item[1]), item[1]))
 
 
-def _outcome(trial: Trial) -> str:
-    return "failed" if trial.state is TrialState.FAILED else outcome_of(trial).value
-
-
 def _trial(data: ReportData, trial: Trial) -> dict[str, Any]:
     judged = judged_point(trial)
-    time = trial.time
-    total = time.searching_s + time.deploying_s + time.measuring_s + time.other_s
     bound = "at best " if outcome_of(trial) is Outcome.PRUNED else ""
     score = score_text(data, trial.score.value if trial.score else None)
+    seconds = trial_seconds(trial)
     return {
         "number": trial.number,
-        "outcome": _outcome(trial),
+        "outcome": ending(trial),
         "change": change_text(data, trial.candidate),
         "config": config_text(trial.candidate),
         "reason": trial.reason,
+        "predicted": predicted_text(data, trial.predicted) if trial.predicted else "",
         "score": f"{bound}{score}",
+        "score_value": f"{trial.score.value:.6g}" if trial.score else "",
+        "p99_us": f"{judged.measurement.p99_latency_us:.0f}" if judged else "",
+        "seconds": f"{seconds:.2f}",
         "p99": latency_text(judged.measurement.p99_latency_us if judged else None),
         "refused": count_of_refused(judged),
         "deployment": trial.deployment or "",
-        "time": seconds_text(total),
+        "time": seconds_text(seconds),
         "points": _points(trial),
     }
 
@@ -216,7 +185,7 @@ def _points(trial: Trial) -> Table:
         times = (m.p50_latency_us, m.p90_latency_us, m.p95_latency_us, m.p99_latency_us)
         rows.append(
             (
-                str(m.load),
+                load_text(m.load),
                 rate_text(m.throughput_infer_per_s),
                 *(latency_text(t) for t in times),
                 count_of_refused(point),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
+from tuner.load.measurement import LoadPoint
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.slo import Metric
@@ -17,13 +18,13 @@ VERDICTS = {
 }
 
 
-def latency_text(microseconds: float | None) -> str:
+def latency_text(microseconds: float | None, digits: int = 3) -> str:
     if microseconds is None or not isfinite(microseconds):
         return NOTHING
     if microseconds >= 1e6:
-        return f"{microseconds / 1e6:.3g} s"
+        return f"{microseconds / 1e6:.{digits}g} s"
     if microseconds >= 1e3:
-        return f"{microseconds / 1e3:.3g} ms"
+        return f"{microseconds / 1e3:.{digits}g} ms"
     return f"{microseconds:.0f} us"
 
 
@@ -31,6 +32,12 @@ def rate_text(per_second: float | None) -> str:
     if per_second is None:
         return NOTHING
     return f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"
+
+
+def load_text(load: LoadPoint) -> str:
+    if not load.arrivals.open_loop:
+        return str(load)
+    return rate_text(load.level)
 
 
 def seconds_text(seconds: float) -> str:
@@ -56,6 +63,13 @@ def metric_text(metric: str, value: float | None) -> str:
     if metric == Metric.GPU_MEMORY.value:
         return bytes_text(int(value))
     return rate_text(value)
+
+
+def found_text(result: SloResult) -> str:
+    """What was found, with more digits where it would read like the bound although it is not."""
+    text = metric_text(result.metric, result.value)
+    alike = text == metric_text(result.metric, result.bound) and result.value != result.bound
+    return latency_text(result.value, 5) if alike and result.metric.endswith("_latency") else text
 
 
 def margin_text(result: SloResult) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tuner.report import html, junit, markdown, trials_csv
 from tuner.report.data import ReportData, load
+from tuner.report.png import write_pngs
 from tuner.run.store import write_text
 
 #: File of a run to the function that makes its text.
@@ -17,9 +18,19 @@ FORMATS: dict[str, Callable[[ReportData], str]] = {
     "trials.csv": trials_csv.render,
 }
 
+#: Directory of a run with its main charts as PNGs.
+CHARTS = "charts"
 
-def render_all(run_dir: Path) -> list[Path]:
+
+def render_all(run_dir: Path, *, pictures: bool = True) -> list[Path]:
     """Renders a run from what is stored, finished or not; each file replaces the old one whole.
+
+    Args:
+        run_dir: Of the run.
+        pictures: Draw the main charts as PNGs too, which takes longer than all the rest.
+
+    Returns:
+        The files, and the directory of the charts.
 
     Raises:
         SpecError: The directory holds no run.
@@ -30,4 +41,7 @@ def render_all(run_dir: Path) -> list[Path]:
     for name, render in FORMATS.items():
         write_text(run_dir / name, render(data))
         paths.append(run_dir / name)
+    if pictures:
+        write_pngs(data, run_dir / CHARTS)
+        paths.append(run_dir / CHARTS)
     return paths

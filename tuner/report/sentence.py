@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tuner.report.data import ReportData, Side
-from tuner.report.quantities import count_text, metric_text, rate_text
+from tuner.report.quantities import count_text, load_text, metric_text, rate_text
 from tuner.report.result_schema import Status
+from tuner.run.trial import Predicted
 from tuner.score.judge import value_of
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
@@ -25,6 +26,12 @@ def score_text(data: ReportData, value: float | None) -> str:
     """A score in the objective's unit."""
     metric = data.objective.metric
     return metric_text(metric.value if metric else Metric.THROUGHPUT.value, value)
+
+
+def predicted_text(data: ReportData, predicted: Predicted) -> str:
+    """What was expected, with its interval: `2,050/s (1,900/s to 2,200/s)`."""
+    low, high = score_text(data, predicted.low), score_text(data, predicted.high)
+    return f"{score_text(data, predicted.value)} ({low} to {high})"
 
 
 def score_axis(data: ReportData) -> tuple[str, float]:
@@ -135,7 +142,7 @@ def _standing(data: ReportData, side: Side | None) -> str:
         points = [r.point for r in side.proofs] or [side.judged]
         values = [value_of(metric, p.measurement) for p in points]
         worst = max((v for v in values if v is not None), default=None)
-        load = side.judged.measurement.load
+        load = load_text(side.judged.measurement.load)
         return f"{metric.value} {metric_text(metric.value, worst)} at {load} within {slo}"
     if side.goodput_infer_per_s is None:
         return f"no load tried met {slo}"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.report.charts.chart import Table
+from tuner.report.charts.chart import Table, outcome_of
 from tuner.report.charts.latency import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     count_text,
     latency_text,
+    load_text,
     rate_text,
     seconds_text,
     share_text,
 )
 from tuner.report.sentence import score_text
-from tuner.run.trial import Point
+from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.words import bytes_text
 
 
@@ -45,7 +46,7 @@ def _numbers(point: Point) -> dict[str, str]:
     cpu = None if host.cpu_percent is None else host.cpu_percent / 100
     memory = host.gpu_memory_used_bytes
     return {
-        "measured at load": str(m.load),
+        "measured at load": load_text(m.load),
         "throughput": rate_text(m.throughput_infer_per_s),
         "p50 latency": latency_text(m.p50_latency_us),
         "p90 latency": latency_text(m.p90_latency_us),
@@ -98,13 +99,68 @@ def simplification(data: ReportData) -> Table | None:
         (
             row.field,
             score_text(data, row.with_),
-            score_text(data, row.without),
+            _without(data, row.without),
             _signed(data, row.difference),
             "kept" if row.kept else "put back",
         )
         for row in data.simplification
     )
     return Table(("field", "with", "without", "difference", ""), rows)
+
+
+def _without(data: ReportData, value: float | None) -> str:
+    """A goodput of nothing is what it gets that missed an SLO at the load it was held to."""
+    return "misses an SLO" if value == 0 and data.maximizes else score_text(data, value)
+
+
+def trials_by_state(data: ReportData) -> Table:
+    """How many trials ended how, and what they took; states without any are left out."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in data.trials:
+        groups.setdefault(ending(trial), []).append(trial)
+    whole = {**groups, "all": [*data.trials]} if len(groups) > 1 else groups
+    rows = tuple(
+        (
+            name,
+            f"{len(members):,}",
+            f"{sum(len(t.points) for t in members):,}",
+            seconds_text(sum(trial_seconds(t) for t in members)),
+        )
+        for name, members in whole.items()
+    )
+    return Table(("ended", "trials", "measurements", "took"), rows)
+
+
+def ending(trial: Trial) -> str:
+    """How a trial ended, in a few words."""
+    return "failed" if trial.state is TrialState.FAILED else outcome_of(trial).value
+
+
+def trial_seconds(trial: Trial) -> float:
+    time = trial.time
+    return time.searching_s + time.deploying_s + time.measuring_s + time.other_s
+
+
+def noise_sentences(data: ReportData) -> list[str]:
+    """How well measurements repeat: those of this run, and what was found before it."""
+    sentences = []
+    if data.noise is not None:
+        spreads = (
+            ("throughput", data.noise.throughput_cv),
+            ("p99 latency", data.noise.p99_cv),
+            ("capacity", data.noise.capacity_cv),
+        )
+        known = [f"{name} {share_text(cv)}" for name, cv in spreads if cv is not None]
+        sentences.append(
+            "Spread of what was measured more than once, each time on another server "
+            f"(coefficient of variation): {', '.join(known)}."
+        )
+    recorded = data.manifest.noise
+    if recorded is not None:
+        reasons = " ".join(recorded.get("advice", {}).get("reasons", [])[:1])
+        day = str(recorded.get("measured_at", ""))[:10]
+        sentences.append(f"Noise of this machine, measured {day}: {reasons}")
+    return sentences
 
 
 def _signed(data: ReportData, value: float | None) -> str:

@@ -34,13 +34,16 @@ def render(data: ReportData) -> str:
 
 
 def _row(trial: Trial) -> dict[str, Cell]:
-    score, point = trial.score, judged_point(trial)
+    score, predicted, point = trial.score, trial.predicted, judged_point(trial)
     return {
         "trial": trial.number,
         "state": trial.state.value,
         "score": score.value if score else None,
         "feasible": score.feasible if score else None,
         "violation": score.violation if score else None,
+        "predicted": predicted.value if predicted else None,
+        "predicted_low": predicted.low if predicted else None,
+        "predicted_high": predicted.high if predicted else None,
         **{f"field.{path}": _plain(value) for path, value in trial.candidate.fields.items()},
         "server_args": json.dumps(list(trial.candidate.server_args)),
         **(_load(point) if point else {}),

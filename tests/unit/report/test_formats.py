@@ -15,7 +15,7 @@ from unit.report.conftest import NASTY, Made
 from unit.report.synthetic import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
-from tuner.report.render import FORMATS, render_all
+from tuner.report.render import CHARTS, FORMATS, render_all
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 
@@ -24,9 +24,12 @@ STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "fai
 def test_all_forms_are_written_and_written_again(tmp_path: Path, status: str) -> None:
     run = make_run(tmp_path, Toy(trials=14), status)
     paths = render_all(run)
-    assert [p.name for p in paths] == list(FORMATS)
-    first = [p.read_bytes() for p in paths]
-    assert [p.read_bytes() for p in render_all(run)] == first
+    assert [p.name for p in paths] == [*FORMATS, CHARTS]
+    files = [*paths[:-1], *sorted(paths[-1].glob("*.png"))]
+    assert (run / CHARTS / "history.png") in files
+    first = [p.read_bytes() for p in files]
+    render_all(run)
+    assert [p.read_bytes() for p in files] == first
     assert not list(run.glob("tmp*"))
 
 

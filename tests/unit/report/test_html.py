@@ -12,7 +12,7 @@ from unit.report.conftest import NASTY, Made
 from tuner.report import html
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
-VOID = {"meta", "link", "img", "input", "br", "hr"}
+VOID = {"meta", "link", "img", "input", "br", "hr", "wbr"}
 
 
 class Page(HTMLParser):
@@ -59,6 +59,22 @@ def test_charts_and_figures_are_the_same_set(made: Made) -> None:
     assert sorted(str(p) for p in plots) == sorted(figures)
     expected = {"curve-p99_latency", "pareto", "parts", "batches", "importance", "slice-0"}
     assert expected | {"history", "time", "cache", "gpu"} <= set(figures)
+
+
+def test_the_twin_is_shown_where_it_predicted(made: Made) -> None:
+    text = html.render(made(twin=True))
+    assert '<figure class="chart" id="predicted">' in text
+    assert re.search(r"<p>predicted [\d,]+/s \([\d,]+/s to [\d,]+/s\), 90 % interval</p>", text)
+
+
+def test_without_predictions_there_is_no_word_of_them(made: Made) -> None:
+    assert "predicted" not in html.render(made()).split('<script type="application/json"')[0]
+
+
+def test_tables_lead_to_the_trials_they_name(made: Made) -> None:
+    text = html.render(made())
+    (pareto,) = re.findall(r'<figure class="chart" id="pareto">.*?</figure>', text, re.DOTALL)
+    assert '<th scope="row"><a href="#trial-0">0</a></th>' in pareto
 
 
 def test_every_chart_has_its_numbers_in_a_table(made: Made) -> None:

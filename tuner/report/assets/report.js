@@ -55,6 +55,7 @@
 
   function draw(place, figure) {
     const layout = frame(figure, place.clientWidth);
+    place.dataset.height = layout.height;
     Plotly.newPlot(place, figure.data, layout, {
       responsive: true,
       displaylogo: false,
@@ -70,6 +71,17 @@
   function recolour() {
     for (const place of all(".plot")) {
       if (place.layout) Plotly.relayout(place, colours(place.layout));
+    }
+  }
+
+  // Paper is white, narrower than the screen and should hold more than one chart a page.
+  function fit(paper) {
+    for (const place of all(".plot")) {
+      if (!place.layout) continue;
+      const height = Number(place.dataset.height);
+      const fitting = paper ? Math.min(height, Math.max(200, height * 0.8)) : height;
+      Plotly.relayout(place, { ...colours(place.layout), height: fitting, width: place.clientWidth });
+      if (!paper) Plotly.relayout(place, { width: undefined, autosize: true });
     }
   }
 
@@ -96,11 +108,47 @@
     find("#filter-count").textContent = `${shown} of ${rows.length} trials`;
   }
 
+  // What a cell is sorted by: its number where it has one. Cells without a value come last.
+  function sortKey(row, column) {
+    const cell = row.cells[column];
+    const text = cell.dataset.value ?? cell.textContent.trim();
+    if (text === "" || text === "-") return null;
+    const number = Number(text.replaceAll(",", ""));
+    return Number.isNaN(number) ? text : number;
+  }
+
+  function sortTrials(header) {
+    const column = header.cellIndex;
+    const descending = header.getAttribute("aria-sort") === "ascending";
+    all(".trials > thead th").forEach((other) => other.removeAttribute("aria-sort"));
+    header.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    const keyed = all(".trials > tbody > tr").map((row) => [sortKey(row, column), row]);
+    keyed.sort(([a], [b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      const order = typeof a === "number" ? a - b : a.localeCompare(b);
+      return descending ? -order : order;
+    });
+    find(".trials > tbody").append(...keyed.map(([, row]) => row));
+  }
+
+  // Header cells become buttons where there is a script to answer them.
+  function makeSortable() {
+    for (const header of all(".trials > thead th")) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = header.textContent;
+      button.addEventListener("click", () => sortTrials(header));
+      header.replaceChildren(button);
+    }
+  }
+
   function start() {
+    makeSortable();
     const filter = find("#filter");
     if (filter) {
       filter.hidden = false;
       filter.addEventListener("input", filterTrials);
+      filter.addEventListener("change", filterTrials);
       filter.addEventListener("submit", (event) => event.preventDefault());
       filterTrials();
     }
@@ -114,12 +162,10 @@
     const figures = JSON.parse(find("#figures").textContent);
     await loadPlotly();
     for (const place of all(".plot")) draw(place, figures[place.dataset.figure]);
+    // Where plotly measures texts; nothing to read there.
+    find("#js-plotly-tester")?.setAttribute("aria-hidden", "true");
     dark.addEventListener("change", recolour);
-    // Paper is white and narrower than the screen.
-    matchMedia("print").addEventListener("change", () => {
-      recolour();
-      all(".plot").forEach((place) => Plotly.Plots.resize(place));
-    });
+    matchMedia("print").addEventListener("change", (event) => fit(event.matches));
     const help = find("#chart-help");
     if (help) help.hidden = coarse;
     document.documentElement.dataset.charts = "drawn";

@@ -1,8 +1,8 @@
 """A chart: a plotly figure as plain values, a sentence to read it by, and its table.
 
 Colours of text, grid and ground are set in the browser, from the page's own (light or dark).
-Traces use colours that people with any colour vision tell apart (after Okabe and Ito) and that
-stand out from both grounds; no meaning hangs on a colour alone.
+Traces use colours that people with any colour vision tell apart and that stand out from both
+grounds (measured in the tests); no meaning hangs on a colour alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tuner.report.data import ReportData
 from tuner.run.trial import Trial, TrialState
 from tuner.score.verdict import SloResult
 
-BLUE, ORANGE, GREEN, RED = "#2f7fc1", "#d98a00", "#2a9d74", "#cc4a2b"
-SKY, PURPLE, GREY, OLIVE = "#63b3e4", "#b565a7", "#8a9099", "#a9a12f"
+BLUE, ORANGE, GREEN, RED = "#2668ab", "#c67c00", "#239a72", "#c8452a"
+PURPLE, GREY = "#c573b6", "#7f858e"
+SKY = "#56aee2"  # for areas only: too light for lines and points
 
 CURRENT, BEST = ORANGE, BLUE
 
@@ -102,7 +103,12 @@ def scatter(
         "mode": mode,
         "text": list(text),
         "hovertemplate": "%{text}<extra></extra>",
-        "marker": {"color": color, "symbol": symbol, "size": 9, "line": {"color": color}},
+        "marker": {
+            "color": color,
+            "symbol": symbol,
+            "size": 9,
+            "line": {"color": color, "width": 1.5},
+        },
         "line": {"color": color, "width": 2},
         **more,
     }
@@ -143,7 +149,7 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
         values: What must be in sight; empty leaves the range to plotly.
         more: Plotly's own settings.
     """
-    common = {"title": {"text": title}, "automargin": True}
+    common = {"title": {"text": title, "font": {"size": 13}}, "automargin": True}
     positive = sorted(v for v in values if v > 0)
     if not positive:
         return {**common, "rangemode": "tozero", **more}
@@ -171,13 +177,16 @@ def _ticks(low: float, high: float) -> list[float]:
     return [step * 10.0**power for power in powers for step in steps]
 
 
-def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], factor: float) -> None:
+def bound_lines(
+    layout: dict[str, Any], results: Iterable[SloResult], factor: float, at: float = 0.5
+) -> None:
     """Draws each bound as a dashed line across the chart, with its expression.
 
     Args:
         layout: Changed in place; ``yaxis`` must be set.
         results: SLOs on the metric of the y axis.
         factor: From the metric's base unit to the axis's.
+        at: Where its expression stands, as a share of the chart's width; 1 is at its end.
     """
     bounds = {r.bound * factor: r.expression for r in results}
     logarithmic = layout["yaxis"].get("type") == "log"
@@ -196,8 +205,8 @@ def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], factor: fl
     layout["annotations"] = [
         {
             "xref": "paper",
-            "x": 1,
-            "xanchor": "right",
+            "x": at,
+            "xanchor": "right" if at == 1 else "center",
             "yanchor": "bottom",
             "y": log10(bound) if logarithmic else bound,
             "text": escape(expression, quote=False),

@@ -45,7 +45,7 @@ def over_time(data: ReportData) -> Chart | None:
         "xaxis": axis("seconds since the overload began", rangemode="normal"),
         "yaxis": axis("p99_latency (ms)", [*latencies, probe.bound_us * MS]),
     }
-    bound_lines(layout, slos, MS)
+    bound_lines(layout, slos, MS, at=1)
     _shade(layout, probe)
     return Chart(
         name="overload-p99",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tuner.report.charts.chart import BLUE, GREEN, ORANGE, Chart, Table, hover, panels, trial_axis
 from tuner.report.data import ReportData, judged_point
-from tuner.report.quantities import share_text
+from tuner.report.quantities import load_text, share_text
 from tuner.report.sentence import change_text
 from tuner.run.trial import Point, Trial
 from tuner.space.words import bytes_text
@@ -25,7 +25,7 @@ def cache(data: ReportData) -> Chart | None:
     depths = [p.measurement.host.pending_requests_max or 0.0 for _, p in shown]
     text = [
         hover(
-            f"trial {t.number} at {p.measurement.load}",
+            f"trial {t.number} at {load_text(p.measurement.load)}",
             change_text(data, t.candidate),
             f"hit rate {share_text(rate)}, at most {depth:.0f} requests waiting",
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
+from textwrap import wrap
 from typing import Any
 
 from tuner.report.analysis import (
@@ -18,9 +20,9 @@ from tuner.report.charts.chart import (
     BLUE,
     GREEN,
     GREY,
-    OLIVE,
     ORANGE,
     PURPLE,
+    RED,
     SKY,
     Chart,
     Outcome,
@@ -38,6 +40,8 @@ from tuner.report.quantities import seconds_text, share_text
 from tuner.report.sentence import change_text, score_axis, score_text
 from tuner.run.trial import Trial
 
+#: With more values than this only some have their label in a slice.
+MOST_LABELS = 10
 #: Fields shown as slices, the most important first.
 MOST_SLICES = 6
 
@@ -48,7 +52,9 @@ def history(data: ReportData) -> Chart | None:
     if not scored:
         return None
     title, factor = score_axis(data)
-    steps = incumbent(data)
+    steps = [*incumbent(data)]
+    if steps:
+        steps.append((data.trials[-1].number, steps[-1][1]))
     best = line("best so far", [n for n, _ in steps], [v * factor for _, v in steps], GREEN)
     layout = {"xaxis": trial_axis(data), "yaxis": axis(title)}
     rows = tuple(
@@ -64,9 +70,10 @@ def history(data: ReportData) -> Chart | None:
     return Chart(
         name="history",
         title="Scores by trial",
-        note="Trial 0 is the current config. Click a point to see the trial.",
+        note="Trial 0 is the current config. One given up early is drawn at what it can be at "
+        "best. Click a point to see the trial.",
         figure={
-            "data": [*_scores(data, scored, lambda t: t.number), best],
+            "data": [*_scores(data, scored, lambda t: t.number), *_failures(data), best],
             "layout": layout,
         },
         table=Table(("trial", "outcome", "score", "change"), rows),
@@ -96,6 +103,32 @@ def _scores(
     return traces
 
 
+def _failures(data: ReportData) -> list[dict[str, Any]]:
+    """Trials without a score, on the axis."""
+    if not data.failed:
+        return []
+    return [
+        scatter(
+            "failed",
+            [t.number for t in data.failed],
+            [0.0] * len(data.failed),
+            color=RED,
+            symbol="triangle-up-open",
+            cliponaxis=False,
+            text=[
+                hover(f"trial {t.number}, failed", change_text(data, t.candidate), *_reason(t))
+                for t in data.failed
+            ],
+            customdata=[t.number for t in data.failed],
+        )
+    ]
+
+
+def _reason(trial: Trial) -> list[str]:
+    """Why it failed, in lines of a hover label; the whole of it is in the table of trials."""
+    return wrap(trial.reason or "", 70, max_lines=5, placeholder=" ...")
+
+
 def _trial_text(data: ReportData, trial: Trial) -> str:
     return hover(
         f"trial {trial.number}, {outcome_of(trial).value}",
@@ -113,7 +146,7 @@ def importances(data: ReportData) -> Chart | None:
     trace = bar(
         "importance",
         shares,
-        [i.path for i in found],
+        [escape(i.path, quote=False) for i in found],
         BLUE,
         orientation="h",
         hovertemplate="%{y}: %{x:.3g} %<extra></extra>",
@@ -161,7 +194,13 @@ def _slice(data: ReportData, path: str, index: int) -> Chart:
     title, _ = score_axis(data)
     values = [settings(t).get(path) for t in data.scored]
     levels = list(dict.fromkeys(level_text(v) for v in sorted(values, key=level_order)))
-    order = {"type": "category", "categoryorder": "array", "categoryarray": levels}
+    order: dict[str, Any] = {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": [*map(_label, levels)],
+    }
+    if len(levels) > MOST_LABELS:
+        order |= {"nticks": MOST_LABELS // 2, "tickangle": 0}
     layout = {
         "xaxis": {"automargin": True, **order},
         "yaxis": axis(title),
@@ -169,7 +208,7 @@ def _slice(data: ReportData, path: str, index: int) -> Chart:
         "margin": {"l": 56, "r": 12, "t": 8, "b": 24},
         "showlegend": False,
     }
-    traces = _scores(data, data.scored, lambda t: level_text(settings(t).get(path)))
+    traces = _scores(data, data.scored, lambda t: _label(level_text(settings(t).get(path))))
     rows = tuple(_slice_row(data, path, level) for level in levels)
     return Chart(
         name=f"slice-{index}",
@@ -179,6 +218,11 @@ def _slice(data: ReportData, path: str, index: int) -> Chart:
         table=Table((path, "trials", "meet the SLOs", "best score"), rows),
         small=True,
     )
+
+
+def _label(level: str) -> str:
+    """A level on an axis, where plotly would read markup in it."""
+    return escape(level, quote=False)
 
 
 def _slice_row(data: ReportData, path: str, level: str) -> tuple[str, ...]:
@@ -194,7 +238,7 @@ _PHASE_COLORS = {
     "searching_s": GREEN,
     "confirming_s": SKY,
     "starting_s": PURPLE,
-    "writing_s": OLIVE,
+    "writing_s": RED,
 }
 
 

@@ -1,0 +1,43 @@
+"""What a run proposes, taken by a real Git."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from unit.report.synthetic import BETTER, CONFIG, make_run
+from unit.report.test_pull_request import with_config
+
+from tuner.report.pull_request import patch_of
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which("git") is None, reason="there is no git"),
+]
+
+
+@pytest.mark.parametrize(
+    "before", [CONFIG, CONFIG.rstrip("\n"), CONFIG.replace("\n", "\r\n"), None]
+)
+@pytest.mark.parametrize("model", ["toy", "a model"])
+def test_git_apply_takes_it(tmp_path: Path, before: str | None, model: str) -> None:
+    checkout = tmp_path / "checkout"
+    config = checkout / "models" / model / "config.pbtxt"
+    config.parent.mkdir(parents=True)
+    subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
+    if before is not None:
+        config.write_bytes(before.encode())
+    run = with_config(make_run(tmp_path), config, before=before)
+    data = (run / "manifest.json").read_text()
+    if before is not None:
+        import json
+
+        manifest = {**json.loads(data), "config_text": before}
+        (run / "manifest.json").write_text(json.dumps(manifest))
+    patch = tmp_path / "proposal.patch"
+    patch.write_bytes(patch_of(run).encode())
+    subprocess.run(["git", "apply", "--check", str(patch)], cwd=checkout, check=True)
+    subprocess.run(["git", "apply", str(patch)], cwd=checkout, check=True)
+    assert config.read_bytes() == BETTER.encode()

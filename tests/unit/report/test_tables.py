@@ -1,0 +1,50 @@
+"""Tables and sentences that are not behind a chart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from unit.report.conftest import Made
+
+from tuner.report.quantities import found_text
+from tuner.report.result_schema import NoiseFacts, Simplification
+from tuner.report.tables import noise_sentences, simplification, trials_by_state
+from tuner.score.verdict import SloResult, Verdict
+
+
+def test_trials_are_counted_by_how_they_ended(made: Made) -> None:
+    table = trials_by_state(made(trials=40))
+    by_state = {row[0]: row[1:] for row in table.rows}
+    assert by_state["failed"] == ("3", "0", "6.1 s")
+    ended = [int(row[1]) for row in table.rows if row[0] != "all"]
+    assert (sum(ended), by_state["all"][0]) == (40, "40")
+
+
+def test_noise_of_this_run_and_of_before_is_told(made: Made) -> None:
+    data = made()
+    assert noise_sentences(data) == []
+    found = NoiseFacts(repeats=9, throughput_cv=0.011, p99_cv=None, rounds=6, capacity_cv=0.02)
+    before = {"measured_at": "2025-02-28T09:00:00+00:00", "advice": {"reasons": ["It repeats."]}}
+    manifest = replace(data.manifest, noise=before)
+    here, recorded = noise_sentences(replace(data, noise=found, manifest=manifest))
+    assert here.endswith("(coefficient of variation): throughput 1.1 %, capacity 2 %.")
+    assert recorded == "Noise of this machine, measured 2025-02-28: It repeats."
+
+
+def test_a_field_without_which_no_load_was_stood_says_so(made: Made) -> None:
+    row = Simplification(
+        field="dynamic_batching", **{"with": 900.0}, without=0.0, difference=-900.0, kept=True
+    )
+    table = simplification(replace(made(), simplification=(row,)))
+    assert table is not None
+    assert table.rows == (("dynamic_batching", "900/s", "misses an SLO", "-900/s", "kept"),)
+
+
+@pytest.mark.parametrize(
+    ("found_us", "text"),
+    [(39_000.0, "39 ms"), (40_000.0, "40 ms"), (40_037.0, "40.037 ms"), (39_990.0, "39.99 ms")],
+)
+def test_what_is_not_the_bound_does_not_read_like_it(found_us: float, text: str) -> None:
+    slo = "p99_latency <= 40ms"
+    assert found_text(SloResult(slo, "p99_latency", 40e3, found_us, Verdict.FAIL, 0.0)) == text

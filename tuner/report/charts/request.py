@@ -1,0 +1,144 @@
+"""Where a request's time goes, and the batches it was served in."""
+
+from __future__ import annotations
+
+from tuner.report.charts.chart import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    Chart,
+    Table,
+    axis,
+    bar,
+)
+from tuner.report.charts.latency import MS, sides
+from tuner.report.data import ReportData
+from tuner.report.quantities import NOTHING, latency_text, load_text
+from tuner.run.trial import Point
+
+#: Batch sizes up to this many each have their place; above it only those that occurred.
+MOST_BARS = 32
+
+#: Parts of a request's time, in order, with their colours.
+PARTS = (
+    ("client", PURPLE),
+    ("network", GREEN),
+    ("queue", ORANGE),
+    ("compute input", SKY),
+    ("compute infer", BLUE),
+    ("compute output", RED),
+    ("not accounted for", GREY),
+)
+
+
+def parts_us(point: Point) -> dict[str, float]:
+    """Microseconds of the average request by part; the rest to the average latency is named."""
+    measurement, server = point.measurement, point.measurement.server
+    parts = {
+        "client": _sum(measurement.client_send_us, measurement.client_recv_us),
+        "network": measurement.network_us,
+        "queue": server.queue_us if server else None,
+        "compute input": server.compute_input_us if server else None,
+        "compute infer": server.compute_infer_us if server else None,
+        "compute output": server.compute_output_us if server else None,
+    }
+    known = {name: us for name, us in parts.items() if us is not None}
+    rest = measurement.avg_latency_us - sum(known.values())
+    return {**known, "not accounted for": max(rest, 0.0)}
+
+
+def _sum(*parts_us: float | None) -> float | None:
+    known = [us for us in parts_us if us is not None]
+    return sum(known) if known else None
+
+
+def latency_parts(data: ReportData) -> Chart | None:
+    """Where the average request spends its time, current and best config."""
+    shown = [(name, side.judged) for name, _, side in sides(data) if side.judged is not None]
+    if not any(p.measurement.server for _, p in shown):
+        return None
+    labels = [f"{name}<br>at {load_text(point.measurement.load)}" for name, point in shown]
+    by_side = [parts_us(point) for _, point in shown]
+    traces = [
+        bar(
+            part,
+            [p.get(part, 0.0) * MS for p in by_side],
+            labels,
+            color,
+            orientation="h",
+            hovertemplate=f"{part} %{{x:.3g}} ms<extra></extra>",
+        )
+        for part, color in PARTS
+        if any(p.get(part, 0.0) > 0 for p in by_side)
+    ]
+    layout = {
+        "barmode": "stack",
+        "xaxis": axis("average time of a request (ms)"),
+        "yaxis": {"automargin": True, "autorange": "reversed"},
+        "height": 170 + 60 * len(shown),
+    }
+    rows = [
+        (part, *(latency_text(p[part]) if part in p else NOTHING for p in by_side))
+        for part, _ in PARTS
+    ]
+    averages = (latency_text(point.measurement.avg_latency_us) for _, point in shown)
+    rows.append(("average latency", *averages))
+    return Chart(
+        name="parts",
+        title="The average request",
+        note="Averages at the load each config is judged at. Much queue and little compute: more "
+        "instances or larger batches may help; much compute: they will not.",
+        figure={"data": traces, "layout": layout},
+        table=Table(("part", *(label.replace("<br>", " ") for label in labels)), tuple(rows)),
+    )
+
+
+def batches(data: ReportData) -> Chart | None:
+    """Batch sizes Triton formed, as shares of its executions."""
+    traces, rows = [], []
+    for name, color, side in sides(data):
+        server = side.judged.measurement.server if side.judged else None
+        if server is None or not server.batch_stats:
+            continue
+        total = sum(count for _, count, _ in server.batch_stats)
+        stats = sorted(server.batch_stats)
+        shares = [100 * count / total if total else 0.0 for _, count, _ in stats]
+        traces.append(
+            bar(
+                name,
+                [str(size) for size, _, _ in stats],
+                shares,
+                color,
+                hovertemplate=f"{name}, batch of %{{x}}: %{{y:.3g}} %<extra></extra>",
+            )
+        )
+        for (size, count, ns), share in zip(stats, shares, strict=True):
+            each = latency_text(ns / count / 1000) if count else NOTHING
+            rows.append((name, str(size), f"{count:,}", f"{share:.3g} %", each))
+    if not traces:
+        return None
+    sizes = sorted({int(row[1]) for row in rows})
+    if sizes[-1] <= MOST_BARS:
+        sizes = list(range(1, sizes[-1] + 1))  # so that gaps show
+    layout = {
+        "barmode": "group",
+        "bargap": max(0.2, 1 - 0.15 * len(sizes)),
+        "xaxis": {
+            **axis("batch size"),
+            "type": "category",
+            "categoryarray": [str(s) for s in sizes],
+            "categoryorder": "array",
+        },
+        "yaxis": axis("share of executions (%)"),
+    }
+    return Chart(
+        name="batches",
+        title="Batches Triton formed",
+        note="What the batcher really did at the load each config is judged at.",
+        figure={"data": traces, "layout": layout},
+        table=Table(("config", "batch size", "executions", "share", "compute each"), tuple(rows)),
+    )
