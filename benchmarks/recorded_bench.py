@@ -1,0 +1,258 @@
+"""A bench that answers from a recorded table: a replay, nothing is put on any server.
+
+Between the loads that were recorded of a config its figures are interpolated, below them they fall
+on, above them they follow from the throughput of the saturated server. Each deployment in a replay
+borrows the noise of one repeat of the table: how far that was from the mean of all recordings of
+its config.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from recorded_table import Recording, Table
+
+from tuner.bench.evaluate import probe_of
+from tuner.errors import LoadFailedError
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.score.capacity import Bracket
+from tuner.score.point import Point, judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+from tuner.triton.deploy import DeploymentKind
+
+#: Interpolated together, each as its logarithm: latencies and the answered share of the load.
+FIGURES = (
+    "p50_latency_us",
+    "p90_latency_us",
+    "p95_latency_us",
+    "p99_latency_us",
+    "avg_latency_us",
+)
+ANSWERED = len(FIGURES)
+#: Where those percentiles lie, for latencies drawn through them; the fastest and slowest beside.
+_SHARES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
+_FASTEST, _SLOWEST = 0.6, 1.1
+
+#: Latencies below the lowest recorded load are at least a quarter of those there (as logarithm).
+_LEAST_SHARE = math.log(4.0)
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RecordedCurve:
+    """What a config does under load, from all its recordings.
+
+    Attributes:
+        levels: Recorded rates per second, ascending.
+        logs: A row of log `FIGURES` and log answered share for each level, the mean over repeats.
+        nearest: The first recording of each level, for everything that is not interpolated.
+        capacity: Rate at which an SLO begins to be missed; None when it is at every rate.
+    """
+
+    levels: Vector
+    logs: npt.NDArray[np.float64]
+    nearest: tuple[Measurement, ...]
+    capacity: float | None
+
+    @classmethod
+    def of(cls, recordings: Sequence[Recording], slos: Sequence[Slo]) -> RecordedCurve:
+        """``recordings`` of one config, the first one before its repeats."""
+        first = recordings[0].points
+        rows = [_mean_row(p.load.level, recordings) for p in first]
+        points = [_with_figures(p, row) for p, row in zip(first, rows, strict=True)]
+        probes = [probe_of(judge_point(slos, p)) for p in points]
+        return cls(
+            levels=np.array([p.load.level for p in first]),
+            logs=np.array(rows),
+            nearest=first,
+            capacity=Bracket.of(probes).capacity(),
+        )
+
+    def at(self, level: float) -> Measurement:
+        """Interpolated between the two loads beside ``level``; beyond the last, overloaded.
+
+        Below the first, latencies fall on as they do from the second to the first.
+        """
+        index = int(np.argmin(np.abs(np.log(self.levels / level))))
+        near = self.nearest[index]
+        requests = near.duration_s * near.load.level
+        duration_s = max(requests / level, min(m.duration_s for m in self.nearest))
+        x = np.clip(math.log(level), *np.log(self.levels[[0, -1]]))
+        row = np.array([np.interp(x, np.log(self.levels), column) for column in self.logs.T])
+        found = replace(near, load=LoadPoint(Arrivals.POISSON, level), duration_s=duration_s)
+        if level < self.levels[0]:
+            row[:ANSWERED] -= self._fall(level)
+        found = _with_figures(found, row)
+        return self._overloaded(found, row) if level > self.levels[-1] else found
+
+    def _fall(self, level: float) -> Vector:
+        """How far each log latency is below the one at the lowest recorded load."""
+        if self.levels.size < 2:
+            return np.zeros(ANSWERED)
+        rise = (self.logs[1] - self.logs[0])[:ANSWERED]
+        slopes = np.clip(rise / math.log(self.levels[1] / self.levels[0]), 0.0, 1.0)
+        return np.minimum(slopes * math.log(self.levels[0] / level), _LEAST_SHARE)
+
+    def _overloaded(self, found: Measurement, row: Vector) -> Measurement:
+        """A queue that grew for as long as the load went on, on top of the last recorded load.
+
+        The server answers the most it was ever seen to.
+        """
+        level = found.load.level
+        most = float((np.exp(self.logs[:, ANSWERED]) * self.levels).max())
+        excess_us = 1e6 * found.duration_s * max(level / most - 1.0, 0.0)
+        added = excess_us * np.array([0.5, 0.9, 0.95, 0.99, 0.5])
+        row = np.append(np.log(np.exp(row[:ANSWERED]) + added), math.log(min(most / level, 1.0)))
+        return _with_figures(found, row)
+
+
+@dataclass(frozen=True)
+class RecordedNoise:
+    """How one repeat was off: log residuals by load as a share of the capacity, ascending."""
+
+    shares: Vector
+    residuals: npt.NDArray[np.float64]
+
+    def on(self, measurement: Measurement, share: float) -> Measurement:
+        """The measurement as if it had been this repeat; ``share`` is its load over capacity."""
+        index = int(np.argmin(np.abs(np.log(self.shares / share))))
+        return _with_figures(measurement, row_of(measurement) + self.residuals[index])
+
+
+@dataclass(frozen=True)
+class RecordedWorld:
+    """Everything a table knows, by key of the canonical candidate.
+
+    Attributes:
+        noises: One for each repeat; none at all makes a replay without noise.
+    """
+
+    curves: Mapping[str, RecordedCurve]
+    noises: tuple[RecordedNoise, ...]
+
+    @classmethod
+    def of(cls, table: Table, slos: Sequence[Slo], noisy: Set[str] | None = None) -> RecordedWorld:
+        """``noisy``: keys of configs whose repeats are the noise; by default all that have any."""
+        own: dict[str, list[Recording]] = {}
+        for recording in sorted(table.recordings, key=lambda r: r.repeat):
+            own.setdefault(recording.candidate.key, []).append(recording)
+        curves = {key: RecordedCurve.of(r, slos) for key, r in own.items()}
+        repeated = (k for k, r in own.items() if len(r) > 1 and (noisy is None or k in noisy))
+        noises = [noise for key in repeated for noise in _noises(curves[key], own[key])]
+        return cls(curves, tuple(noises))
+
+    def goodput(self, key: str) -> float:
+        """The true one: of the mean over all recordings, without noise; 0 for infeasible ones."""
+        return self.curves[key].capacity or 0.0
+
+    @property
+    def best(self) -> float:
+        """The best config's goodput."""
+        return max(self.goodput(key) for key in self.curves)
+
+
+class RecordedBench:
+    """Stands where `tuner.bench.bench.Bench` does in a search; see this module.
+
+    Args:
+        world: What answers.
+        slos: Held against each answer.
+        canonical: The recorded candidate that is the same as a given one.
+        seed: Of the noise.
+    """
+
+    arrivals = Arrivals.POISSON
+
+    def __init__(
+        self,
+        world: RecordedWorld,
+        slos: Sequence[Slo],
+        canonical: Callable[[Candidate], Candidate],
+        seed: int,
+    ) -> None:
+        self._world = world
+        self._slos = slos
+        self._canonical = canonical
+        self._seed = seed
+        self._curve: RecordedCurve | None = None
+        self._noise: RecordedNoise | None = None
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        """Raises LoadFailedError for a config that is not in the table."""
+        key = self._canonical(candidate).key
+        if key not in self._world.curves:
+            raise LoadFailedError(f"nothing is recorded of {dict(candidate.fields)}")
+        self._curve = self._world.curves[key]
+        draw = random.Random(f"{self._seed}/{key}")
+        self._noise = draw.choice(self._world.noises) if self._world.noises else None
+        return SimpleNamespace(kind=DeploymentKind.RELOAD)
+
+    def measure(self, level: float, seed: int) -> Point:
+        assert self._curve is not None
+        found = self._curve.at(level)
+        if self._noise is not None:
+            found = self._noise.on(found, level / (self._curve.capacity or self._curve.levels[0]))
+        return judge_point(self._slos, replace(found, latencies_us=latencies_of(found)))
+
+    def one_at_a_time(self, seed: int) -> float:
+        """The shortest recorded mean latency, in seconds."""
+        assert self._curve is not None
+        return float(np.exp(self._curve.logs[:, FIGURES.index("avg_latency_us")]).min()) / 1e6
+
+
+def row_of(measurement: Measurement) -> Vector:
+    """Log `FIGURES` and log answered share of the load."""
+    figures = [getattr(measurement, name) for name in FIGURES]
+    asked = measurement.load.level * measurement.batch_size
+    return np.log([*figures, measurement.throughput_infer_per_s / asked])
+
+
+def latencies_of(measurement: Measurement) -> Vector:
+    """Latencies in microseconds, ascending, with the measurement's percentiles."""
+    p50, p90, p95, p99 = (getattr(measurement, name) for name in FIGURES[:4])
+    heights = np.log([p50 * _FASTEST, p50, p90, p95, p99, p99 * _SLOWEST])
+    count = max(measurement.completed_count, 1)
+    return np.exp(np.interp((np.arange(count) + 1.0) / count, _SHARES, heights))
+
+
+def _with_figures(measurement: Measurement, row: Vector) -> Measurement:
+    latencies = np.maximum.accumulate(np.exp(row[:4]))
+    values = dict(zip(FIGURES, (*latencies, math.exp(row[4])), strict=True))
+    rate = math.exp(row[ANSWERED]) * measurement.load.level
+    level, lasted = measurement.load.level, measurement.duration_s
+    return replace(
+        measurement,
+        **{name: float(value) for name, value in values.items()},
+        throughput_infer_per_s=rate * measurement.batch_size,
+        completed_count=round(rate * lasted),
+        sent_per_s=level,
+        due_per_s=level,
+        mean_in_flight=rate * float(values["avg_latency_us"]) / 1e6,
+    )
+
+
+def _mean_row(level: float, recordings: Sequence[Recording]) -> Vector:
+    found = [row_of(p) for r in recordings for p in r.points if p.load.level == level]
+    return np.mean(found, axis=0)
+
+
+def _noises(curve: RecordedCurve, recordings: Sequence[Recording]) -> list[RecordedNoise]:
+    """One for each recording of a config; the mean they are off from holds a part of each."""
+    widened = math.sqrt(len(recordings) / (len(recordings) - 1))
+    capacity = curve.capacity or float(curve.levels[0])
+    found = []
+    for recording in recordings:
+        places = [int(np.argmin(np.abs(curve.levels - p.load.level))) for p in recording.points]
+        off = [row_of(p) - curve.logs[i] for p, i in zip(recording.points, places, strict=True)]
+        shares = np.array([p.load.level for p in recording.points]) / capacity
+        found.append(RecordedNoise(shares, widened * np.array(off)))
+    return found

@@ -1,0 +1,62 @@
+"""A real server and a real perf_analyzer for recording tables, put together as a run does it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuner.load.perf_analyzer import PerfAnalyzer
+from tuner.load.workload import load_generator
+from tuner.space.candidate import Candidate
+from tuner.spec.model import ServerMode
+from tuner.steps.job import Job
+from tuner.steps.rig import Programs
+from tuner.triton.deploy import Deployer, Deployment
+
+
+@dataclass
+class Rig:
+    """Serves one config at a time."""
+
+    job: Job
+    programs: Programs
+    deployer: Deployer
+    directory: Path
+    _tools: dict[str, PerfAnalyzer] = field(default_factory=dict)
+
+    def deploy(self, candidate: Candidate) -> tuple[Deployment, PerfAnalyzer]:
+        """Serves the candidate; with the load generator for the server it is on."""
+        deployment = self.deployer.deploy(candidate)
+        address = deployment.endpoints.grpc
+        if address not in self._tools:
+            self._tools = {address: self._tool(deployment)}
+        return deployment, self._tools[address]
+
+    def fresh(self) -> None:
+        """Lets the next deployment begin with a new server."""
+        self.deployer.fresh()
+
+    def _tool(self, deployment: Deployment) -> PerfAnalyzer:
+        spec = self.job.spec
+        return load_generator(
+            spec.workload,
+            spec.model,
+            self.deployer.control,
+            deployment.endpoints,
+            self.programs.perf_analyzer,
+            self.directory,
+            server=ServerMode.LOCAL,
+        ).perf_analyzer
+
+
+@contextmanager
+def rig(job: Job, programs: Programs) -> Iterator[Rig]:
+    """Everything of it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="triton-tune-") as private:
+        directory = Path(private)
+        log = directory / "server.log"
+        with Deployer(programs.launcher, job.spec.model, job.config, log) as deployer:
+            yield Rig(job, programs, deployer, directory)

@@ -1,0 +1,198 @@
+"""Replays search strategies over recorded tables: how good is what they hold after n configs?
+
+    python benchmarks/replay.py --table emulated-accelerator --seeds 20 --trials 24
+    python benchmarks/replay.py --strategy twin --again
+    python benchmarks/replay.py --report
+
+Everything is the product's own (search loop, racing, capacity search, strategies) but the server:
+a table of real measurements answers, with the noise of its repeats drawn by the seed. A search's
+share after n measured configs is the true goodput of its best config so far, without noise, over
+that of the table's best feasible config. Results go to ``benchmarks/results/``; runs that are
+there already are not made again without ``--again``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import recorded_curves as results
+import recorded_table as tables
+from recorded_bench import RecordedBench, RecordedWorld
+from recorded_curves import Replay, Step
+from recorded_space import covered, sampled
+
+from tuner.errors import TunerError
+from tuner.run.timebook import TimeBook
+from tuner.run.trial import Trial
+from tuner.search.incumbent import incumbent
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import STRATEGIES, Enough, Proposal
+from tuner.search.strategy import Strategy as SearchStrategy
+from tuner.spec.model import Spec, Strategy
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.searching import Search, searched
+
+#: What is compared, by the name in the results: fields of ``search`` in a spec.
+COMPARED: dict[str, dict[str, str]] = {
+    "twin": {"strategy": "twin"},
+    "tpe": {"strategy": "tpe"},
+    "random": {"strategy": "random"},
+    "grid": {"strategy": "grid"},
+    "model-analyzer quick": {"strategy": "model-analyzer", "mode": "quick"},
+    "model-analyzer optuna": {"strategy": "model-analyzer", "mode": "optuna"},
+    "model-analyzer brute": {"strategy": "model-analyzer", "mode": "brute"},
+}
+PROCESSES = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", default="emulated-accelerator")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=24, help="configs a search may measure")
+    parser.add_argument("--strategy", action="append", choices=COMPARED, help="default: all")
+    parser.add_argument("--again", action="store_true", help="replace what is there")
+    parser.add_argument("--report", action="store_true", help="only figure and table")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
+    args = parser.parse_args()
+    kept = results.read(args.table)
+    if not args.report:
+        chosen = list(available(args.strategy or list(COMPARED)))
+        if args.again:
+            kept = [r for r in kept if r.strategy not in chosen]
+        done = {(r.strategy, r.seed) for r in kept if r.asked == args.trials}
+        kept = [r for r in kept if r.asked == args.trials or r.strategy not in chosen]
+        todo = [(s, n) for n in range(args.seeds) for s in chosen if (s, n) not in done]
+        stop_at = time.monotonic() + args.seconds
+        for replay in replayed(args.table, todo, args.trials, stop_at):
+            kept.append(replay)
+            results.write(args.table, kept)
+            print(f"{replay.strategy}, seed {replay.seed}: {replay.said()}", flush=True)
+    job, world = world_of(args.table)
+    print(results.report(args.table, kept, tables.read_table(args.table).machine, world, job.space))
+
+
+def available(wanted: Sequence[str]) -> Iterator[str]:
+    for name in wanted:
+        if Strategy(COMPARED[name]["strategy"]) in STRATEGIES:
+            yield name
+        else:
+            print(f"there is no strategy for {name} yet: skipped")
+
+
+def replayed(
+    table: str, todo: Sequence[tuple[str, int]], trials: int, stop_at: float
+) -> Iterator[Replay]:
+    """Each run as it ends; none begins once the time is over. What cannot run here is left out."""
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        waiting = {
+            pool.submit(replay, table, name, seed, trials, stop_at): f"{name}, seed {seed}"
+            for name, seed in todo
+        }
+        for future in as_completed(waiting):
+            try:
+                found = future.result()
+            except (TunerError, ImportError) as error:
+                print(f"{waiting[future]}: left out: {error}")
+                continue
+            if found is not None:
+                yield found
+
+
+def replay(table: str, name: str, seed: int, trials: int, stop_at: float) -> Replay | None:
+    """One search from its beginning to its end; None when the time is over."""
+    if time.monotonic() > stop_at:
+        return None
+    job, world = world_of(table)
+    spec = _spec(job.spec, name, seed, trials)
+    space = job.space
+    strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
+    events, notes = Silent(), []
+    events.note = notes.append  # type: ignore[method-assign]
+    search = Search(
+        spec=spec,
+        plan=job.plan,
+        bench=RecordedBench(world, spec.slo, space.canonical, seed),  # type: ignore[arg-type]
+        searcher=Searcher(space, strategy),
+        store=_Kept(),
+        book=TimeBook(),
+        events=events,
+        checkpoint=lambda: None,
+        current=space.current,
+    )
+    history, reason = searched(search)
+    steps = tuple(_steps(search, history, world, strategy))
+    return Replay(name, seed, trials, reason.value, tuple(notes), steps)
+
+
+@lru_cache
+def world_of(table: str) -> tuple[Job, RecordedWorld]:
+    """The table's space as far as it is recorded, and what it holds."""
+    recorded = tables.read_table(table)
+    job = covered(table, recorded)
+    every = {c.key for c in job.space.enumerate()}
+    inside = tuple(r for r in recorded.recordings if r.candidate.key in every)
+    noisy = {c.key for c in sampled(prepare(Request(spec=tables.spec_path(table))).space)}
+    return job, RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slo, noisy)
+
+
+def _spec(spec: Spec, name: str, seed: int, trials: int) -> Spec:
+    search = type(spec.search).model_validate({**COMPARED[name], "seed": seed})
+    budget = spec.budget.model_copy(update={"trials": trials, "time": None})
+    return spec.model_copy(update={"search": search, "budget": budget})
+
+
+def _steps(
+    search: Search, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
+) -> Iterator[Step]:
+    canonical: Callable[[Any], Any] = search.searcher._space.canonical
+    for count, trial in enumerate(history, start=1):
+        best = incumbent(history[:count], search.spec.objective.goal, search.current)
+        share = 0.0 if best is None else world.goodput(canonical(best.candidate).key) / world.best
+        yield Step(
+            candidate=canonical(trial.candidate).key,
+            state=trial.state.value,
+            measurements=len(trial.points),
+            share=round(share, 5),
+            choosing_s=round(timed.seconds.get(trial.number, 0.0), 4),
+        )
+
+
+@dataclass
+class _Timed:
+    """A strategy whose proposals are timed, by number of the trial."""
+
+    strategy: SearchStrategy
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def propose(
+        self, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> Proposal | Enough | None:
+        begin = time.perf_counter()
+        try:
+            return self.strategy.propose(number, history, taken)
+        finally:
+            self.seconds[number] = time.perf_counter() - begin
+
+
+@dataclass
+class _Kept:
+    """Keeps nothing: the searcher has the history."""
+
+    trials: list[Trial] = field(default_factory=list)
+
+    def append_trial(self, trial: Trial) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Answers from a small synthetic table: interpolation, overload, noise, a whole search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import recorded_table as tables
+from recorded_bench import RecordedBench, RecordedCurve, RecordedWorld, latencies_of
+from recorded_table import Recording, Table
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+
+from tuner.errors import LoadFailedError
+from tuner.load.measurement import Measurement
+from tuner.score.judge import passes
+from tuner.space.candidate import Candidate
+
+SLOS = [P99_40MS, NO_ERRORS]
+ONE = Candidate({"instance_group.count": 1})
+TWO = Candidate({"instance_group.count": 2})
+
+
+def recording(candidate: Candidate, points: list[Measurement], repeat: int = 0) -> Recording:
+    return Recording(candidate, repeat, tuple(points))
+
+
+def steady(level: float, p99_us: float) -> Measurement:
+    return synthetic_measurement(level, p99_us, count=round(level), duration_s=1.0)
+
+
+def a_curve() -> RecordedCurve:
+    points = [steady(500.0, 10_000.0), steady(1000.0, 20_000.0), steady(1200.0, 80_000.0)]
+    return RecordedCurve.of([recording(ONE, points)], SLOS)
+
+
+def a_bench(world: RecordedWorld, seed: int) -> RecordedBench:
+    bench = RecordedBench(world, SLOS, lambda c: c, seed)
+    bench.deploy(ONE)
+    return bench
+
+
+def test_a_recorded_load_is_answered_as_it_was_recorded() -> None:
+    found = a_curve().at(1000.0)
+    assert found.p99_latency_us == pytest.approx(20_000.0)
+    assert found.p50_latency_us == pytest.approx(steady(1000.0, 20_000.0).p50_latency_us)
+    assert found.throughput_infer_per_s == pytest.approx(1000.0)
+
+
+def test_between_recorded_loads_logarithms_are_interpolated() -> None:
+    middle = math.sqrt(500.0 * 1000.0)
+    found = a_curve().at(middle)
+    assert found.p99_latency_us == pytest.approx(math.sqrt(10_000.0 * 20_000.0))
+    assert found.load.level == middle
+    assert found.completed_count == pytest.approx(middle * found.duration_s, abs=1.0)
+
+
+def test_below_the_recorded_loads_latencies_fall_on_to_a_quarter() -> None:
+    curve = a_curve()  # from 500/s to 1000/s the latency doubles
+    assert curve.at(250.0).p99_latency_us == pytest.approx(5_000.0)
+    assert curve.at(1.0).p99_latency_us == pytest.approx(2_500.0)
+    assert curve.at(1.0).throughput_infer_per_s == pytest.approx(1.0)
+
+
+def test_the_capacity_is_where_the_slo_begins_to_be_missed() -> None:
+    curve = a_curve()
+    assert curve.capacity == pytest.approx(1000.0 * 1.2**0.5)
+    assert curve.at(curve.capacity).p99_latency_us == pytest.approx(40_000.0)
+
+
+def test_beyond_the_recorded_loads_a_queue_grows_and_the_throughput_does_not() -> None:
+    curve = a_curve()
+    near, far = curve.at(1500.0), curve.at(3000.0)
+    assert near.throughput_infer_per_s == pytest.approx(1200.0)
+    assert far.throughput_infer_per_s == pytest.approx(1200.0)
+    assert 80_000.0 < near.p99_latency_us < far.p99_latency_us
+
+
+def test_the_truth_is_the_mean_of_all_recordings_of_a_load() -> None:
+    slower = [steady(500.0, 10_000.0), steady(1000.0, 80_000.0)]
+    faster = [steady(500.0, 10_000.0), steady(1000.0, 20_000.0)]
+    curve = RecordedCurve.of([recording(ONE, slower), recording(ONE, faster, 1)], SLOS)
+    assert curve.at(1000.0).p99_latency_us == pytest.approx(40_000.0)
+
+
+def test_noise_comes_from_repeats_and_from_the_seed() -> None:
+    quiet = [steady(500.0, 10_000.0), steady(1000.0, 20_000.0)]
+    loud = [steady(500.0, 12_100.0), steady(1000.0, 24_200.0)]
+    table = Table({}, (recording(ONE, quiet), recording(ONE, loud, 1)))
+    world = RecordedWorld.of(table, SLOS)
+    assert len(world.noises) == 2
+    answers = {a_bench(world, s).measure(500.0, 1).measurement.p99_latency_us for s in range(20)}
+    mean = 11_000.0  # geometric; each is off by a tenth, widened by the square root of two
+    assert sorted(answers) == pytest.approx([mean / 1.1**2**0.5, mean * 1.1**2**0.5])
+    again = a_bench(world, 3).measure(500.0, 2)
+    assert again == a_bench(world, 3).measure(500.0, 1)
+
+
+def test_without_repeats_there_is_no_noise() -> None:
+    table = Table({}, (recording(ONE, [steady(500.0, 10_000.0)]),))
+    found = a_bench(RecordedWorld.of(table, SLOS), 1).measure(500.0, 1)
+    assert found.measurement.p99_latency_us == pytest.approx(10_000.0)
+    assert passes(found.slo)
+
+
+def test_what_is_not_recorded_fails_as_a_trial_does() -> None:
+    world = RecordedWorld.of(Table({}, ()), SLOS)
+    with pytest.raises(LoadFailedError, match="nothing is recorded"):
+        RecordedBench(world, SLOS, lambda c: c, 0).deploy(TWO)
+
+
+def test_latencies_have_the_percentiles_of_the_measurement() -> None:
+    found = steady(1000.0, 20_000.0)
+    drawn = latencies_of(found)
+    assert drawn[989] == pytest.approx(found.p99_latency_us)
+    assert drawn[499] == pytest.approx(found.p50_latency_us)
+    assert (drawn[1:] >= drawn[:-1]).all()
+
+
+def test_a_packed_table_can_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "TABLES", tmp_path)
+    assert tables.unpack("small").read_text() == ""
+    tables.append(tables.growing_path("small"), {"machine": {"cores": 2}})
+    tables.pack("small")
+    assert not tables.growing_path("small").exists()
+    assert tables.read_table("small").machine == {"cores": 2}
+    assert tables.unpack("small").read_text() == '{"machine":{"cores":2}}\n'
+
+
+def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl"
+    tables.append(path, {"machine": {"cores": 2}})
+    points = [replace(synthetic_server(100.0, 200.0), latencies_us=None, disturbances=("wind",))]
+    tables.append(path, tables.line_of(recording(TWO, points, 1)))
+    found = tables.parse_table(iter(path.read_text().splitlines()))
+    assert found.machine == {"cores": 2}
+    (only,) = found.recordings
+    assert (only.candidate, only.repeat) == (TWO, 1)
+    (point,) = only.points
+    assert point.p99_latency_us == pytest.approx(points[0].p99_latency_us, rel=1e-5)
+    assert replace(point, p99_latency_us=0.0).disturbances == ("wind",)
+    assert found.firsts() == {}
