@@ -171,6 +171,7 @@ def test_outcomes_can_be_chosen(page: Any) -> None:
     shown = "return [...document.querySelectorAll('.trials > tbody > tr:not([hidden])')]"
     outcomes = f"{shown}.map(row => row.cells[1].textContent)"
     wait_for(lambda: set(run(page, outcomes)) == {"failed"}, seconds=5)
+    assert 0 < len(run(page, outcomes)) < 200
 
 
 def test_the_table_of_trials_can_be_sorted_by_keyboard(page: Any) -> None:
@@ -234,6 +235,8 @@ def test_charts_follow_when_the_screen_turns_dark(page: Any) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         wait_for(lambda: (brightness(run(page, tick)) > 128) is (scheme == "dark"))  # noqa: B023
+        page_text = run(page, "return getComputedStyle(document.body).color")
+        assert brightness(run(page, tick)) == pytest.approx(brightness(page_text), abs=2)
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
