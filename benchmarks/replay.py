@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import recorded_curves as results
 import recorded_table as tables
@@ -34,7 +33,8 @@ from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES, Enough, Proposal
 from tuner.search.strategy import Strategy as SearchStrategy
-from tuner.spec.model import Spec, Strategy
+from tuner.space.space import Space
+from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.searching import Search, searched
@@ -66,7 +66,7 @@ def main() -> None:
     args = parser.parse_args()
     kept = results.read(args.table)
     if not args.report:
-        chosen = list(available(args.strategy or list(COMPARED)))
+        chosen = args.strategy or list(COMPARED)
         if args.again:
             kept = [r for r in kept if r.strategy not in chosen]
         done = {(r.strategy, r.seed) for r in kept if r.asked == args.trials}
@@ -81,14 +81,6 @@ def main() -> None:
     print(results.report(args.table, kept, tables.read_table(args.table).machine, world, job.space))
 
 
-def available(wanted: Sequence[str]) -> Iterator[str]:
-    for name in wanted:
-        if Strategy(COMPARED[name]["strategy"]) in STRATEGIES:
-            yield name
-        else:
-            print(f"there is no strategy for {name} yet: skipped")
-
-
 def replayed(
     table: str, todo: Sequence[tuple[str, int]], trials: int, stop_at: float
 ) -> Iterator[Replay]:
@@ -101,7 +93,7 @@ def replayed(
         for future in as_completed(waiting):
             try:
                 found = future.result()
-            except (TunerError, ImportError) as error:
+            except TunerError as error:
                 print(f"{waiting[future]}: left out: {error}")
                 continue
             if found is not None:
@@ -130,7 +122,7 @@ def replay(table: str, name: str, seed: int, trials: int, stop_at: float) -> Rep
         current=space.current,
     )
     history, reason = searched(search)
-    steps = tuple(_steps(search, history, world, strategy))
+    steps = tuple(_steps(search, space, history, world, strategy))
     return Replay(name, seed, trials, reason.value, tuple(notes), steps)
 
 
@@ -152,17 +144,16 @@ def _spec(spec: Spec, name: str, seed: int, trials: int) -> Spec:
 
 
 def _steps(
-    search: Search, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
+    search: Search, space: Space, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
 ) -> Iterator[Step]:
-    canonical: Callable[[Any], Any] = search.searcher._space.canonical
     for count, trial in enumerate(history, start=1):
         best = incumbent(history[:count], search.spec.objective.goal, search.current)
-        share = 0.0 if best is None else world.goodput(canonical(best.candidate).key) / world.best
+        held = 0.0 if best is None else world.goodput(space.canonical(best.candidate).key)
         yield Step(
-            candidate=canonical(trial.candidate).key,
+            candidate=space.canonical(trial.candidate).key,
             state=trial.state.value,
             measurements=len(trial.points),
-            share=round(share, 5),
+            share=round(held / world.best, 5),
             choosing_s=round(timed.seconds.get(trial.number, 0.0), 4),
         )
 
@@ -184,11 +175,8 @@ class _Timed:
             self.seconds[number] = time.perf_counter() - begin
 
 
-@dataclass
 class _Kept:
     """Keeps nothing: the searcher has the history."""
-
-    trials: list[Trial] = field(default_factory=list)
 
     def append_trial(self, trial: Trial) -> None:
         pass
