@@ -30,8 +30,8 @@ from tuner.score.capacity import TOLERANCE, Bracket, Probe
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.looking import first_level
 from tuner.steps.rig import Watch, installed, rigged
-from tuner.steps.searching import first_level
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (

@@ -24,7 +24,7 @@ from tritonclient.grpc import model_config_pb2
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.workload import load_generator
-from tuner.spec.model import ClosedArrivals, FileInputs, RandomInputs, Workload
+from tuner.spec.workload import ClosedArrivals, FileInputs, RandomInputs, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.docker import DockerLauncher, Network

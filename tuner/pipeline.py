@@ -15,6 +15,7 @@ from typing import Any
 
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.report.pull_request import write_proposal
 from tuner.report.render import render_all
 from tuner.report.result_schema import Status
 from tuner.run.rejected import Stage
@@ -168,7 +169,7 @@ def _ended_early(session: _Session, error: Exception) -> None:
 def _store(
     session: _Session, verdict: Verdict, change: Change | None, written: Written | None
 ) -> dict[str, Any]:
-    """`result.json` and the reports; then the result again, the time of reporting in it."""
+    """`result.json`, reports and proposal; then the result again, the time of reporting in it."""
     store = session.open.store
 
     def write() -> dict[str, Any]:
@@ -191,4 +192,5 @@ def _store(
 
     write()
     render_all(store.directory)
+    write_proposal(store.directory)
     return write()

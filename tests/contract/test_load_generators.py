@@ -18,7 +18,7 @@ from tuner.load.generator import LoadGenerator
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.recorded import RecordedFailure, RecordedLoad
 from tuner.load.workload import load_generator
-from tuner.spec.model import Workload
+from tuner.spec.workload import Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher

@@ -31,8 +31,8 @@ from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
-from tuner.spec.model import CacheState
 from tuner.spec.slo import Slo
+from tuner.spec.workload import CacheState
 from tuner.triton.deploy import Deployment
 from tuner.triton.server import Endpoints
 

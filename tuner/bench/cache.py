@@ -15,7 +15,7 @@ from tuner.load.filling import Filling
 from tuner.space.cache import ENABLE, split_args
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
-from tuner.spec.model import CacheState
+from tuner.spec.workload import CacheState
 
 #: Far from the seeds of measurements.
 SEED = 900_000

@@ -11,8 +11,8 @@ from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, Probe, find_capacity
 from tuner.score.judge import passes, stress
 from tuner.score.point import Point, Score, score_points
-from tuner.spec.model import ClosedArrivals, Workload
 from tuner.spec.objective import Goal, Objective
+from tuner.spec.workload import ClosedArrivals, Workload
 
 #: Measurements of a candidate at the most, the race included.
 MOST_PROBES = 5

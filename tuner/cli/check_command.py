@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli.console import PlainEvents
+from tuner.cli.console import PlainEvents, columns
 from tuner.cli.github import annotation, append_summary, in_github
 from tuner.cli.options import output_format, results_option, spec_argument
 
@@ -106,15 +106,6 @@ def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
         lines.append(f"  accepted  {facts.accepted}")
     lines += [f"  next      {line}   ({why})" for why, line in next_steps(facts)]
     return lines
-
-
-def columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Rows of equal length, their cells in columns."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def annotation_lines(facts: CheckFacts) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tuner.cli.completion import RunDirectory
+from tuner.cli.console import columns
 from tuner.cli.options import results_option
 
 
@@ -30,7 +31,6 @@ def command(a: Path, b: Path, output: Path, output_format: str) -> None:
     incomparable: another machine, version, workload or SLO.
     """
     del output  # read by the arguments
-    from tuner.cli.check_command import columns
     from tuner.report.compare import compared, markdown_of, text_table
 
     comparison = compared(a, b)

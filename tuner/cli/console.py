@@ -44,6 +44,15 @@ def value_text(metric: str, value: float) -> str:
     return f"{value:.4g}/s"
 
 
+def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows of equal length, their cells in columns."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 class PlainEvents:
     """One stable line for each thing worth knowing: CI logs, pipes, dumb terminals."""
 

@@ -65,7 +65,6 @@ def command(
     proposes lies in the run as best/proposal.patch and best/pull_request.md too.
     """
     from tuner.pipeline import run
-    from tuner.report.pull_request import write_proposal
     from tuner.steps.job import Request
 
     request = Request(
@@ -82,7 +81,6 @@ def command(
     )
     with _events(progress, verbose - quiet) as events:
         finished = run(request, events)
-    write_proposal(finished.directory)
     append_summary(finished.directory / "report.md")
     print_result(finished.directory, finished.result, output_format)
     return finished.exit_code

@@ -39,7 +39,15 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], looks: int = 1
     """
     if not better or len(better) != len(worse):
         raise ValueError("paired_ratio needs as many of the one as of the other, at least one")
-    logs = [math.log(b / w) for b, w in zip(better, worse, strict=True)]
+    return mean_with_interval([b / w for b, w in zip(better, worse, strict=True)], looks)
+
+
+def mean_with_interval(values: Sequence[float], looks: int = 1) -> Ratio:
+    """Geometric mean of positive values with Student's t interval of their logarithms.
+
+    Of one value there is no interval: all three are the value.
+    """
+    logs = [math.log(value) for value in values]
     mean = math.fsum(logs) / len(logs)
     if len(logs) == 1:
         estimate = math.exp(mean)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.load.generator import Window
 from tuner.load.measurement import LoadPoint
-from tuner.spec.model import Protocol
+from tuner.spec.workload import Protocol
 from tuner.triton.server import Endpoints
 
 #: More threads than this gain nothing: all requests are asynchronous, and on a small machine

@@ -27,7 +27,7 @@ from tuner.load import repeats
 from tuner.load.command import MAX_THREADS
 from tuner.load.repeats import Order
 from tuner.load.tensors import TensorShape, content_bytes, random_contents
-from tuner.spec.model import (
+from tuner.spec.workload import (
     DuplicatesRepeat,
     FileInputs,
     Inputs,

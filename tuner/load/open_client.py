@@ -47,7 +47,8 @@ from tuner.load.timeline import (
     observe_open,
     percentile,
 )
-from tuner.spec.model import Protocol, ServerMode
+from tuner.spec.model import ServerMode
+from tuner.spec.workload import Protocol
 from tuner.triton import health
 from tuner.triton.process import child, tail
 

@@ -21,13 +21,13 @@ from tuner.load.perf_analyzer import PerfAnalyzer
 from tuner.load.restarts import Restarted
 from tuner.load.runner import PATIENCE_S
 from tuner.load.tensors import TensorShape, resolve
-from tuner.spec.model import (
+from tuner.spec.model import ServerMode
+from tuner.spec.workload import (
     ArrivalsSpec,
     BurstArrivals,
     ClosedArrivals,
     Protocol,
     RandomInputs,
-    ServerMode,
     TraceArrivals,
     Workload,
 )

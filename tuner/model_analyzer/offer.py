@@ -16,9 +16,7 @@ from tuner.modelconfig.path import get
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
-from tuner.space.space import MAX_BATCH_SIZE, PREFERRED, Space
-
-DELAY = "dynamic_batching.max_queue_delay_microseconds"
+from tuner.space.space import DELAY, MAX_BATCH_SIZE, PREFERRED, Space
 
 #: Values of a range that has to be listed, as many as the grid search takes.
 POINTS = 8

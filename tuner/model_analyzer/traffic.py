@@ -10,9 +10,9 @@ from typing import Any
 
 from tuner.model_analyzer.options import FLAG_REASONS
 from tuner.model_analyzer.yaml_file import Profile
-from tuner.spec.model import Workload
 from tuner.spec.slo import Slo, requests_needed
 from tuner.spec.units import Seconds
+from tuner.spec.workload import Workload
 
 FLAGS = "perf_analyzer_flags"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any
 
-from tuner.confirm.statistics import Ratio, half_width, two_sample_ratio
+from tuner.confirm.statistics import Ratio, mean_with_interval, two_sample_ratio
 from tuner.load.measurement import Measurement
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
@@ -163,16 +161,12 @@ def _values(data: ReportData, result: Mapping[str, Any] | None) -> list[float]:
 
 
 def _estimate(values: Sequence[float]) -> Estimate | None:
-    """The geometric mean with Student's t interval of the logarithms."""
+    """The geometric mean with its interval."""
     if not values:
         return None
-    mean = geometric_mean(values)
-    if len(values) == 1:
-        return Estimate(mean, None, None, 1)
-    logs = [math.log(value / mean) for value in values]
-    deviation = math.sqrt(math.fsum(x * x for x in logs) / (len(logs) - 1))
-    half = half_width(deviation, len(logs), looks=1)
-    return Estimate(mean, mean * math.exp(-half), mean * math.exp(half), len(values))
+    found, rounds = mean_with_interval(values), len(values)
+    low, high = (found.low, found.high) if rounds > 1 else (None, None)
+    return Estimate(found.estimate, low, high, rounds)
 
 
 def _ratio(objective: Objective, a: Sequence[float], b: Sequence[float]) -> Ratio | None:

@@ -28,13 +28,11 @@ from tuner.run.rejected import Rejected
 from tuner.run.store import RunStore
 from tuner.run.trial import Point, Trial, TrialState, TrialTime
 from tuner.score.judge import passes, violation
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.verdict import SloResult, severity
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 
 SCHEMA_VERSION = 1
-
-_WORST_FIRST = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
 
 
 @dataclass(frozen=True)
@@ -361,13 +359,9 @@ def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:
     rows = []
     for index, found in enumerate(side.judged.slo):
         repeats = tuple(r.point.slo[index] for r in side.proofs)
-        worst = min((found, *repeats), key=_severity)
+        worst = min((found, *repeats), key=severity)
         rows.append(SloRow(worst, repeats))
-    return tuple(sorted(rows, key=lambda row: _severity(row.found)))
-
-
-def _severity(found: SloResult) -> tuple[int, float]:
-    return _WORST_FIRST.index(found.verdict), 0.0 if found.margin is None else found.margin
+    return tuple(sorted(rows, key=lambda row: severity(row.found)))
 
 
 def _trial_seconds(trials: Sequence[Trial]) -> dict[str, float]:

@@ -105,7 +105,7 @@ class Found:
 
 
 def baseline_path(results: Path, key: Key) -> Path:
-    return results / DIRECTORY / f"{_file_name(key.model)}-{key.fingerprint}.json"
+    return results / DIRECTORY / f"{key.model}-{key.fingerprint}.json"
 
 
 def write_baseline(results: Path, baseline: Baseline) -> Path:
@@ -128,7 +128,7 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Foun
     path = baseline_path(results, key)
     if path.is_file():
         return Found(_read(path))
-    pattern = f"{_file_name(key.model)}-{'[0-9a-f]' * 16}.json"
+    pattern = f"{key.model}-{'[0-9a-f]' * 16}.json"
     others = [_read(p) for p in sorted((results / DIRECTORY).glob(pattern))]
     newest = sorted((b for b in others if b.key.model == key.model), key=lambda b: b.accepted_at)
     elsewhere = [b for b in newest if b.key.question == key.question]
@@ -205,10 +205,6 @@ def _read(path: Path) -> Baseline:
             f"the accepted result {path} cannot be read: {error}",
             "remove it, then accept a new one with `tune check --update-baseline`",
         ) from error
-
-
-def _file_name(model: str) -> str:
-    return model.replace("/", "_")
 
 
 def _hash(value: Any) -> str:

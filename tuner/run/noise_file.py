@@ -17,7 +17,7 @@ DIRECTORY = "noise"
 
 
 def noise_path(results: Path, fingerprint: str, model: str) -> Path:
-    return results / DIRECTORY / f"{fingerprint}-{model.replace('/', '_')}.json"
+    return results / DIRECTORY / f"{fingerprint}-{model}.json"
 
 
 def write_noise(results: Path, noise: Mapping[str, Any]) -> Path:

@@ -41,7 +41,7 @@ def judge(slo: Slo, measurement: Measurement) -> SloResult:
         bound=slo.bound,
         value=value,
         verdict=_verdict(slo, value, measurement),
-        margin=_margin(slo, value),
+        margin=margin(slo, value),
     )
 
 
@@ -113,7 +113,8 @@ def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict
     return Verdict.PASS
 
 
-def _margin(slo: Slo, value: float | None) -> float | None:
+def margin(slo: Slo, value: float | None) -> float | None:
+    """Distance to the bound as a share of it, negative when missed; see `SloResult`."""
     if value is None:
         return None
     distance = slo.bound - value if slo.comparison is Comparison.AT_MOST else value - slo.bound

@@ -13,6 +13,10 @@ class Verdict(Enum):
     NOT_ENOUGH_DATA = "not enough data"
 
 
+#: Worst first.
+_ORDER = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
+
+
 @dataclass(frozen=True)
 class SloResult:
     """One SLO held against one measurement.
@@ -42,3 +46,8 @@ class SloResult:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SloResult:
         return cls(**{**data, "verdict": Verdict(data["verdict"])})
+
+
+def severity(result: SloResult) -> tuple[int, float]:
+    """For sorting: the worst verdict first, of equal ones that with the least margin."""
+    return _ORDER.index(result.verdict), 0.0 if result.margin is None else result.margin

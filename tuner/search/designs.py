@@ -7,15 +7,15 @@ where it waits for preferred sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
-from tuner.space.space import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Space
+from tuner.space.space import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Space
 
-DELAY = "dynamic_batching.max_queue_delay_microseconds"
-_COUNTS = ("instance_group.count", "instance_group[0].count")
+COUNT = "instance_group.count"
+_COUNTS = (COUNT, "instance_group[0].count")
 
 _Pick = Callable[[Sequence[FieldValue]], FieldValue]
 
@@ -26,9 +26,9 @@ def designs(space: Space) -> tuple[Candidate, ...]:
     The fourth, with the largest cache, only where the cache is searched.
     """
     corners = [
-        _corner(space, count=_last, batch=_last, preferred=_first, delay=_first),
-        _corner(space, count=_first, batch=_last, preferred=_first, delay=_first),
-        _corner(space, count=_middle, batch=_middle, preferred=_middle, delay=_middle),
+        _corner(space, {COUNT: _last, MAX_BATCH_SIZE: _last}),
+        _corner(space, {COUNT: _first, MAX_BATCH_SIZE: _last}),
+        _corner(space, dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
     if space.restarts:
         corners.append(_cached(space, corners[0]))
@@ -36,9 +36,11 @@ def designs(space: Space) -> tuple[Candidate, ...]:
     return tuple(c for c in dict.fromkeys(known) if c != space.current)
 
 
-def _corner(space: Space, count: _Pick, batch: _Pick, preferred: _Pick, delay: _Pick) -> Candidate:
+def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
     """One candidate; what the twin knows nothing about stays as it is where it can."""
     now = space.values(space.current)
+    smallest = dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY, cache.SIZE), _first)
+    chooses: dict[str, _Pick] = {**smallest, DYNAMIC_BATCHING: _on, **picks}
     chosen: dict[str, FieldValue] = {}
     for parameter in space.parameters:
         narrowed = space.narrowed(parameter, chosen)
@@ -46,20 +48,11 @@ def _corner(space: Space, count: _Pick, batch: _Pick, preferred: _Pick, delay: _
         if not values:
             continue
         path = parameter.path
-        if path in _COUNTS:
-            chosen[path] = count(values)
-        elif path == MAX_BATCH_SIZE:
-            chosen[path] = batch(values)
-        elif path == DYNAMIC_BATCHING:
-            chosen[path] = True if True in values else values[0]
-        elif path == PREFERRED:
-            chosen[path] = preferred(values)
-        elif path == DELAY:
-            chosen[path] = delay(values)
-        elif path == cache.SIZE:
-            chosen[path] = values[0]
+        pick = chooses.get(COUNT if path in _COUNTS else path)
+        if pick is not None:
+            chosen[path] = pick(values)
         else:
-            chosen[path] = now[path] if now.get(path) in values else values[0]
+            chosen[path] = now.get(path) if now.get(path) in values else values[0]
     return space.candidate(chosen)
 
 
@@ -93,3 +86,7 @@ def _middle(values: Sequence[FieldValue]) -> FieldValue:
 
 def _last(values: Sequence[FieldValue]) -> FieldValue:
     return values[-1]
+
+
+def _on(values: Sequence[FieldValue]) -> FieldValue:
+    return True if True in values else values[0]

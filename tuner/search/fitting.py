@@ -107,13 +107,12 @@ def checkpoint(count: int, first: int) -> int:
 
 def _nearest_points(trial: Trial) -> Trial:
     """Far from its capacity a config's latency says little about where that is."""
-    if len(trial.points) <= _POINTS or trial.score is None:
+    score = trial.score
+    if len(trial.points) <= _POINTS or score is None:
         return trial
-    best = trial.score.best_point
-    highest = max(p.measurement.load.level for p in trial.points)
-    level = highest if best is None else trial.points[best].measurement.load.level
-    kept = sorted(
-        range(len(trial.points)),
-        key=lambda i: abs(trial.points[i].measurement.load.level / level - 1.0),
-    )[:_POINTS]
-    return replace(trial, points=tuple(trial.points[i] for i in sorted(kept)))
+    levels = [p.measurement.load.level for p in trial.points]
+    level = max(levels) if score.best_point is None else levels[score.best_point]
+    kept = sorted(sorted(range(len(levels)), key=lambda i: abs(levels[i] / level - 1.0))[:_POINTS])
+    best = None if score.best_point is None else kept.index(score.best_point)
+    points = tuple(trial.points[i] for i in kept)
+    return replace(trial, points=points, score=replace(score, best_point=best))

@@ -12,16 +12,19 @@ import math
 from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.bench.evaluate import load_plan
+from tuner.bench.levels import sustained_level
 from tuner.run.trial import Predicted, Trial
 from tuner.search.designs import designs
 from tuner.search.features import Features
 from tuner.search.fitting import Fitting, told
+from tuner.search.incumbent import ranked
 from tuner.search.pool import Pool
 from tuner.search.refusals import Refusals
 from tuner.search.residuals import Correction, Residual
@@ -30,7 +33,8 @@ from tuner.search.tpe import TpeStrategy
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.twin.fit import Twin
+from tuner.twin.costs import Costs
+from tuner.twin.fit import Z90, Twin
 from tuner.twin.model import Unmodelled
 from tuner.twin.system import Scheduler
 from tuner.twin.worth import NOTHING, Aim, glance, looked_at
@@ -47,7 +51,6 @@ _GOOD = 4
 _NOISE, _BOUND_NOISE = 0.02, 0.03
 #: Trials that the model proposed before the search may end by itself.
 _LEAST_PROPOSED = 2
-_Z90 = 1.645
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,8 @@ class TwinStrategy:
         if not prospects:
             return _with_note(self.fallback.propose(number, history, taken), note)
         best = prospects[0]
-        found = any(self.aim.measured(t) is not None for t in history)
-        if found and best.gain < self.stop_below and number >= first + _LEAST_PROPOSED:
+        late = number >= first + _LEAST_PROPOSED
+        if late and best.gain < self.stop_below and self._leaders(history):
             return Enough(best.gain)
         return Proposal(best.candidate, predicted=self._predicted(best), note=note)
 
@@ -132,11 +135,8 @@ class TwinStrategy:
     ) -> list[Prospect]:
         """The most promising candidates, best first."""
         refusals = Refusals(history, self.aim.slos)
-        ranked = sorted(
-            (t for t in history if self.aim.measured(t) is not None),
-            key=lambda t: -(self.aim.measured(t) or 0.0),
-        )
-        good = [t.candidate for t in ranked[:_GOOD]]
+        leaders = self._leaders(history)
+        good = [t.candidate for t in leaders[:_GOOD]]
         drawn = self._pool.draw(chance(self.seed, number), good, taken)
         known = [
             (c, s)
@@ -145,17 +145,17 @@ class TwinStrategy:
         ]
         if not known:
             return []
-        best = self.aim.measured(ranked[0]) if ranked else None
-        level = self._level(ranked[0]) if ranked else self._lowest(history)
+        best = self.aim.measured(leaders[0]) if leaders else None
+        level = sustained_level(leaders[0]) if leaders else None
         with ThreadPoolExecutor() as threads:
-            look = _Look(twin, self.aim, level, threads)
+            look = _Look(twin, self.aim, level or self._lowest(history), threads)
             correction = Correction(self._features, self._residuals(look, history))
             rough = look.glances([s for _, s in known])
             mean, deviation = correction.of([c for c, _ in known])
             order = np.argsort(-(rough + mean + deviation))[:_FINALISTS]
             finalists = [known[i] for i in order]
             # Where nothing meets the SLOs yet, what comes nearest is tried next.
-            simulated = look.worths([s for _, s in finalists]) if ranked else list(rough[order])
+            simulated = look.worths([s for _, s in finalists]) if leaders else list(rough[order])
             prospects = [
                 self._prospect(c, w + mean[i], float(deviation[i]), best)
                 for i, (c, _), w in zip(order, finalists, simulated, strict=True)
@@ -189,7 +189,7 @@ class TwinStrategy:
         return Prospect(candidate, worth, deviation, gain)
 
     def _predicted(self, prospect: Prospect) -> Predicted:
-        width = _Z90 * prospect.deviation
+        width = Z90 * prospect.deviation
         ends = [self.aim.score(prospect.worth + sign * width) for sign in (-1, 1)]
         return Predicted(self.aim.score(prospect.worth), min(ends), max(ends))
 
@@ -204,10 +204,10 @@ class TwinStrategy:
             self._schedulers[key] = None if isinstance(found, Unmodelled) else found
         return self._schedulers[key]
 
-    def _level(self, trial: Trial) -> float:
-        assert trial.score is not None
-        assert trial.score.best_point is not None
-        return trial.points[trial.score.best_point].measurement.load.level
+    def _leaders(self, history: Sequence[Trial]) -> list[Trial]:
+        """Trials that met the SLOs, best first."""
+        goal, current = self.aim.objective.goal, self.space.current
+        return [t for t in ranked(history, goal, current) if t.score and t.score.feasible]
 
     def _lowest(self, history: Sequence[Trial]) -> float:
         """Where to look while nothing meets the SLOs: below everything that was tried."""
@@ -232,13 +232,10 @@ class _Look:
             list(self.threads.map(lambda s: glance(self.twin, s, self.aim, self.level), schedulers))
         )
 
-    def worths(self, schedulers: Sequence[Scheduler]) -> list[float]:
-        return list(
-            self.threads.map(
-                lambda s: looked_at(self.twin, self.twin.costs, s, self.aim, self.level),
-                schedulers,
-            )
-        )
+    def worths(self, schedulers: Sequence[Scheduler], costs: Costs | None = None) -> list[float]:
+        """Under the fit, or under other ``costs``."""
+        look = partial(looked_at, self.twin, costs or self.twin.costs)
+        return list(self.threads.map(lambda s: look(s, self.aim, self.level), schedulers))
 
     def doubts(self, schedulers: Sequence[Scheduler], worths: Sequence[float]) -> list[float]:
         """How much each worth depends on which trials the twin was fitted to.
@@ -247,17 +244,8 @@ class _Look:
         """
         if not schedulers:
             return []
-        table = np.array(
-            [
-                list(
-                    self.threads.map(
-                        lambda s, c=costs: looked_at(self.twin, c, s, self.aim, self.level),
-                        schedulers,
-                    )
-                )
-                for costs in self.twin.refits[:_REFITS]
-            ]
-        )
+        refits = self.twin.refits[:_REFITS]
+        table = np.array([self.worths(schedulers, costs) for costs in refits])
         if not table.size:
             return [0.0] * len(schedulers)
         off = np.clip(table - np.array(worths), -1.0, 1.0)

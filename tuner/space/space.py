@@ -21,6 +21,7 @@ from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 MAX_BATCH_SIZE = "max_batch_size"
 DYNAMIC_BATCHING = "dynamic_batching"
 PREFERRED = "dynamic_batching.preferred_batch_size"
+DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
 COUNTED_ONE_BY_ONE = 2000

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from tuner.spec.fields import PositiveNumber
+from tuner.spec.strict import Strict
 from tuner.spec.units import Percent
 
 
-class Check(BaseModel):
+class Check(Strict):
     """When `tune check` calls the config in the repository worse than the accepted result."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     at: PositiveNumber | None = Field(
         None,

@@ -12,17 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tuner.spec.mistakes import Finding
-from tuner.spec.model import (
-    BurstArrivals,
-    CacheState,
-    ClosedArrivals,
-    DuplicatesRepeat,
-    RandomInputs,
-    Server,
-    ServerMode,
-    Spec,
-    ZipfRepeat,
-)
+from tuner.spec.model import Server, ServerMode, Spec
 from tuner.spec.objective import Goal
 from tuner.spec.slo import Metric, requests_needed
 from tuner.spec.space_checks import (
@@ -30,6 +20,14 @@ from tuner.spec.space_checks import (
     check_cache_sizes,
     check_preferred_sizes,
     check_space,
+)
+from tuner.spec.workload import (
+    BurstArrivals,
+    CacheState,
+    ClosedArrivals,
+    DuplicatesRepeat,
+    RandomInputs,
+    ZipfRepeat,
 )
 
 #: Arguments that tune gives the server itself.

@@ -9,17 +9,9 @@ import re
 from collections.abc import Iterator
 
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.model import (
-    Choice,
-    IntRange,
-    NoRepeat,
-    ParameterSpec,
-    RandomInputs,
-    ServerMode,
-    Spec,
-    Subsets,
-)
+from tuner.spec.model import Choice, IntRange, ParameterSpec, ServerMode, Spec, Subsets
 from tuner.spec.units import parse_bytes
+from tuner.spec.workload import NoRepeat, RandomInputs
 
 CACHE_SIZE = "response_cache.size"
 MAX_BATCH_SIZE = "max_batch_size"

@@ -10,7 +10,7 @@ from tuner.load.repeats import popularity
 from tuner.load.tensors import TensorShape, content_bytes
 from tuner.space.cache import listed_sizes
 from tuner.space.words import bytes_text
-from tuner.spec.model import RandomInputs, UniformRepeat, ZipfRepeat
+from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.job import Job
 
 

@@ -141,7 +141,7 @@ def _opened(request: CheckRequest, job: Job, programs: Programs) -> _Session:
     )
     results = request.job.output
     found = find_baseline(results, key, any_machine=request.any_machine)
-    store = RunStore.create(results, new_run_id(f"{job.spec.model.replace('/', '_')}-check"))
+    store = RunStore.create(results, new_run_id(f"{job.spec.model}-check"))
     manifest = manifest_of(job, programs, request.job, store.run_id)
     store.write_manifest(manifest.to_json())
     return _Session(request, job, store, manifest, key, _machine(programs), found)

@@ -14,7 +14,7 @@ from tuner.report.check_schema import SCHEMA_VERSION, CheckStatus
 from tuner.run.baseline import Baseline, Key
 from tuner.run.manifest import Manifest
 from tuner.score.point import Point
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.verdict import SloResult, Verdict, severity
 from tuner.spec.check import Check
 from tuner.steps.check_rounds import Checked
 
@@ -30,7 +30,6 @@ EXIT_CODES = {
     CheckStatus.FAILED: 1,
 }
 
-_SEVERITY = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
 _OF_CHANGE = {
     Change.FINE: CheckStatus.FINE,
     Change.WORSE: CheckStatus.WORSE,
@@ -146,8 +145,7 @@ def _measured(found: Checked | None) -> dict[str, Any]:
 
 
 def _slo(results: Sequence[SloResult]) -> dict[str, Any]:
-    worst = min(results, key=lambda r: (_SEVERITY.index(r.verdict), r.margin or 0.0))
-    return {"worst": worst.to_json(), "values": [r.value for r in results]}
+    return {"worst": min(results, key=severity).to_json(), "values": [r.value for r in results]}
 
 
 def _then(baseline: Baseline, key: Key) -> dict[str, Any]:

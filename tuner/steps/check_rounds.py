@@ -10,33 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from tuner.bench.evaluate import LoadPlan, probe_of
-from tuner.confirm.confirm import LOOKS, Bench, Role, Row
+from tuner.bench.evaluate import LoadPlan
+from tuner.confirm.confirm import LOOKS, Role, Row
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
 from tuner.confirm.statistics import Ratio, two_sample_ratio
 from tuner.run.baseline import Baseline
-from tuner.score.capacity import Probe, find_capacity
-from tuner.score.judge import passes, value_of
+from tuner.score.judge import value_of
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
-from tuner.steps.searching import LooksQuickly, first_level
+from tuner.steps.looking import RoundsBench, Start, highest_that_holds, rough_capacity
 
 #: Arrivals of a check, other than those of any run, and the same every night.
 SEED = 800_000
-#: Loads tried to find where the rounds are to begin; they correct what is missing.
-PROBES = 4
 #: Servers on which no load tried met the SLOs, each of several, before that is believed.
 HOPELESS = 2
-
-
-class CheckBench(Bench, LooksQuickly, Protocol):
-    """What is needed of a bench."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class Checking:
 
     spec: Spec
     plan: LoadPlan
-    bench: CheckBench
+    bench: RoundsBench
     events: Events
     current: Candidate
     baseline: Baseline | None
@@ -107,32 +99,16 @@ def checked(step: Checking) -> Checked:
     return _checked(step, contender, stood)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Where the first round begins; ``missed``: no load met the SLOs in looking for it."""
-
-    level: float
-    missed: bool = False
-
-
-def _start(step: Checking) -> _Start:
+def _start(step: Checking) -> Start:
     """Where the baseline was, else where the capacity seems to be."""
     listed, baseline = step.plan.listed, step.baseline
     if listed is not None:
-        return _Start(_listed_level(step, listed))
+        return Start(_listed_level(step, listed))
     if baseline is not None:
-        return _Start(baseline.expected)
+        return Start(baseline.expected)
     step.events.phase("looking for the capacity")
     step.bench.deploy(step.current)
-    first = lowest = first_level(step.bench, step.plan, SEED)
-
-    def probe(level: float) -> Probe:
-        nonlocal lowest
-        lowest = min(level, lowest)
-        return probe_of(step.bench.measure(level, SEED))
-
-    capacity = find_capacity(probe, first, step.plan.levels, at_most=PROBES).capacity()
-    return _Start(lowest, missed=True) if capacity is None else _Start(capacity)
+    return rough_capacity(step.bench, step.plan, SEED)
 
 
 def _listed_level(step: Checking, listed: Sequence[float]) -> float:
@@ -145,15 +121,10 @@ def _listed_level(step: Checking, listed: Sequence[float]) -> float:
         return listed[0]
     step.events.phase("looking for the highest load that holds")
     step.bench.deploy(step.current)
-    best = listed[0]
-    for level in listed:
-        if not passes(step.bench.measure(level, SEED).slo):
-            break
-        best = level
-    return best
+    return highest_that_holds(step.bench, listed, SEED)
 
 
-def _hopeless(step: Checking, contender: Contender, start: _Start) -> bool:
+def _hopeless(step: Checking, contender: Contender, start: Start) -> bool:
     """Where any load will do, and none did on server after server: more would say the same."""
     if not _any_load(step):
         return False
@@ -165,7 +136,7 @@ def _any_load(step: Checking) -> bool:
     return step.plan.listed is None and step.spec.check.at is None
 
 
-def _round(step: Checking, contender: Contender, number: int, start: _Start) -> Point:
+def _round(step: Checking, contender: Contender, number: int, start: Start) -> Point:
     """Adds a round to ``contender``; the point at the load that must be stood."""
     step.bench.deploy(step.current, fresh=True)
     order = 0

@@ -11,7 +11,7 @@ from tuner.load.measurement import LoadPoint
 from tuner.load.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.score.judge import tail_slo
-from tuner.spec.model import ClosedArrivals
+from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
 from tuner.steps.overloading import why_none
 from tuner.steps.rig import window_of

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from tuner.bench.evaluate import probe_of
-from tuner.confirm.confirm import LOOKS, Bench
+from tuner.confirm.confirm import LOOKS
 from tuner.confirm.repeatability import (
     Advice,
     Settings,
@@ -36,14 +35,13 @@ from tuner.confirm.rounds import (
 )
 from tuner.errors import EnvironmentNotReadyError
 from tuner.run.timebook import TimeBook
-from tuner.score.capacity import Probe, find_capacity
-from tuner.score.judge import passes, value_of
+from tuner.score.judge import value_of
 from tuner.score.point import Point
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.looking import RoundsBench, highest_that_holds, rough_capacity
 from tuner.steps.rig import Watch, installed, rigged
-from tuner.steps.searching import LooksQuickly, first_level
 from tuner.steps.stop import Stop
 
 #: No further server is started that would not be done within this time ...
@@ -52,14 +50,8 @@ BUDGET_S = 80.0
 LEAST_SERVERS, MOST_SERVERS = 3, 6
 #: Servers on which the same load is put twice; then that is known, and time is short.
 REPEATED_ON = 2
-#: Loads tried to find the capacity; the rounds correct what is missing.
-PROBES = 4
 #: Arrivals of every measurement, other than those of any run.
 SEED = 700_000
-
-
-class NoiseBench(Bench, LooksQuickly, Protocol):
-    """What is needed of a bench."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +116,14 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
         return noise_on(bench, job, programs.fingerprint(), events)
 
 
-def noise_on(bench: NoiseBench, job: Job, fingerprint: str, events: Events) -> Noise:
+def noise_on(bench: RoundsBench, job: Job, fingerprint: str, events: Events) -> Noise:
     """`measured_noise` on a rig that is there."""
     begin = time.monotonic()
     repeats = _repeats(job, bench, events, begin)
     return _noise(job, repeats, fingerprint, time.monotonic() - begin)
 
 
-def _repeats(job: Job, bench: NoiseBench, events: Events, begin: float) -> list[_Repeat]:
+def _repeats(job: Job, bench: RoundsBench, events: Events, begin: float) -> list[_Repeat]:
     events.phase("looking for the capacity of the current config")
     bench.deploy(job.space.current)
     expected = _expected_level(job, bench)
@@ -150,26 +142,14 @@ def _repeats(job: Job, bench: NoiseBench, events: Events, begin: float) -> list[
     return repeats
 
 
-def _expected_level(job: Job, bench: NoiseBench) -> float:
+def _expected_level(job: Job, bench: RoundsBench) -> float:
     """Where the capacity about is; the highest listed load that holds where the spec lists them."""
     if job.plan.listed is not None:
-        held = job.plan.listed[0]
-        for level in job.plan.listed:
-            if not passes(bench.measure(level, SEED).slo):
-                break
-            held = level
-        return held
-    start = lowest = first_level(bench, job.plan, SEED)
-
-    def probe(level: float) -> Probe:
-        nonlocal lowest
-        lowest = min(level, lowest)
-        return probe_of(bench.measure(level, SEED))
-
-    return find_capacity(probe, start, job.plan.levels, at_most=PROBES).capacity() or lowest
+        return highest_that_holds(bench, job.plan.listed, SEED)
+    return rough_capacity(bench, job.plan, SEED).level
 
 
-def _repeat(job: Job, bench: NoiseBench, expected: float, times: int) -> _Repeat:
+def _repeat(job: Job, bench: RoundsBench, expected: float, times: int) -> _Repeat:
     level = expected
     if job.plan.listed is None:
         level = job.plan.levels.nearest(expected * (1.0 - SPREAD))  # where a round begins

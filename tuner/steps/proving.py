@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tuner.bench.bench import Bench
 from tuner.bench.evaluate import LoadPlan
+from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
@@ -22,7 +23,6 @@ from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.outcome import Side, Verdict, side_of_trial
-from tuner.steps.searching import capacity_level, sustained_level
 
 #: Seeds of confirmation rounds begin this far from those of the search.
 SEED_OFFSET = 500_000

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tuner.bench.bench import Bench
-from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate, probe_of
+from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate
+from tuner.bench.levels import sustained_level
 from tuner.errors import ServerGoneError, TooManyFailedTrialsError, TrialError
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
-from tuner.score.capacity import Bracket
 from tuner.search.budget import Budget, Progress, StopReason
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
@@ -20,13 +20,10 @@ from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
+from tuner.steps.looking import first_level
 
 #: A trial whose server died is repeated this often in all.
 ATTEMPTS = 2
-#: Share of the one-at-a-time rate a search without an incumbent begins with.
-FIRST_SHARE = 0.6
-#: First concurrency of such a search in a closed loop.
-FIRST_CONCURRENCY = 2.0
 
 
 class KeepsTrials(Protocol):
@@ -84,22 +81,6 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
             search.searcher.tell(trial)
         best = incumbent(search.searcher.history, goal, search.current)
         search.events.trial_finished(trial, best)
-
-
-def sustained_level(trial: Trial) -> float | None:
-    """The highest load at which the trial met every SLO; None when there was none."""
-    if trial.score is None or trial.score.best_point is None:
-        return None
-    return trial.points[trial.score.best_point].measurement.load.level
-
-
-def capacity_level(trial: Trial) -> float | None:
-    """Where the trial's measurements put its capacity; None when it met the SLOs at no load."""
-    level = sustained_level(trial)
-    if level is None:
-        return None
-    above = [probe_of(p) for p in trial.points if p.measurement.load.level >= level]
-    return Bracket.of(above).capacity()
 
 
 def _progress(search: Search, proposal: Proposal | Enough | None) -> Progress:
@@ -181,22 +162,6 @@ def _evaluated(search: Search) -> Evaluation:
         start,
         to_beat,
     )
-
-
-class LooksQuickly(Protocol):
-    def one_at_a_time(self, seed: int) -> float: ...
-
-
-def first_level(
-    bench: LooksQuickly, plan: LoadPlan, seed: int, note: Callable[[str], None] = lambda _: None
-) -> float:
-    """Where a capacity search begins when nothing is known of the deployed config."""
-    if not plan.arrivals.open_loop:
-        return FIRST_CONCURRENCY
-    latency_s = bench.one_at_a_time(seed)
-    rate = FIRST_SHARE / latency_s
-    note(f"one request at a time takes {latency_s * 1e3:.3g} ms; first {rate:.3g}/s")
-    return rate
 
 
 class _Seeds:

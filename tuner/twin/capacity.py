@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.score.capacity import LevelRange, Probe, find_capacity
+from tuner.score.judge import margin
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.slo import Metric, Slo
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
@@ -125,14 +126,13 @@ def meets(slo: Slo, outcome: Outcome) -> bool:
 
 def stress(slos: Sequence[Slo], outcome: Outcome) -> float | None:
     """The largest share of a bound that is used up, as `tuner.score.judge.stress`."""
-    shares = []
-    for slo in slos:
-        value = simulated_value(slo.metric, outcome)
-        if value is None or slo.bound == 0 or math.isnan(value):
-            continue
-        at_most = slo.comparison is Comparison.AT_MOST
-        shares.append(value / slo.bound if at_most else 2.0 - value / slo.bound)
-    return max(shares, default=None)
+    judged = [s for s in slos if s.bound != 0]
+    margins = (margin(slo, _known(simulated_value(slo.metric, outcome))) for slo in judged)
+    return max((1.0 - m for m in margins if m is not None), default=None)
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def simulated_value(metric: Metric, outcome: Outcome) -> float | None:

@@ -62,7 +62,7 @@ _GOOD_ENOUGH = 3e-3
 #: A resampled fit is trusted this far from the fit, in logarithms.
 _TRUST = 0.7
 #: Half width of a 90 % interval in standard deviations.
-_Z90 = 1.645
+Z90 = 1.645
 _SHARES_EXCLUSIVE = (0.9, 0.1)
 #: Where a search begins: a client on another machine, or on the same few cores.
 _FRONTS = ((MANY_CORES, 2e-5), (2.0, 2e-4))
@@ -142,7 +142,7 @@ def _range(value: float, others: Sequence[float], noise: float) -> Range:
     if not value > 0.0:
         return Range(value, 0.0, float("inf"))
     logs = np.log(np.maximum([*others, value], 1e-9) / value)
-    width = float(np.exp(_Z90 * np.hypot(noise, np.sqrt(np.mean(logs**2)))))
+    width = float(np.exp(Z90 * np.hypot(noise, np.sqrt(np.mean(logs**2)))))
     return Range(value, value / width, value * width)
 
 

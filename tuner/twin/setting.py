@@ -10,7 +10,8 @@ from tuner.load.workload import shape_of
 from tuner.run.trial import Trial
 from tuner.space import cache
 from tuner.space.space import Space
-from tuner.spec.model import RandomInputs, Spec, UniformRepeat, ZipfRepeat
+from tuner.spec.model import Spec
+from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.twin.observation import Repeats, Setting
 
 #: Different inputs of a workload that does not say how many, as in `tuner.load.inputs`.

@@ -12,7 +12,7 @@ import pytest
 from integration.load.repository import make_repository
 
 from tuner.load.workload import ByConfig, load_generator
-from tuner.spec.model import Workload
+from tuner.spec.workload import Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher

@@ -19,7 +19,7 @@ from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.repeats import popularity
 from tuner.load.workload import ByConfig, load_generator
-from tuner.spec.model import Workload
+from tuner.spec.workload import Workload
 from tuner.triton.binaries import tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher

@@ -17,7 +17,8 @@ from tuner.load.disturbance import disturbances
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.load.workload import load_generator
-from tuner.spec.model import ServerMode, Workload
+from tuner.spec.model import ServerMode
+from tuner.spec.workload import Workload
 
 pytestmark = pytest.mark.integration
 

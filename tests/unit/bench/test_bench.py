@@ -16,7 +16,7 @@ from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
-from tuner.spec.model import CacheState
+from tuner.spec.workload import CacheState
 from tuner.triton.server import Endpoints
 
 ONE = Candidate({"instance_group.count": 1})

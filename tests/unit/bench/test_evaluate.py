@@ -11,9 +11,9 @@ from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
-from tuner.spec.model import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
+from tuner.spec.workload import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
 
 OPEN = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
 GOODPUT = Objective.goodput()

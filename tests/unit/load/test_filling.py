@@ -12,7 +12,7 @@ from tuner.load.filling import IN_FLIGHT, MARGIN, PROBES, Filling, ask_in_order,
 from tuner.load.inputs import InputFiles
 from tuner.load.messages import RequestForm
 from tuner.load.tensors import TensorShape
-from tuner.spec.model import RandomInputs
+from tuner.spec.workload import RandomInputs
 
 REQUESTS = [b"%d" % n for n in range(1000)]
 ANSWER = bytes(100)

@@ -14,7 +14,7 @@ from tuner.errors import SpecError
 from tuner.load import inputs
 from tuner.load.inputs import InputFiles, sampled_length
 from tuner.load.tensors import TensorShape, content_bytes, random_contents, resolve
-from tuner.spec.model import FileInputs, RandomInputs
+from tuner.spec.workload import FileInputs, RandomInputs
 from tuner.triton.control import Tensor
 
 X = TensorShape("x", "FP32", (4,))

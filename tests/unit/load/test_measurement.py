@@ -23,7 +23,7 @@ from tuner.load.measurement import (
 )
 from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
 from tuner.load.workload import export_bytes
-from tuner.spec.model import Protocol
+from tuner.spec.workload import Protocol
 from tuner.triton.control import ModelMetadata, Tensor
 from tuner.triton.server import Endpoints
 

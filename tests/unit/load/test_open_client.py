@@ -22,7 +22,7 @@ from tuner.load.messages import RequestForm
 from tuner.load.open_client import OpenClient, measurement, observe
 from tuner.load.timeline import observe_open
 from tuner.load.workload import ByConfig, may_reject
-from tuner.spec.model import Protocol
+from tuner.spec.workload import Protocol
 from tuner.triton.server import Endpoints
 
 BEGIN_NS = 1_795_000_000_000_000_000

@@ -14,7 +14,7 @@ from tuner.load import messages
 from tuner.load.inputs import InputFiles
 from tuner.load.messages import RequestForm, build
 from tuner.load.tensors import TensorShape
-from tuner.spec.model import RandomInputs
+from tuner.spec.workload import RandomInputs
 
 
 def form(

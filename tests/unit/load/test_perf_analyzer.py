@@ -13,7 +13,7 @@ from tuner.load.inputs import InputFiles
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.perf_analyzer import MAX_EXPORT_BYTES, PerfAnalyzer
 from tuner.load.tensors import TensorShape
-from tuner.spec.model import RandomInputs
+from tuner.spec.workload import RandomInputs
 from tuner.triton.server import Endpoints
 from tuner.triton.statistics import StatisticsSnapshot
 

@@ -11,6 +11,7 @@ import numpy as np
 from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
 from tuner.bench.evaluate import evaluate, load_plan
+from tuner.bench.levels import sustained_level
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement, ServerStatistics
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.point import judge_point
@@ -20,7 +21,6 @@ from tuner.search.strategy import STRATEGIES, Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.steps.searching import sustained_level
 from tuner.twin.capacity import Goal, capacity_of
 from tuner.twin.costs import Costs
 from tuner.twin.model import Unmodelled

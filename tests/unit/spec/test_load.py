@@ -10,8 +10,9 @@ import pytest
 from tuner.errors import SpecError
 from tuner.spec.load import load_spec
 from tuner.spec.mistakes import SpecMistakesError
-from tuner.spec.model import FileInputs, IntRange, TraceArrivals, ZipfRepeat
+from tuner.spec.model import IntRange
 from tuner.spec.slo import Metric
+from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
 
 CASES = Path(__file__).parents[2] / "cases"
 MINIMAL = (CASES / "good" / "minimal.yaml").read_text()

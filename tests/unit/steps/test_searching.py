@@ -10,6 +10,7 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
     DeployRefusedError,
     InterruptedRunError,
@@ -26,7 +27,7 @@ from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.searching import Search, capacity_level, searched, sustained_level
+from tuner.steps.searching import Search, searched
 from tuner.triton.deploy import DeploymentKind
 
 CANDIDATES = [Candidate({"instance_group.count": n}) for n in range(1, 7)]

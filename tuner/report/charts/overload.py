@@ -18,11 +18,9 @@ from tuner.report.charts.chart import (
     hover,
     scatter,
 )
+from tuner.report.charts.latency import MS
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, rate_text
-
-#: Microseconds to the milliseconds of the axis.
-MS = 1e-3
 
 
 def over_time(data: ReportData) -> Chart | None:

@@ -1,0 +1,23 @@
+"""What a trial's measurements say about the load it stands."""
+
+from __future__ import annotations
+
+from tuner.bench.evaluate import probe_of
+from tuner.run.trial import Trial
+from tuner.score.capacity import Bracket
+
+
+def sustained_level(trial: Trial) -> float | None:
+    """The highest load at which the trial met every SLO; None when there was none."""
+    if trial.score is None or trial.score.best_point is None:
+        return None
+    return trial.points[trial.score.best_point].measurement.load.level
+
+
+def capacity_level(trial: Trial) -> float | None:
+    """Where the trial's measurements put its capacity; None when it met the SLOs at no load."""
+    level = sustained_level(trial)
+    if level is None:
+        return None
+    above = [probe_of(p) for p in trial.points if p.measurement.load.level >= level]
+    return Bracket.of(above).capacity()

@@ -1,0 +1,190 @@
+"""The load a spec asks for: protocol, arrivals, inputs and how they repeat, the measured window."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+)
+
+from tuner.spec.fields import (
+    Count,
+    PositiveNumber,
+    Program,
+    SpecPath,
+    WholeNumber,
+    pair,
+)
+from tuner.spec.strict import Strict
+from tuner.spec.units import Percent, Seconds
+
+
+class Protocol(Enum):
+    GRPC = "grpc"
+    HTTP = "http"
+
+
+_KIND = Field(description="which of the kinds this is; the other fields depend on it")
+
+
+class ClosedArrivals(Strict):
+    """Clients that send the next request when the last is answered."""
+
+    kind: Literal["closed"] = _KIND
+    concurrency: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
+        None, description="levels to measure; default: search the highest that meets the SLOs"
+    )
+    max_concurrency: Count = Field(256, description="upper end of that search")
+    restarts: Count = Field(
+        3,
+        description="times the load is started for each measurement, which takes a part of the "
+        "window each: a closed loop settles into one of several modes",
+    )
+
+
+class PoissonArrivals(Strict):
+    """Open loop: requests come when they come, whether or not the server keeps up."""
+
+    kind: Literal["poisson"] = _KIND
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None, description="requests per second to measure; default: search the highest"
+    )
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+
+
+class BurstArrivals(Strict):
+    """Open loop: Poisson arrivals that switch between a calm and a busy rate by chance."""
+
+    kind: Literal["bursts"] = _KIND
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None, description="mean rates over calm and busy times; default: search the highest"
+    )
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    burst_ratio: Annotated[float, Field(strict=True, ge=1, allow_inf_nan=False)] = Field(
+        5.0, description="busy rate over calm rate"
+    )
+    burst_share: Percent = Field(Percent(0.2), description="share of the time that is busy")
+    burst_length: Seconds = Field(
+        Seconds(0.2), description="mean length of a busy time; lengths are exponential"
+    )
+
+
+class TraceArrivals(Strict):
+    """Open loop: gaps between requests from a file, one a line in microseconds, rescaled."""
+
+    kind: Literal["trace"] = _KIND
+    file: SpecPath = Field(description="gaps between requests, microseconds, one a line")
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None, description="mean rates to rescale the trace to; default: search the highest"
+    )
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+
+
+ArrivalsSpec = Annotated[
+    ClosedArrivals | PoissonArrivals | BurstArrivals | TraceArrivals, Field(discriminator="kind")
+]
+
+
+class UniformRepeat(Strict):
+    """Every unique input is equally likely."""
+
+    kind: Literal["uniform"] = _KIND
+
+
+class ZipfRepeat(Strict):
+    """The n-th most popular input is asked for in proportion to n to the minus exponent."""
+
+    kind: Literal["zipf"] = _KIND
+    exponent: Annotated[float, Field(strict=True, ge=0, le=3)] = Field(
+        0.9, description="0 is uniform; web traffic is near 0.9"
+    )
+
+
+class DuplicatesRepeat(Strict):
+    """Some requests ask again what an earlier one of the same measurement asked, others are new.
+
+    Which one is drawn evenly from all requests before it: what was asked often is asked more.
+    """
+
+    kind: Literal["duplicates"] = _KIND
+    share: Percent = Field(description="share of the requests that repeat an earlier one")
+
+
+class LogRepeat(Strict):
+    """A recorded order: the log is gone round, beginning at another place in each measurement."""
+
+    kind: Literal["log"] = _KIND
+    file: SpecPath = Field(description="numbers of inputs, from 0, one a line, in the order asked")
+
+
+class NoRepeat(Strict):
+    """Inputs are used in turn; random ones are new in every measurement, a file starts again."""
+
+    kind: Literal["none"] = _KIND
+
+
+Repeat = Annotated[
+    UniformRepeat | ZipfRepeat | DuplicatesRepeat | LogRepeat | NoRepeat,
+    Field(discriminator="kind"),
+]
+
+
+class RandomInputs(Strict):
+    """Random tensors of the model's shapes, drawn from a seed."""
+
+    kind: Literal["random"] = _KIND
+    unique: Count | None = Field(
+        None,
+        description="number of different inputs; default: 1000 for uniform and zipf, all of a log, "
+        "else as many as a measurement asks for",
+    )
+    repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
+    shapes: dict[str, tuple[Count, ...]] = Field(
+        default_factory=dict,
+        description="input's name to its shape, for variable dimensions, without the batch",
+    )
+    int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+        (0, 100), description="integers are drawn from this range, lowest and highest"
+    )
+    string_length: Count = Field(32, description="length of random strings")
+
+
+class FileInputs(Strict):
+    """perf_analyzer's own JSON of inputs, or a recorded log in the same form."""
+
+    kind: Literal["file"] = _KIND
+    file: SpecPath = Field(description="JSON in perf_analyzer's input format")
+    repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
+
+
+Inputs = Annotated[RandomInputs | FileInputs, Field(discriminator="kind")]
+
+
+class CacheState(Enum):
+    WARM = "warm"
+    EMPTY = "empty"
+
+
+class Workload(Strict):
+    """The load the model must stand."""
+
+    protocol: Protocol = Field(Protocol.GRPC, description="what clients speak")
+    arrivals: ArrivalsSpec = Field(PoissonArrivals(kind="poisson"), description="how requests come")
+    inputs: Inputs = Field(RandomInputs(kind="random"), description="what requests carry")
+    batch_size: Count = Field(1, description="inputs in one request")
+    cache: CacheState = Field(
+        CacheState.WARM,
+        description="what a measurement finds in a response cache: warm is what this traffic "
+        "leaves there in the long run, empty a server just started",
+    )
+    window: Seconds = Field(
+        Seconds(3.0), description="length of a measurement; longer when the SLO needs more requests"
+    )
+    warmup: Seconds = Field(Seconds(0.5), description="load before the window, not measured")
+    max_window: Seconds = Field(Seconds(20.0), description="a measurement never takes longer")
+    perf_analyzer: Program | None = Field(
+        None, description="perf_analyzer to run; default $TUNE_PERF_ANALYZER, PATH, the wheel"
+    )

@@ -1,0 +1,70 @@
+"""Where measuring begins on a config of which nothing is known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.confirm.confirm import Bench
+from tuner.score.capacity import Probe, find_capacity
+from tuner.score.judge import passes
+
+#: Share of the one-at-a-time rate a search without an incumbent begins with.
+FIRST_SHARE = 0.6
+#: First concurrency of such a search in a closed loop.
+FIRST_CONCURRENCY = 2.0
+#: Loads tried to find the capacity roughly; the rounds correct what is missing.
+PROBES = 4
+
+
+class LooksQuickly(Protocol):
+    def one_at_a_time(self, seed: int) -> float: ...
+
+
+class RoundsBench(Bench, LooksQuickly, Protocol):
+    """What rounds of measurements need of a bench."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the first round begins; ``missed``: no load met the SLOs in looking for it."""
+
+    level: float
+    missed: bool = False
+
+
+def first_level(
+    bench: LooksQuickly, plan: LoadPlan, seed: int, note: Callable[[str], None] = lambda _: None
+) -> float:
+    """Where a capacity search begins when nothing is known of the deployed config."""
+    if not plan.arrivals.open_loop:
+        return FIRST_CONCURRENCY
+    latency_s = bench.one_at_a_time(seed)
+    rate = FIRST_SHARE / latency_s
+    note(f"one request at a time takes {latency_s * 1e3:.3g} ms; first {rate:.3g}/s")
+    return rate
+
+
+def rough_capacity(bench: RoundsBench, plan: LoadPlan, seed: int) -> Start:
+    """Where the capacity of the deployed config about is; the lowest load tried if all failed."""
+    start = lowest = first_level(bench, plan, seed)
+
+    def probe(level: float) -> Probe:
+        nonlocal lowest
+        lowest = min(level, lowest)
+        return probe_of(bench.measure(level, seed))
+
+    capacity = find_capacity(probe, start, plan.levels, at_most=PROBES).capacity()
+    return Start(lowest, missed=True) if capacity is None else Start(capacity)
+
+
+def highest_that_holds(bench: RoundsBench, listed: Sequence[float], seed: int) -> float:
+    """Of listed loads, ascending: the last one before an SLO is missed; the first if that is."""
+    held = listed[0]
+    for level in listed:
+        if not passes(bench.measure(level, seed).slo):
+            break
+        held = level
+    return held
