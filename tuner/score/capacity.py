@@ -108,6 +108,8 @@ _STRAIGHT = 4.0
 #: With less than this stress nothing is known of the capacity yet: go far, to see the saturation.
 _AT_EASE = 0.5
 _FAR = 3.0
+#: Steps far up that do not count, so that a start far below the capacity costs no accuracy.
+MOST_FREE = 2
 #: Where to look below a saturation, as share of it, and below a failure that was a near one.
 _BELOW_SATURATION = 0.95
 _BELOW_FAILURE = 0.85
@@ -130,11 +132,13 @@ def find_capacity(
         start: First level to try when nothing is ``known``.
         levels: Allowed levels.
         tolerance: Distance of the floor from the capacity, as a share, that is good enough.
-        at_most: Probes at the most, those known not counted.
+        at_most: Probes at the most, those known not counted, nor up to `MOST_FREE` that doubled
+            the load and still passed.
         known: What was measured before.
     """
     probes = list(known)
-    for _ in range(at_most):
+    left, free = at_most, MOST_FREE
+    while left > 0:
         bracket = Bracket.of(probes)
         if bracket.closed(tolerance) or _at_an_end(bracket, levels):
             break
@@ -142,7 +146,17 @@ def find_capacity(
         if any(p.level == level for p in probes):
             break
         probes.append(probe(level))
+        if free and _far_up(bracket, probes[-1]):
+            free -= 1
+        else:
+            left -= 1
     return Bracket.of(probes)
+
+
+def _far_up(before: Bracket, probe: Probe) -> bool:
+    """The load was doubled at least and still passed: the start was far below the capacity."""
+    floor = before.floor
+    return floor is not None and probe.passed and probe.level >= 2.0 * floor.level
 
 
 def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
@@ -166,7 +180,7 @@ def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
     floor, ceiling = bracket.floor, bracket.ceiling
     if ceiling is None:
         assert floor is not None
-        return floor.level * _growth(floor, tolerance)
+        return floor.level * _growth([p for p in probes if p.passed], tolerance)
     bound = _bound_below(ceiling)
     if floor is None:
         return bound
@@ -179,11 +193,22 @@ def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
     return min(max(guess, floor.level * step), ceiling.level / step)
 
 
-def _growth(floor: Probe, tolerance: float) -> float:
-    """Up as if latency rose as the load does, and far while there is much margin left."""
+def _growth(passed: Sequence[Probe], tolerance: float) -> float:
+    """Up to where the stress would be 1 if it went on as between the two highest loads.
+
+    From a single load as if latency rose as the load does, and far while there is much margin
+    left or the latency does not rise at all.
+    """
+    *_, below, floor = (None, *sorted(passed, key=lambda p: p.level))
     if floor.stress is None:
         return 2.0
-    return _FAR if floor.stress < _AT_EASE else 1.0 / min(floor.stress, 1.0 - tolerance)
+    if floor.stress < _AT_EASE:
+        return _FAR
+    slope = 1.0
+    if below is not None and below.stress:
+        slope = math.log(floor.stress / below.stress) / math.log(floor.level / below.level)
+    steepest_up = math.log(1.0 / min(floor.stress, 1.0 - tolerance)) / max(slope, 1e-3)
+    return min(math.exp(min(steepest_up, 1.0e2)), _FAR)
 
 
 def _bound_below(ceiling: Probe) -> float:

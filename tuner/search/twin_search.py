@@ -37,7 +37,7 @@ from tuner.twin.costs import Costs
 from tuner.twin.fit import Z90, Twin
 from tuner.twin.model import Unmodelled
 from tuner.twin.system import Scheduler
-from tuner.twin.worth import NOTHING, Aim, glance, looked_at
+from tuner.twin.worth import NOTHING, Aim, Glances, looked_at
 
 Vector = npt.NDArray[np.float64]
 
@@ -45,6 +45,8 @@ Vector = npt.NDArray[np.float64]
 _FINALISTS = 24
 #: ... and of these so many with resampled fits, so many of them.
 _DOUBTED, _REFITS = 6, 3
+#: Forbidden candidates of the fallback's that are passed over before one is tried all the same.
+_MOST_REFUSED = 30
 #: Good trials whose neighbours are looked at.
 _GOOD = 4
 #: A measured score's noise, and that of the bound a lost race gives (standard deviations).
@@ -112,10 +114,10 @@ class TwinStrategy:
         first = len(self._designs) + 1
         fitted, note = self._fitted(number, history, first)
         if isinstance(fitted, Unmodelled):
-            return _with_note(self.fallback.propose(number, history, taken), note)
+            return _with_note(self._fallen_back(number, history, taken), note)
         prospects = self._prospects(fitted, number, history, taken)
         if not prospects:
-            return _with_note(self.fallback.propose(number, history, taken), note)
+            return _with_note(self._fallen_back(number, history, taken), note)
         best = prospects[0]
         late = number >= first + _LEAST_PROPOSED
         if late and best.gain < self.stop_below and self._leaders(history):
@@ -129,6 +131,19 @@ class TwinStrategy:
         if not self.aim.modelled:
             return _NOT_SIMULATED, told(_NOT_SIMULATED) if number == first else None
         return self.fitting.fitted(history, first), self.fitting.news(history, first)
+
+    def _fallen_back(
+        self, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> Proposal | Enough | None:
+        """What the fallback proposes that failed trials do not forbid, where it finds such."""
+        refusals, known = Refusals(history, self.aim.slos), set(taken)
+        found = first = self.fallback.propose(number, history, known)
+        for _ in range(_MOST_REFUSED):
+            if not isinstance(found, Proposal) or not refusals.forbids(found.candidate):
+                return found
+            known.add(found.candidate.key)
+            found = self.fallback.propose(number, history, known)
+        return first
 
     def _prospects(
         self, twin: Twin, number: int, history: Sequence[Trial], taken: Set[str]
@@ -228,9 +243,8 @@ class _Look:
     threads: ThreadPoolExecutor
 
     def glances(self, schedulers: Sequence[Scheduler]) -> Vector:
-        return np.array(
-            list(self.threads.map(lambda s: glance(self.twin, s, self.aim, self.level), schedulers))
-        )
+        glances = Glances.near(self.twin, self.aim, self.level)
+        return np.array(list(self.threads.map(glances.worth, schedulers)))
 
     def worths(self, schedulers: Sequence[Scheduler], costs: Costs | None = None) -> list[float]:
         """Under the fit, or under other ``costs``."""

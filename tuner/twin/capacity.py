@@ -28,7 +28,8 @@ TOLERANCE = 0.015
 #: Simulated requests at each rate: a p99 over fewer is a matter of luck.
 REQUESTS = 2000
 _LEAST_S, _MOST_S = 0.5, 20.0
-_CLOSED_S = 1.0
+#: Length of a closed loop's window.
+CLOSED_S = 1.0
 _PROBES = 12
 
 
@@ -85,18 +86,12 @@ def capacity_of(
 
 
 def simulated(
-    setting: Setting,
-    costs: Costs,
-    scheduler: Scheduler,
-    goal: Goal,
-    level: float,
-    seed: int,
-    requests: int = REQUESTS,
+    setting: Setting, costs: Costs, scheduler: Scheduler, goal: Goal, level: float, seed: int
 ) -> Outcome:
-    """A window under ``level`` that is long enough for ``requests``."""
-    duration_s = min(max(requests / level, _LEAST_S), _MOST_S) if level > 0 else _MOST_S
+    """A window under ``level`` that is long enough for `REQUESTS`."""
+    duration_s = min(max(REQUESTS / level, _LEAST_S), _MOST_S) if level > 0 else _MOST_S
     if goal.arrivals is Arrivals.CLOSED:
-        duration_s = _CLOSED_S
+        duration_s = CLOSED_S
     traffic = setting.traffic(LoadPoint(goal.arrivals, level), duration_s, seed)
     return costs.simulate(scheduler, traffic, seed)
 

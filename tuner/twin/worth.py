@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.load.measurement import LoadPoint
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.spec.objective import Goal as Objectives
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Metric, Slo
-from tuner.twin.capacity import Goal, capacity_of, probe_of, simulated, simulated_value
+from tuner.twin.capacity import (
+    CLOSED_S,
+    Goal,
+    capacity_of,
+    probe_of,
+    simulated,
+    simulated_value,
+)
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
-from tuner.twin.system import Scheduler
+from tuner.twin.system import Scheduler, Traffic
 
 #: What no load satisfies is worth less than anything that some load does.
 NOTHING = -30.0
-#: Simulated requests for a first look at a candidate.
-_FEW = 400
+#: Of a first look at a candidate: simulated requests, its length at least, and before it.
+_FEW, _LEAST_S, _SETTLE_S = 400, 0.3, 0.15
 #: Where a first look is taken: a little above the load to beat, where good and bad ones part.
 _ABOVE = 1.05
 #: Latency grows faster than the load: a stress of 2 is about 20 % too much load.
@@ -90,17 +99,39 @@ class Aim:
         return self.objective.goal is Objectives.MAXIMIZE_GOODPUT
 
 
-def glance(twin: Twin, scheduler: Scheduler, aim: Aim, level: float) -> float:
-    """A rough worth from one short simulation near ``level``."""
-    if aim.objective.goal is Objectives.MINIMIZE or aim.plan.listed is not None:
-        return looked_at(twin, twin.costs, scheduler, aim, level)
-    level = aim.plan.levels.nearest(level * _ABOVE)
-    outcome = simulated(twin.setting, twin.costs, scheduler, aim.goal, level, 0, _FEW)
-    probe = probe_of(outcome, level, twin.setting, aim.goal)
-    worth = aim.worth(outcome.throughput_infer_per_s)
-    if probe.stress is None:
-        return worth if probe.passed else worth - 1.0
-    return worth - math.log(max(probe.stress, 1e-3)) / _STEEPNESS
+@dataclass(frozen=True)
+class Glances:
+    """First looks at many candidates: rough worths, all under one short load.
+
+    Attributes:
+        traffic: The load; None where the objective needs a whole look.
+    """
+
+    twin: Twin
+    aim: Aim
+    level: float
+    traffic: Traffic | None
+
+    @classmethod
+    def near(cls, twin: Twin, aim: Aim, level: float) -> Self:
+        """Under a load near ``level``, drawn once."""
+        if aim.objective.goal is Objectives.MINIMIZE or aim.plan.listed is not None:
+            return cls(twin, aim, level, None)
+        level = aim.plan.levels.nearest(level * _ABOVE)
+        arrivals = aim.plan.arrivals
+        length_s = max(_FEW / level, _LEAST_S) if arrivals.open_loop else CLOSED_S
+        setting = replace(twin.setting, warmup_s=_SETTLE_S, tail_s=0.0)
+        return cls(twin, aim, level, setting.traffic(LoadPoint(arrivals, level), length_s, 0))
+
+    def worth(self, scheduler: Scheduler) -> float:
+        if self.traffic is None:
+            return looked_at(self.twin, self.twin.costs, scheduler, self.aim, self.level)
+        outcome = self.twin.costs.simulate(scheduler, self.traffic, 0)
+        probe = probe_of(outcome, self.level, self.twin.setting, self.aim.goal)
+        worth = self.aim.worth(outcome.throughput_infer_per_s)
+        if probe.stress is None:
+            return worth if probe.passed else worth - 1.0
+        return worth - math.log(max(probe.stress, 1e-3)) / _STEEPNESS
 
 
 def looked_at(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim, level: float) -> float:

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.score.capacity import TOLERANCE, Bracket, LevelRange, Probe, crossing, find_capacity
+from tuner.score.capacity import (
+    MOST_FREE,
+    TOLERANCE,
+    Bracket,
+    LevelRange,
+    Probe,
+    crossing,
+    find_capacity,
+    next_level,
+)
 
 OPEN = LevelRange(0.1, 1e6)
 
@@ -57,6 +66,21 @@ def test_from_a_rough_start_five_probes_come_within_three_percent(
     found = bracket.capacity()
     assert found is not None
     assert found == pytest.approx(1000.0, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("base", [0.1, 0.4, 0.6])
+@pytest.mark.parametrize("start", [0.04, 0.1, 0.25])
+def test_from_far_below_two_probes_more_lose_no_accuracy(start: float, base: float) -> None:
+    asked: list[float] = []
+    bracket = find_capacity(emulated(1000.0, asked, 12.0, base), 1000 * start, OPEN)
+    assert len(asked) <= 5 + MOST_FREE
+    assert bracket.capacity() == pytest.approx(1000.0, rel=TOLERANCE)
+
+
+def test_a_latency_that_does_not_rise_allows_a_far_step() -> None:
+    flat = [Probe(100, True, 100, 0.6), Probe(160, True, 160, 0.6)]
+    assert next_level(flat) == pytest.approx(480)
+    assert next_level([flat[0], Probe(160, True, 160, 0.9)]) < 200
 
 
 def test_what_an_overloaded_server_answers_bounds_the_next_level() -> None:

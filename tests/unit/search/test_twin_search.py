@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import replace
 from statistics import median
 
@@ -116,6 +117,27 @@ def test_it_learns_what_fails() -> None:
     later = simulation.history[4:]
     assert [t.state for t in later].count(TrialState.FAILED) <= 2
     assert any(t.candidate.fields[INSTANCES] == 2 for t in later)
+
+
+def test_the_fallback_heeds_what_fails_too() -> None:
+    simulation = Simulation.of(spec={"objective": "minimize gpu_memory at 60/s"})
+    strategy = STRATEGIES[Strategy.TWIN](simulation.space, simulation.spec)
+    assert isinstance(strategy, TwinStrategy)
+    every = list(simulation.space.enumerate())
+    large, small = (next(c for c in every if c.fields[INSTANCES] == n) for n in (4, 2))
+
+    class LargeFirst:
+        def propose(self, number: int, history: object, taken: Set[str]) -> Proposal:
+            return Proposal(next(c for c in (large, small) if c.key not in taken))
+
+    strategy.fallback = LargeFirst()
+    works = Trial(0, simulation.space.current, TrialState.MEASURED)
+    three = next(c for c in every if c.fields[INSTANCES] == 3)
+    history = [works, *(Trial(n, three, TrialState.FAILED, reason="no memory") for n in (1, 2, 3))]
+    for told, expected in ((history[:1], large), (history, small)):
+        proposal = strategy.propose(4, told, set())
+        assert isinstance(proposal, Proposal)
+        assert proposal.candidate == expected
 
 
 def test_memory_is_no_matter_for_a_twin() -> None:
