@@ -165,6 +165,10 @@ class _Timed:
     strategy: SearchStrategy
     seconds: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def at_once(self) -> int:
+        return self.strategy.at_once
+
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:

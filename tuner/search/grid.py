@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 from tuner.run.trial import Trial
 from tuner.search.random_search import draw_new
-from tuner.search.strategy import Proposal, chance
+from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.space import Space
 
 #: Values of a range: enough to see its shape, few enough to be measured.
@@ -19,6 +19,8 @@ class GridStrategy:
     Args:
         trials: Budget; a grid cut off after so many would only show one corner.
     """
+
+    at_once = BATCH
 
     def __init__(self, space: Space, seed: int, trials: int) -> None:
         self._space = space.coarse(POINTS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from itertools import islice
 
 from tuner.run.trial import Trial
-from tuner.search.strategy import Proposal, chance
+from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 
@@ -18,6 +18,8 @@ MOST_LISTED = 1000
 
 
 class RandomStrategy:
+    at_once = BATCH
+
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
         self._seed = seed

@@ -10,16 +10,13 @@ from tuner.search.study import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 
-#: Candidates proposed at once where some need another server: few enough to learn in between.
-BATCH = 4
-
 
 class Searcher:
     """Trial 0 is the current config; the strategy proposes the others, none twice.
 
-    Where server arguments are searched, proposals are made four at a time from the same history,
-    and those that the running server can take are measured first. Batches begin at fixed trial
-    numbers, so that a resumed run makes the same ones.
+    Where server arguments are searched, a strategy may make several proposals from the same
+    history, and those that the running server can take are measured first. Batches begin at fixed
+    trial numbers, so that a resumed run makes the same ones.
 
     Args:
         history: Trials of the run so far, in order.
@@ -36,7 +33,7 @@ class Searcher:
         self._space = space
         self._strategy = strategy
         self._record = record
-        self._size = BATCH if space.restarts else 1
+        self._size = strategy.at_once if space.restarts else 1
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
         self._batch_start = 0

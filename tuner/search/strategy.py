@@ -42,8 +42,19 @@ class Enough:
     expected_gain: float
 
 
+#: Proposals made at once where some need another server: few enough to learn in between.
+BATCH = 4
+
+
 class Strategy(Protocol):
     """Chooses what to measure next."""
+
+    @property
+    def at_once(self) -> int:
+        """How many to propose from the same history where that saves starts of the server.
+
+        1 where each trial is worth more than a start.
+        """
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -14,7 +14,7 @@ from tuner.run.trial import Trial
 from tuner.search.observation import CONSTRAINTS, frozen_trial
 from tuner.search.quiet import quiet_optuna
 from tuner.search.random_search import draw_new
-from tuner.search.strategy import Proposal, chance
+from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.adapter import OptunaValue, distributions, suggested
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -33,6 +33,8 @@ class TpeStrategy:
     Args:
         startup_trials: Trials, the current config included, before the model is used.
     """
+
+    at_once = BATCH
 
     def __init__(self, space: Space, goal: Goal, seed: int, startup_trials: int) -> None:
         self._space = space

@@ -13,7 +13,7 @@ from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,8 @@ class TwinStrategy:
         stop_below: Expected gain, as a share, below which another trial is not worth it.
         fallback: Goes on where the twin does not fit.
     """
+
+    at_once: ClassVar[int] = 1
 
     space: Space
     aim: Aim

@@ -7,13 +7,15 @@ from unit.search.surface import CACHED, SURFACE, searched, strategy, synthetic_t
 from unit.space.spaces import INSTANCES, space_of
 
 from tuner.run.trial import Trial
-from tuner.search.searcher import BATCH, Searcher
-from tuner.search.strategy import Proposal
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import BATCH, Proposal
 from tuner.spec.model import Strategy
 
 
 class Scripted:
     """Proposes given candidates in order."""
+
+    at_once = BATCH
 
     def __init__(self, proposals: Sequence[Proposal]) -> None:
         self.proposals = list(proposals)

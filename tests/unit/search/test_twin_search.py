@@ -127,6 +127,8 @@ def test_the_fallback_heeds_what_fails_too() -> None:
     large, small = (next(c for c in every if c.fields[INSTANCES] == n) for n in (4, 2))
 
     class LargeFirst:
+        at_once = 1
+
         def propose(self, number: int, history: object, taken: Set[str]) -> Proposal:
             return Proposal(next(c for c in (large, small) if c.key not in taken))
 
