@@ -86,7 +86,13 @@ def _slot(model: str, *, repeats: bool, stop_at: float) -> None:
     with installed(job, os.environ) as programs:
         if not path.stat().st_size:
             tables.append(path, {"machine": _machine(programs)})
-        recorder = Recorder(job, list(tables.read_table(model).recordings))
+        table = tables.read_table(model)
+        if table.machine["cpu"] != programs.host.cpu:
+            raise SystemExit(
+                f"{path.name} was begun on {table.machine['cpu']}, this is {programs.host.cpu}: "
+                f"go on there, or remove the table and begin anew"
+            )
+        recorder = Recorder(job, list(table.recordings))
         left = list(recorder.repeats_left() if repeats else recorder.firsts_left())
         print(f"{len(left)} left", flush=True)
         with rig(job, programs) as server:

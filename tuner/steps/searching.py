@@ -62,6 +62,7 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
     goal = search.spec.objective.goal
     while True:
         history = search.searcher.history
+        watch = _Watch(search.book)
         with search.book.phase(Phase.SEARCHING):
             proposal = search.searcher.next()
         reason = budget(_progress(search, proposal))
@@ -75,7 +76,7 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
         with search.book.phase(Phase.SEARCHING):
             search.searcher.start(proposal.candidate)
         search.events.trial_started(len(history), proposal.candidate, search.current)
-        trial = _run_trial(search, len(history), proposal)
+        trial = _run_trial(search, len(history), proposal, watch)
         with search.book.phase(Phase.WRITING):
             search.store.append_trial(trial)
             search.searcher.tell(trial)
@@ -106,10 +107,12 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
     )
 
 
-def _run_trial(search: Search, number: int, proposal: Proposal) -> Trial:
-    """One trial; what goes wrong with it is its result, not the run's end."""
+def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -> Trial:
+    """One trial; what goes wrong with it is its result, not the run's end.
+
+    ``watch`` began when it was chosen, so that choosing counts against the budget.
+    """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    watch = _Watch(search.book)
     bare = Trial(
         number,
         proposal.candidate,
