@@ -28,7 +28,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 from tuner.triton.deploy import DeploymentKind
 
-#: Interpolated together, each as its logarithm: latencies and the answered share of the load.
+#: Each as its logarithm: latencies and the answered share of the load.
 FIGURES = (
     "p50_latency_us",
     "p90_latency_us",
@@ -88,11 +88,21 @@ class RecordedCurve:
         duration_s = max(requests / level, min(m.duration_s for m in self.nearest))
         x = np.clip(math.log(level), *np.log(self.levels[[0, -1]]))
         row = np.array([np.interp(x, np.log(self.levels), column) for column in self.logs.T])
+        row[ANSWERED] = self._answered(math.exp(x))
         found = replace(near, load=LoadPoint(Arrivals.POISSON, level), duration_s=duration_s)
         if level < self.levels[0]:
             row[:ANSWERED] -= self._fall(level)
         found = _with_figures(found, row)
         return self._overloaded(found, row) if level > self.levels[-1] else found
+
+    def _answered(self, level: float) -> float:
+        """Log share of the load: as below it, until the server answers no more than above it."""
+        served = self.levels * np.exp(self.logs[:, ANSWERED])
+        above = int(np.searchsorted(self.levels, level))
+        if above == 0:
+            return float(self.logs[0, ANSWERED])
+        share = math.exp(self.logs[above - 1, ANSWERED])
+        return math.log(min(share, float(served[above - 1 : above + 1].max()) / level))
 
     def _fall(self, level: float) -> Vector:
         """How far each log latency is below the one at the lowest recorded load."""

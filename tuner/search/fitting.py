@@ -23,8 +23,8 @@ from tuner.twin.setting import setting_of, with_response_bytes
 
 #: Trials a fit uses: the first ones, and the best.
 _FIRST, _BEST = 4, 8
-#: Trials after the designed ones that are each followed by a fit.
-_EACH = 6
+#: Trials after the designed ones that are each followed by a fit; by one in two while none fits.
+_EACH, _RETRY = 6, 2
 #: Points of a trial that a fit uses: those nearest to its capacity.
 _POINTS = 2
 
@@ -45,7 +45,9 @@ class Fitting:
         """The twin to use after ``history``; ``first`` trials are the designed ones."""
         count = checkpoint(len(history), first)
         base = self._fit(history[:first], None)
-        if count <= first or (isinstance(base, Unmodelled) and count < first + _EACH):
+        if isinstance(base, Unmodelled) and count < first + _EACH:
+            count -= (count - first) % _RETRY
+        if count <= first:
             return base
         return self._fit(history[:count], base if isinstance(base, Twin) else None)
 

@@ -7,6 +7,7 @@ Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equation
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +23,9 @@ Vector = npt.NDArray[np.float64]
 _LENGTH = 0.5
 #: Standard deviation of errors: of all alike, of near ones at least, of a value never tried.
 _COMMON, _LEAST, _UNKNOWN = 0.3, 0.04, 0.25
-#: And of each candidate alone, which no other one tells of.
-_OWN = 0.03
+#: And of each candidate alone, which no other one tells of, before any prediction was checked;
+#: worth so many checked ones.
+_OWN, _OWN_COUNT = 0.05, 2
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,28 @@ class Residual:
     noise: float
 
 
+def own_error(surprises: Sequence[float]) -> float:
+    """Standard deviation of the error of a candidate alone.
+
+    Args:
+        surprises: Measured worth less predicted worth of candidates that were predicted before
+            they were measured: residuals of a fit that has seen them would look too good.
+    """
+    total = _OWN_COUNT * _OWN**2 + sum(s * s for s in surprises)
+    return math.sqrt(total / (_OWN_COUNT + len(surprises)))
+
+
 @dataclass(frozen=True)
 class Correction:
-    """Fitted to residuals; see `tuner.twin.worth` for their unit."""
+    """Fitted to residuals; see `tuner.twin.worth` for their unit.
+
+    Attributes:
+        own: See `own_error`.
+    """
 
     features: Features
     residuals: Sequence[Residual]
+    own: float
 
     def of(self, candidates: Sequence[Candidate]) -> tuple[Vector, Vector]:
         """Mean and standard deviation of the error at each candidate, not measured itself."""
@@ -49,13 +67,13 @@ class Correction:
         known = [r.candidate for r in self.residuals]
         values = np.array([r.value for r in self.residuals])
         amplitude = self._amplitude(values)
-        noise = np.diag([r.noise**2 + _OWN**2 for r in self.residuals])
+        noise = np.diag([r.noise**2 + self.own**2 for r in self.residuals])
         among = self._covariance(known, known, amplitude) + noise
         across = self._covariance(candidates, known, amplitude)
         mean = across @ np.linalg.solve(among, values)
         explained = np.einsum("ij,ji->i", across, np.linalg.solve(among, across.T))
         prior = _COMMON**2 + amplitude**2 + (_UNKNOWN**2 if self.features.other else 0.0)
-        return mean, np.sqrt(np.maximum(prior - explained, 0.0) + _OWN**2)
+        return mean, np.sqrt(np.maximum(prior - explained, 0.0) + self.own**2)
 
     def _amplitude(self, values: Vector) -> float:
         """How much errors differ between candidates; a few outliers do not count."""

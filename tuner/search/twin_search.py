@@ -27,7 +27,7 @@ from tuner.search.fitting import Fitting, told
 from tuner.search.incumbent import ranked
 from tuner.search.pool import Pool
 from tuner.search.refusals import Refusals
-from tuner.search.residuals import Correction, Residual
+from tuner.search.residuals import Correction, Residual, own_error
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
 from tuner.search.tpe import TpeStrategy
 from tuner.space.candidate import Candidate
@@ -52,7 +52,7 @@ _GOOD = 4
 #: A measured score's noise, and that of the bound a lost race gives (standard deviations).
 _NOISE, _BOUND_NOISE = 0.02, 0.03
 #: Trials that the model proposed before the search may end by itself.
-_LEAST_PROPOSED = 2
+_LEAST_PROPOSED = 3
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ class TwinStrategy:
         level = sustained_level(leaders[0]) if leaders else None
         with ThreadPoolExecutor() as threads:
             look = _Look(twin, self.aim, level or self._lowest(history), threads)
-            correction = Correction(self._features, self._residuals(look, history))
+            own = own_error(self._surprises(history))
+            correction = Correction(self._features, self._residuals(look, history), own)
             rough = look.glances([s for _, s in known])
             mean, deviation = correction.of([c for c, _ in known])
             order = np.argsort(-(rough + mean + deviation))[:_FINALISTS]
@@ -197,6 +198,20 @@ class TwinStrategy:
                 found.append(Residual(trial.candidate, measured - worth, _NOISE))
             elif bound is not None and worth > bound:
                 found.append(Residual(trial.candidate, bound - worth, _BOUND_NOISE))
+        return found
+
+    def _surprises(self, history: Sequence[Trial]) -> list[float]:
+        """How wrong predictions were; one that a lost race bears out was not wrong."""
+        found = []
+        for trial in history:
+            if trial.predicted is None:
+                continue
+            predicted = self.aim.worth(trial.predicted.value)
+            measured, bound = self.aim.measured(trial), self.aim.bound(trial)
+            if measured is not None:
+                found.append(measured - predicted)
+            elif bound is not None:
+                found.append(min(bound - predicted, 0.0))
         return found
 
     def _prospect(

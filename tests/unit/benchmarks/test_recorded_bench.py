@@ -56,6 +56,13 @@ def test_between_recorded_loads_logarithms_are_interpolated() -> None:
     assert found.completed_count == pytest.approx(middle * found.duration_s, abs=1.0)
 
 
+def test_between_a_load_it_kept_up_with_and_an_overload_it_answers_no_more_than_in_that() -> None:
+    overloaded = replace(steady(2000.0, 500_000.0), throughput_infer_per_s=1300.0)
+    curve = RecordedCurve.of([recording(ONE, [steady(1000.0, 20_000.0), overloaded])], SLOS)
+    answered = {level: curve.at(level).throughput_infer_per_s for level in (1200.0, 1600.0, 2000.0)}
+    assert answered == pytest.approx({1200.0: 1200.0, 1600.0: 1300.0, 2000.0: 1300.0})
+
+
 def test_below_the_recorded_loads_latencies_fall_on_to_a_quarter() -> None:
     curve = a_curve()  # from 500/s to 1000/s the latency doubles
     assert curve.at(250.0).p99_latency_us == pytest.approx(5_000.0)

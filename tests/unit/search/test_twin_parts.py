@@ -18,7 +18,7 @@ from tuner.search.designs import designs
 from tuner.search.features import Features
 from tuner.search.pool import NEAR, RANDOM, Pool, neighbours
 from tuner.search.refusals import Refusals
-from tuner.search.residuals import Correction, Residual
+from tuner.search.residuals import Correction, Residual, own_error
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 
@@ -89,10 +89,17 @@ def differing(one: Candidate, other: Candidate) -> int:
     return sum(one.fields.get(p) != other.fields.get(p) for p in paths)
 
 
+OWN = 0.03
+
+
 class TestCorrection:
+    def test_predictions_that_came_true_make_it_surer(self) -> None:
+        assert own_error([0.0] * 6) < own_error([]) < own_error([-0.2])
+        assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
+
     def test_without_residuals_nothing_is_known(self) -> None:
         features = Features.of(space_of(SURFACE))
-        mean, deviation = Correction(features, []).of([space_of(SURFACE).current])
+        mean, deviation = Correction(features, [], OWN).of([space_of(SURFACE).current])
         assert mean.tolist() == [0.0]
         assert deviation[0] > 0.2
 
@@ -101,7 +108,7 @@ class TestCorrection:
         rng = random.Random(2)
         drawn = [c for c in (space.sample(rng) for _ in range(8)) if c is not None]
         residuals = [Residual(c, -0.2, 0.02) for c in drawn[:6]]
-        mean, deviation = Correction(Features.of(space), residuals).of(drawn[6:])
+        mean, deviation = Correction(Features.of(space), residuals, OWN).of(drawn[6:])
         assert mean == pytest.approx([-0.2, -0.2], abs=0.02)
         assert max(deviation) < 0.06
 
@@ -110,7 +117,7 @@ class TestCorrection:
         near = space.candidate({INSTANCES: 1, BATCH: 4, PREFERRED: None, DELAY: 0})
         far = space.candidate({INSTANCES: 6, BATCH: 32, PREFERRED: (8,), DELAY: 20_000})
         residuals = [Residual(near, 0.1, 0.01), Residual(space.current, -0.1, 0.01)]
-        mean, deviation = Correction(Features.of(space), residuals).of([near, far])
+        mean, deviation = Correction(Features.of(space), residuals, OWN).of([near, far])
         assert mean[0] == pytest.approx(0.1, abs=0.03)
         assert deviation[0] < 0.5 * deviation[1]
 
@@ -121,7 +128,7 @@ class TestCorrection:
             for n in ("1", "4")
         )
         residuals = [Residual(tried, 0.0, 0.01)]
-        _, deviation = Correction(Features.of(space), residuals).of([tried, other])
+        _, deviation = Correction(Features.of(space), residuals, OWN).of([tried, other])
         assert deviation[1] > 0.2 > deviation[0]
 
 
