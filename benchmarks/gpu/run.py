@@ -1,0 +1,301 @@
+"""From a bare GPU machine to finished runs, in one command and without a package registry.
+
+    python3 benchmarks/gpu/run.py --bundle gpu-bundle.tar.xz --output DIR
+    python3 benchmarks/gpu/run.py --bundle gpu-bundle.tar.xz --output DIR --stages bert-100ms table
+
+Needs nothing but Python's standard library to start. Unpacks the bundle (see `bundle.py`) beside
+a virtual environment that also sees the packages of the Python it was started with, writes the
+models, and runs the stages one after the other until the time is up. What each leaves is packed
+into ``DIR/STAGE.tar.gz`` at once. Several calls with the same ``--work`` unpack once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+#: In the order in which they are worth having.
+SPECS = (
+    "bert-100ms",
+    "bert-default",
+    "bert-model-analyzer",
+    "bert-25ms",
+    "bert-heavy",
+    "bert-cache",
+    "small-cnn",
+)
+SWEEPS = ("loads", "memory", "transports")
+STAGES = ("doctor", *SWEEPS, *SPECS, "table")
+#: A stage is not begun with less time than this.
+LEAST_S = 30.0
+#: An interrupted run stores its results and stops its server within this.
+STOPPING_S = 40.0
+#: What must be there already; the second may also come with the bundle.
+THE_MACHINES = ("torch", "transformers")
+PACKABLE = ("numpy", "scipy", "pandas", "numba", "matplotlib")
+
+
+class NotReadyError(Exception):
+    """The machine or the bundle is not what it must be."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What was unpacked, and what runs in it."""
+
+    work: Path
+    device: str
+
+    @property
+    def python(self) -> Path:
+        return self.work / "venv" / "bin" / "python"
+
+    @property
+    def tune(self) -> Path:
+        return self.work / "venv" / "bin" / "tune"
+
+    @property
+    def gpu(self) -> Path:
+        return self.work / "project" / "benchmarks" / "gpu"
+
+    @property
+    def results(self) -> Path:
+        return self.work / f"results-{self.device}"
+
+    def environment(self) -> dict[str, str]:
+        """With the bundled libpython last: only a Python that has none of its own takes it."""
+        variables = dict(os.environ)
+        libraries = [variables.get("LD_LIBRARY_PATH", ""), str(self.work / "lib")]
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+        variables["HF_HUB_OFFLINE"] = "1"
+        return variables
+
+
+def prepared(bundle: Path, work: Path, device: str) -> Place:
+    """Unpacks, makes the environment, writes models and specs; a bundle is unpacked only once.
+
+    Raises:
+        NotReadyError: No bundle, one for another Python, or packages are missing.
+    """
+    if not bundle.is_file():
+        raise NotReadyError(f"no bundle {bundle}: bundle.py makes it, on a connected machine")
+    stat = bundle.stat()
+    place = Place(work / f"{stat.st_size:x}-{stat.st_mtime_ns:x}", device)
+    ready = place.work / "ready"
+    if not ready.exists():
+        place.work.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(bundle) as archive:
+            archive.extractall(place.work, filter="data")
+        _check_python(place.work)
+        _make_environment(place)
+        ready.touch()
+    _check_packages(place)
+    models = place.work / device / "models"
+    _call([str(place.python), "-c", _WRITE_MODELS, str(models), device], place, cwd=place.gpu)
+    _write_specs(place)
+    return place
+
+
+_WRITE_MODELS = (
+    "import sys, pathlib, models; "
+    "models.write_repository(pathlib.Path(sys.argv[1]), models.Device(sys.argv[2]))"
+)
+
+
+def _check_python(work: Path) -> None:
+    wanted = json.loads((work / "bundle.json").read_text())["python"]
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if here != wanted:
+        raise NotReadyError(
+            f"this is Python {here} and the bundle is for {wanted}: start run.py with "
+            f"python{wanted}, or make the bundle with --python {here}"
+        )
+
+
+def _make_environment(place: Place) -> None:
+    """A virtual environment of links: the bundle's packages first, then those of this Python.
+
+    This Python may itself be a virtual environment, which --system-site-packages would pass over.
+    """
+    command = [sys.executable, "-m", "venv", "--without-pip", "--clear", str(place.work / "venv")]
+    subprocess.run(command, check=True)
+    here = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+    paths = [str(place.work / "site"), str(place.work / "project"), *here]
+    packages = next((place.work / "venv" / "lib").glob("python3*")) / "site-packages"
+    (packages / "bundle.pth").write_text("\n".join(paths) + "\n")
+    shutil.copy(place.work / "bin" / "perf_analyzer", place.python.parent)
+    place.tune.write_text(f"#!{place.python}\nfrom tuner.cli import main\n\nmain()\n")
+    place.tune.chmod(0o755)
+
+
+def _check_packages(place: Place) -> None:
+    code = (
+        "import importlib.util, sys; "
+        "print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n) is None])"
+    )
+    missing = _call([str(place.python), "-c", code, *THE_MACHINES, *PACKABLE], place).split()
+    if missing:
+        packable = " ".join(name for name in missing if name in PACKABLE)
+        raise NotReadyError(
+            f"this machine's Python lacks {', '.join(missing)}: start run.py with a Python that "
+            "has them" + (f", or make the bundle with --also {packable}" if packable else "")
+        )
+
+
+def _call(command: Sequence[str], place: Place, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        command, env=place.environment(), cwd=cwd, check=False, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise NotReadyError(f"{command[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _write_specs(place: Place) -> None:
+    """Beside the models, since a spec names them by a relative path."""
+    specs = place.work / place.device / "specs"
+    specs.mkdir(parents=True, exist_ok=True)
+    for name in SPECS:
+        shutil.copy(place.gpu / "specs" / f"{name}.yaml", specs)
+
+
+def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]:
+    """The command line of a stage; what it leaves lies in ``results/STAGE``."""
+    own = place.results / stage
+    if stage == "doctor":
+        return [str(place.tune), "doctor"]
+    if stage == "table":
+        return [str(place.python), str(place.gpu / "table.py"), str(place.results)]
+    if stage in SWEEPS:
+        repository = place.work / place.device / "models"
+        command = [str(place.python), str(place.gpu / "sweep.py"), stage]
+        command += ["--repository", str(repository), "--output", str(own / f"{stage}.jsonl")]
+        command += ["--device", place.device]
+        return command + (["--levels", "1", "2"] if place.device == "cpu" else [])
+    spec = place.work / place.device / "specs" / f"{stage}.yaml"
+    command = [str(place.tune), "run", str(spec), "--no-write", "--output", str(own)]
+    command += ["--progress", "plain"]
+    if given.search_seconds is not None:
+        command += ["--time-budget", f"{given.search_seconds}s"]
+    return command + (["--trials", str(given.trials)] if given.trials is not None else [])
+
+
+def run_stage(stage: str, place: Place, given: argparse.Namespace, seconds: float) -> int:
+    """Runs a stage for as long as it may take; then it is interrupted, as by Ctrl-C.
+
+    Returns:
+        Its exit code.
+    """
+    own = place.results / stage
+    own.mkdir(parents=True, exist_ok=True)
+    with (own / "output.txt").open("ab") as output:
+        process = subprocess.Popen(
+            command_of(stage, place, given),
+            env=place.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(STOPPING_S)
+            return -signal.SIGKILL
+        finally:
+            with suppress(ProcessLookupError):  # what it left running must not disturb the next
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def gpu_log(path: Path) -> Iterator[None]:
+    """Memory, use, power and clocks of the GPUs twice a second, whatever else records them."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        yield
+        return
+    fields = "timestamp,index,memory.used,utilization.gpu,power.draw,clocks.sm,temperature.gpu"
+    command = [program, f"--query-gpu={fields}", "--format=csv,nounits", "-lms", "500"]
+    with path.open("ab") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def pack(stage: str, place: Place, output: Path) -> None:
+    """All that a stage left, as one file that is easy to carry."""
+    output.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(output / f"{stage}.tar.gz", "w:gz") as archive:
+        archive.add(place.results / stage, stage)
+
+
+def run_all(given: argparse.Namespace, begun: float) -> dict[str, str]:
+    """All stages; what became of each, in a word or two."""
+    place = prepared(given.bundle, given.work, given.device)
+    say(f"ready after {time.monotonic() - begun:.0f} s in {place.work}")
+    ends: dict[str, str] = {}
+    for stage in given.stages:
+        left = given.minutes * 60 - (time.monotonic() - begun) - STOPPING_S
+        if left < LEAST_S:
+            ends[stage] = "not begun: no time left"
+            say(f"{stage}: {ends[stage]}")
+            continue
+        start = time.monotonic()
+        (place.results / stage).mkdir(parents=True, exist_ok=True)
+        with gpu_log(place.results / stage / "gpu.csv"):
+            code = run_stage(stage, place, given, left)
+        ends[stage] = f"exit {code} after {time.monotonic() - start:.0f} s"
+        say(f"{stage}: {ends[stage]}")
+        pack(stage, place, given.output)
+    return ends
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--bundle", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="for STAGE.tar.gz and ends.json")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--minutes", type=float, default=9.0, help="time for all of it")
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
+    parser.add_argument("--search-seconds", type=int, help="instead of each spec's own budget")
+    parser.add_argument("--trials", type=int, help="instead of each spec's own budget")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "triton-tune-gpu"
+    )
+    begun = time.monotonic()
+    given = parser.parse_args()
+    given.work = given.work.absolute()
+    try:
+        ends = run_all(given, begun)
+    except NotReadyError as error:
+        say(f"cannot run: {error}")
+        return 4
+    given.output.mkdir(parents=True, exist_ok=True)
+    (given.output / "ends.json").write_text(json.dumps(ends, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
