@@ -1,9 +1,11 @@
 """A bench that answers from a recorded table: a replay, nothing is put on any server.
 
 Between the loads that were recorded of a config its figures are interpolated, below them they fall
-on, above them they follow from the throughput of the saturated server. Each deployment in a replay
-borrows the noise of one repeat of the table: how far that was from the mean of all recordings of
-its config.
+on, above them they follow from the throughput of the saturated server. Each measurement in a
+replay borrows the noise of repeats of the table: how far those were from the mean of all
+recordings of their config. One repeat is the deployment's, another the measurement's own; how much
+each counts is how much the errors of one repeat at two loads are alike
+(`RecordedWorld.likeness`).
 """
 
 from __future__ import annotations
@@ -132,10 +134,9 @@ class RecordedNoise:
     shares: Vector
     residuals: npt.NDArray[np.float64]
 
-    def on(self, measurement: Measurement, share: float) -> Measurement:
-        """The measurement as if it had been this repeat; ``share`` is its load over capacity."""
-        index = int(np.argmin(np.abs(np.log(self.shares / share))))
-        return _with_figures(measurement, row_of(measurement) + self.residuals[index])
+    def at(self, share: float) -> Vector:
+        """The errors nearest to a load that is this share of the capacity."""
+        return self.residuals[int(np.argmin(np.abs(np.log(self.shares / share))))]
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,21 @@ class RecordedWorld:
     def goodput(self, key: str) -> float:
         """The true one: of the mean over all recordings, without noise; 0 for infeasible ones."""
         return self.curves[key].capacity or 0.0
+
+    @property
+    def likeness(self) -> float:
+        """Correlation of the errors of p99 that one repeat has at neighbouring loads.
+
+        Only of loads up to the capacity. NaN with fewer than three of them.
+        """
+        p99 = FIGURES.index("p99_latency_us")
+        pairs = [
+            noise.residuals[i : i + 2, p99]
+            for noise in self.noises
+            for i in range(noise.shares.size - 1)
+            if noise.shares[i + 1] <= 1.0
+        ]
+        return float(np.corrcoef(np.array(pairs).T)[0, 1]) if len(pairs) > 2 else math.nan
 
     @property
     def best(self) -> float:
@@ -193,25 +209,32 @@ class RecordedBench:
         self._slos = slos
         self._canonical = canonical
         self._seed = seed
+        self._key = ""
         self._curve: RecordedCurve | None = None
-        self._noise: RecordedNoise | None = None
+        likeness = world.likeness
+        self._alike = 0.0 if math.isnan(likeness) else min(max(likeness, 0.0), 1.0)
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         """Raises LoadFailedError for a config that is not in the table."""
         key = self._canonical(candidate).key
         if key not in self._world.curves:
             raise LoadFailedError(f"nothing is recorded of {dict(candidate.fields)}")
-        self._curve = self._world.curves[key]
-        draw = random.Random(f"{self._seed}/{key}")
-        self._noise = draw.choice(self._world.noises) if self._world.noises else None
+        self._key, self._curve = key, self._world.curves[key]
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int) -> Point:
         assert self._curve is not None
         found = self._curve.at(level)
-        if self._noise is not None:
-            found = self._noise.on(found, level / (self._curve.capacity or self._curve.levels[0]))
+        if self._world.noises:
+            share = level / (self._curve.capacity or float(self._curve.levels[0]))
+            found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
         return judge_point(self._slos, replace(found, latencies_us=latencies_of(found)))
+
+    def _error(self, share: float, measurement: str) -> Vector:
+        """Of the same variance as a single repeat's."""
+        names = (f"{self._seed}/{self._key}", f"{self._seed}/{self._key}/{measurement}")
+        shared, own = (random.Random(name).choice(self._world.noises).at(share) for name in names)
+        return math.sqrt(self._alike) * shared + math.sqrt(1.0 - self._alike) * own
 
     def one_at_a_time(self, seed: int) -> float:
         """The shortest recorded mean latency, in seconds."""

@@ -56,7 +56,7 @@ def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
 
 @every_exhaustive_strategy
 def test_it_ends_when_the_space_is_exhausted(name: Strategy) -> None:
-    space, chosen = strategy(name, TINY)
+    space, chosen = strategy(name, TINY, stop_below=0)
     trials = searched(Searcher(space, chosen), 1000)
     assert {t.candidate for t in trials[1:]} == set(space.enumerate())
     assert len(trials) == space.size().count + 1

@@ -6,9 +6,17 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import recorded_table as tables
-from recorded_bench import RecordedBench, RecordedCurve, RecordedWorld, latencies_of
+from recorded_bench import (
+    FIGURES,
+    RecordedBench,
+    RecordedCurve,
+    RecordedNoise,
+    RecordedWorld,
+    latencies_of,
+)
 from recorded_table import Recording, Table
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
@@ -100,8 +108,30 @@ def test_noise_comes_from_repeats_and_from_the_seed() -> None:
     answers = {a_bench(world, s).measure(500.0, 1).measurement.p99_latency_us for s in range(20)}
     mean = 11_000.0  # geometric; each is off by a tenth, widened by the square root of two
     assert sorted(answers) == pytest.approx([mean / 1.1**2**0.5, mean * 1.1**2**0.5])
-    again = a_bench(world, 3).measure(500.0, 2)
-    assert again == a_bench(world, 3).measure(500.0, 1)
+    assert a_bench(world, 3).measure(500.0, 2) == a_bench(world, 3).measure(500.0, 2)
+
+
+@pytest.mark.parametrize(("alike", "count"), [(0.0, 2), (0.5, 2), (1.0, 1)])
+def test_a_deployment_shares_noise_as_far_as_the_errors_of_a_repeat_are_alike(
+    alike: float, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RecordedWorld, "likeness", alike)
+    points = [[steady(500.0, p99), steady(1000.0, 2 * p99)] for p99 in (10_000.0, 12_100.0)]
+    recordings = tuple(recording(ONE, p, repeat) for repeat, p in enumerate(points))
+    bench = a_bench(RecordedWorld.of(Table({}, recordings), SLOS), 3)
+    answers = {round(bench.measure(500.0, s).measurement.p99_latency_us) for s in range(20)}
+    assert len(answers) == count
+
+
+def test_errors_of_one_repeat_at_neighbouring_loads_may_be_alike() -> None:
+    def errors(*off: float) -> RecordedNoise:
+        residuals = np.zeros((len(off), len(FIGURES) + 1))
+        residuals[:, FIGURES.index("p99_latency_us")] = off
+        return RecordedNoise(np.array([0.6, 0.9, 1.8])[: len(off)], residuals)
+
+    alike = (errors(0.1, 0.1, 9.0), errors(-0.2, -0.2, -9.0), errors(0.3, 0.3))
+    assert RecordedWorld({}, alike).likeness == pytest.approx(1.0)
+    assert math.isnan(RecordedWorld({}, alike[:2]).likeness)
 
 
 def test_without_repeats_there_is_no_noise() -> None:

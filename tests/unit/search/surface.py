@@ -89,8 +89,9 @@ def searched(searcher: Searcher, trials: int) -> list[Trial]:
 
 
 def strategy(
-    name: Strategy, space: dict[str, Any], seed: int = 0, trials: int = 40
+    name: Strategy, space: dict[str, Any], seed: int = 0, trials: int = 40, **search: Any
 ) -> tuple[Space, StrategyProtocol]:
-    spec = spec_of(space, search={"seed": seed, "strategy": name.value}, budget={"trials": trials})
+    search = {"seed": seed, "strategy": name.value, **search}
+    spec = spec_of(space, search=search, budget={"trials": trials})
     built = space_of(space)
     return built, STRATEGIES[name](built, spec)
