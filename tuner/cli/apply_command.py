@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tuner.cli.options import run_argument
+
+if TYPE_CHECKING:
+    from tuner.run.manifest import Manifest
 
 
 @click.command("apply")
@@ -23,7 +28,8 @@ def command(run: Path, dry_run: bool) -> None:
     from tuner.writeback.plan import plan_from_run
 
     store = RunStore.open(run)
-    plan = plan_from_run(Manifest.from_json(store.manifest()), store.result() or {})
+    manifest = Manifest.from_json(store.manifest())
+    plan = plan_from_run(manifest, store.result() or {})
     if dry_run:
         check_fresh(plan)
         click.echo(plan.diff(), nl=False)
@@ -35,3 +41,18 @@ def command(run: Path, dry_run: bool) -> None:
             click.echo(f"backup: {written.backup}")
     if plan.server_args:
         click.echo(f"start tritonserver with: {' '.join(plan.server_args)}", err=True)
+    for line in next_lines(run, manifest, dry_run=dry_run):
+        click.echo(line, err=True)
+
+
+def next_lines(run: Path, manifest: Manifest, *, dry_run: bool) -> list[str]:
+    """What to do after it."""
+    if dry_run:
+        return [f"next:  tune apply {shlex.quote(str(run))}"]
+    repository = Path(manifest.config_path).parent.parent
+    undo = ["tune", "rollback", manifest.model, "--repository", str(repository)]
+    check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
+    return [
+        f"undo:  {shlex.join(undo)}",
+        f"next:  {shlex.join(check)}   (later checks are compared with what that finds)",
+    ]

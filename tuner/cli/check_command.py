@@ -101,7 +101,7 @@ def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
     table = trend(facts)
     if table is not None:
         lines += ["", *columns([table.headers, *table.rows])]
-    lines += ["", f"  report    {directory / 'report.md'}"]
+    lines += ["", f"  report    {directory / 'report.html'}"]
     if facts.accepted:
         lines.append(f"  accepted  {facts.accepted}")
     lines += [f"  next      {line}   ({why})" for why, line in next_steps(facts)]

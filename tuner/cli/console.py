@@ -102,9 +102,9 @@ def outcome_text(trial: Trial) -> str:
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return f"failed: {first_line(trial.reason or 'no reason given')}"
     if trial.state is TrialState.PRUNED:
-        return f"out of the race at {point_text(trial.points[-1])}"
+        return f"out of the race: {point_text(trial.points[-1])}"
     if trial.score.best_point is None:
-        return f"meets the SLOs at no load; at {point_text(trial.points[-1])}"
+        return f"meets the SLOs at no load: {point_text(trial.points[-1])}"
     best = trial.points[trial.score.best_point]
     rate = best.measurement.throughput_infer_per_s
     return f"{rate:.4g}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"

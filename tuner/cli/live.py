@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.console import first_line, outcome_text, point_text, slo_text, tightest_slo
+from tuner.cli.console import first_line, point_text, tightest_slo, value_text
+from tuner.report.quantities import margin_text
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
+from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 
@@ -25,8 +27,8 @@ _RECENT = 6
 class LiveEvents:
     """Trial n of N, what is going on, the incumbent with its margins, the last outcomes."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
         self._began = time.monotonic()
         self._run: Path | None = None
         self._trials = 0
@@ -42,7 +44,7 @@ class LiveEvents:
         self._live = Live(
             console=self._console,
             refresh_per_second=_REDRAWS_PER_S,
-            get_renderable=self._view,
+            get_renderable=self.view,
         )
 
     def __enter__(self) -> LiveEvents:
@@ -60,7 +62,7 @@ class LiveEvents:
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._run, self._trials = run, trials
-        size = "" if space_size is None else f" of {space_size} configs"
+        size = "" if space_size is None else f" of {space_size:,} configs"
         self._console.print(f"[bold]tune[/]  {escape(str(run))}  up to {trials} trials{size}")
 
     def phase(self, text: str) -> None:
@@ -82,48 +84,77 @@ class LiveEvents:
         self._recent = [*self._recent, (self._candidate_text, trial)][-_RECENT:]
         if trial.state is TrialState.FAILED:
             reason = first_line(trial.reason or "no reason given")
-            self._failures = [*self._failures, f"{self._candidate_text}: {reason}"][-2:]
+            self._failures = [*self._failures, f"trial {trial.number + 1}: {reason}"][-2:]
 
-    def _view(self) -> Group:
+    def view(self) -> Group:
+        """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""
         lines: list[Text | Table] = [self._recent_table()] if self._recent else []
-        lines += [Text(f"failed  {f}", style="red", overflow="ellipsis") for f in self._failures]
+        lines += [Text(f"failed  {failure}", style="red") for failure in self._failures]
         if self._best is not None:
-            lines.append(self._best_line(self._best))
-        lines.append(Text(self._progress_line(), style="bold"))
+            lines += [_line(text, "green") for text in self._best_lines(self._best)]
+        lines.append(_line(self._progress_line(), "bold"))
+        if self._point:
+            lines.append(_line(f"        {self._point}"))
         return Group(*lines)
 
-    def _best_line(self, best: Trial) -> Text:
-        assert best.score is not None
-        assert best.score.best_point is not None
-        point = best.points[best.score.best_point]
+    def _best_lines(self, best: Trial) -> list[str]:
+        """The incumbent, and its margin to each SLO."""
+        point = _best_point(best)
         throughput = point.measurement.throughput_infer_per_s
-        return Text(
-            f"best    {throughput:.4g}/s  {changes_text(best.candidate, self._current)}  "
-            f"{slo_text(tightest_slo(point.slo))}",
-            style="green",
-        )
+        slos = "; ".join(f"{s.expression}: {_value(s)}, {margin_text(s)}" for s in point.slo)
+        return [
+            f"best    {throughput:.4g}/s  {changes_text(best.candidate, self._current)}",
+            f"        {slos}",
+        ]
 
     def _progress_line(self) -> str:
         elapsed = time.monotonic() - self._began
         left = ""
         if 0 < self._done < self._trials:
             left = f"  about {_clock(elapsed / self._done * (self._trials - self._done))} left"
-        return (
-            f"{_clock(elapsed)}  {self._done}/{self._trials} trials{left}  {self._doing}  "
-            f"{self._point}"
-        )
+        return f"{_clock(elapsed):<7} {self._done}/{self._trials} trials{left}  {self._doing}"
 
     def _recent_table(self) -> Table:
         table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_column(no_wrap=True)
         for name, trial in self._recent:
             style = "red" if trial.state is TrialState.FAILED else ""
             is_best = self._best is not None and trial.number == self._best.number
             table.add_row(
-                Text(f"{trial.number + 1:>4}"),
-                Text(name, overflow="ellipsis"),
-                Text(outcome_text(trial), style="green" if is_best else style),
+                Text(f"{trial.number + 1:>6}"),
+                Text(name),
+                Text(_outcome(trial), style="green" if is_best else style),
             )
         return table
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _best_point(trial: Trial) -> Point:
+    assert trial.score is not None
+    assert trial.score.best_point is not None
+    return trial.points[trial.score.best_point]
+
+
+def _outcome(trial: Trial) -> str:
+    """Shorter than a plain line has it: the reason of a failure and the SLOs stand below."""
+    if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
+        return "failed"
+    if trial.score.best_point is not None and trial.state is TrialState.MEASURED:
+        point = _best_point(trial)
+        tightest = tightest_slo(point.slo)
+        rate = point.measurement.throughput_infer_per_s
+        return f"{rate:.4g}/s  {tightest.metric} {_value(tightest)}"
+    what = "out of the race" if trial.state is TrialState.PRUNED else "misses an SLO"
+    return f"{what} at {trial.points[-1].measurement.load}"
+
+
+def _value(slo: SloResult) -> str:
+    return "unknown" if slo.value is None else value_text(slo.metric, slo.value)
 
 
 def _clock(seconds: float) -> str:

@@ -77,7 +77,7 @@ def _check(run: Path, output_format: str) -> None:
 
     if output_format in ("pr", "patch", "png"):
         raise SpecError(
-            f"{run} is a check: it proposes nothing and has no charts", "name a run of `tune run`"
+            f"{run} is a check: it proposes nothing and has no pictures", "name a run of `tune run`"
         )
     files = render_check(run)
     if output_format == "markdown":

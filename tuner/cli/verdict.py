@@ -61,13 +61,15 @@ def _gain(result: Mapping[str, Any]) -> list[str]:
     winner, baseline = result["winner"], result["baseline"]
     metric = Objective.parse(result.get("objective") or Goal.MAXIMIZE_GOODPUT.value).metric
     if metric is None:
-        now, before = _goodput(winner), "unknown" if baseline is None else _goodput(baseline)
-        lines = [f"  goodput   {now} in every round; the current config: {before}"]
+        each = " in every round" if len(winner["measurements"]) > 1 else ""
+        before = _goodput(baseline)
+        lines = [f"  goodput   {_goodput(winner)}{each}; the current config: {before}"]
     else:
         now, before = _worst(winner, metric), _worst(baseline, metric)
         lines = [f"  {metric.value}  {now}, worst of the rounds; the current config: {before}"]
     gain = result["improvement"]
     if gain is not None:
+        lines += _means(gain) if metric is None else []
         ratio, compared = gain["goodput_ratio"], gain.get("compared")
         of = "better" if metric else f"the current config's {compared or 'goodput'}"
         interval = f"{gain['confidence']:.0%} interval {ratio['low']:.3g} to {ratio['high']:.3g}"
@@ -75,9 +77,26 @@ def _gain(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _goodput(facts: Mapping[str, Any]) -> str:
-    goodput = facts["goodput_infer_per_s"]
-    return "none within the SLOs" if goodput is None else f"{goodput:.4g}/s"
+def _goodput(facts: Mapping[str, Any] | None) -> str:
+    """What a config stood in every round, that is the worst of them; told where not in every."""
+    if facts is None:
+        return "unknown"
+    if facts["goodput_infer_per_s"] is None:
+        return "none within the SLOs"
+    met, rounds = facts.get("rounds_met"), len(facts["measurements"])
+    if met is None:
+        return f"{facts['goodput_infer_per_s']:.4g}/s"
+    some = f" in {met} of {rounds} rounds" if met < rounds else ""
+    return f"{facts['worst_round_infer_per_s']:.4g}/s{some}"
+
+
+def _means(gain: Mapping[str, Any]) -> list[str]:
+    """What the ratio is of."""
+    means, compared = gain.get("means"), gain.get("compared")
+    if means is None or compared is None:
+        return []
+    now, before = f"{means['winner']:.4g}/s", f"{means['current']:.4g}/s"
+    return [f"  {compared:<9} {now}, mean of the rounds; the current config: {before}"]
 
 
 def _worst(facts: Mapping[str, Any] | None, metric: Metric) -> str:

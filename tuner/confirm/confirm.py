@@ -83,6 +83,7 @@ class Confirmation:
             better; None when the current config met the SLOs at no load.
         points: The finalist's own measurements, one a round, each at the highest load it stood.
         current_points: The current config's, likewise.
+        means: What the ratio is of, finalist and current config: geometric means over the rounds.
     """
 
     candidate: Candidate
@@ -92,6 +93,7 @@ class Confirmation:
     ratio: Ratio | None
     points: tuple[Point, ...]
     current_points: tuple[Point, ...]
+    means: tuple[float, float] | None = None
 
 
 class Bench(Protocol):
@@ -237,6 +239,7 @@ class _Rotation:
             ratio=ratio,
             points=finalist.points,
             current_points=self._current.points,
+            means=self._means(finalist),
         )
 
     def _verdict(self, finalist: Contender, ratio: Ratio | None) -> tuple[Outcome, str]:
@@ -254,6 +257,26 @@ class _Rotation:
 
     def _ratio(self, finalist: Contender) -> Ratio | None:
         """None where there is nothing to compare with."""
+        compared = self._compared(finalist)
+        if compared is None:
+            return None
+        own, current = compared
+        if self._rules.objective.goal is Goal.MINIMIZE:
+            return paired_ratio(current, own, looks=LOOKS)
+        return paired_ratio(own, current, looks=LOOKS)
+
+    def _means(self, finalist: Contender) -> tuple[float, float] | None:
+        compared = self._compared(finalist)
+        if compared is None:
+            return None
+        own, current = compared
+        return geometric_mean(own), geometric_mean(current)
+
+    def _compared(self, finalist: Contender) -> tuple[list[float], list[float]] | None:
+        """One value a round, of the finalist and of the current config; None: nothing to compare.
+
+        The capacity, or the metric that is minimised.
+        """
         rounds = min(len(finalist.rounds), len(self._current.rounds))
         if not rounds:
             return None
@@ -261,10 +284,8 @@ class _Rotation:
             current = self._current.points[:rounds]
             if not any(passes(p.slo) for p in current):
                 return None
-            values = self._metric(current), self._metric(finalist.points[:rounds])
-            return paired_ratio(*values, looks=LOOKS)
-        pairs = finalist.capacities()[:rounds], self._current.capacities()[:rounds]
-        return paired_ratio(*pairs, looks=LOOKS)
+            return self._metric(finalist.points[:rounds]), self._metric(current)
+        return finalist.capacities()[:rounds], self._current.capacities()[:rounds]
 
     def _metric(self, points: Sequence[Point]) -> list[float]:
         metric = self._rules.objective.metric

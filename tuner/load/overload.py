@@ -81,7 +81,7 @@ class Overload:
     def sentence(self) -> str:
         """For a reader; the config is "it"."""
         asked = f"asked for {self.asked_per_s:.4g}/s for {self.overload_s:.3g} s"
-        start = f"{asked}, {_percent(OVERLOAD)} of its capacity, it answered"
+        start = f"{asked}, {_percent(OVERLOAD)} of what it stood, it answered"
         refused = f", {_percent(self.rejected_share)} refused" if self.rejected_share else ""
         late = f"p99 {self.p99_latency_us / 1e3:.3g} ms, {_percent(self.late_share)} late{refused}"
         return f"{start} {self.served_per_s:.4g}/s ({late}); {self._recovery}."

@@ -1,4 +1,4 @@
-"""The report of a check: Markdown for people, JUnit XML for pipelines."""
+"""The report of a check: HTML and Markdown for people, JUnit XML for pipelines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tuner.report.charts.chart import Table
+from tuner.report.charts.trend import trend_chart
 from tuner.report.check_schema import CheckFacts, CheckStatus, read_check
 from tuner.report.junit import (
     add_case,
@@ -17,13 +18,16 @@ from tuner.report.junit import (
     new_suite,
 )
 from tuner.report.markdown import escaped, joined, titled
+from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
     count_text,
+    found_text,
     margin_text,
     metric_text,
     seconds_text,
+    share_text,
 )
 from tuner.report.result_schema import SloFacts
 from tuner.report.trend import ratio_text, trend, value_text
@@ -42,6 +46,18 @@ HEADLINES = {
 }
 
 
+_TONES = {
+    CheckStatus.FINE: Tone.GOOD,
+    CheckStatus.WORSE: Tone.UNSURE,
+    CheckStatus.ACCEPTED: Tone.GOOD,
+    CheckStatus.MISSED: Tone.BAD,
+    CheckStatus.INCONCLUSIVE: Tone.UNSURE,
+    CheckStatus.REGRESSION: Tone.BAD,
+    CheckStatus.INTERRUPTED: Tone.UNSURE,
+    CheckStatus.FAILED: Tone.BAD,
+}
+
+
 def render_check(directory: Path) -> list[Path]:
     """Renders a check from its `check.json`; each file replaces the old one whole.
 
@@ -49,10 +65,39 @@ def render_check(directory: Path) -> list[Path]:
         SpecError: The directory holds no check.
     """
     check = read_check(directory)
-    files = {"report.md": markdown_of(check), "junit.xml": junit_of(check)}
+    files = {
+        "report.html": page_of(check),
+        "report.md": markdown_of(check),
+        "junit.xml": junit_of(check),
+    }
     for name, text in files.items():
         write_text(directory / name, text)
     return [directory / name for name in files]
+
+
+def page_of(check: CheckFacts) -> str:
+    """The whole report as one HTML file; text from outside stays text."""
+    chart = trend_chart(check)
+    sections = {"verdict": "Verdict", "trend-section": "Trend", "environment": "Environment"}
+    words = {
+        "check": check,
+        "model": check.model,
+        "kind": "check",
+        "run_id": check.run_id,
+        "schema_version": check.schema_version,
+        "headline": HEADLINES[check.status],
+        "sections": [(n, t) for n, t in sections.items() if chart or n != "trend-section"],
+        "verdicts": VERDICTS,
+        "slos": [(_result(slo.worst), slo.values) for slo in check.slo],
+        "found_text": found_text,
+        "metric_text": metric_text,
+        "margin_text": margin_text,
+        "comparison": comparison(check),
+        "next_steps": next_steps(check),
+        "trend": chart,
+        "environment": environment(check),
+    }
+    return rendered("check.html.j2", [chart] if chart else [], _TONES[check.status], words)
 
 
 def markdown_of(check: CheckFacts) -> str:
@@ -100,6 +145,22 @@ def comparison(check: CheckFacts) -> Table | None:
         ("ratio", ratio_text(check.ratio), ""),
     ]
     return Table(("", "now", "accepted"), tuple(rows))
+
+
+def environment(check: CheckFacts) -> Table:
+    """Where and what was checked."""
+    facts = {
+        "checked": check.checked_at,
+        "machine": check.machine,
+        "objective": check.objective,
+        "spec": f"{check.spec_path} (sha256 {check.spec_sha256[:12]})",
+        "config": f"sha256 {check.config_sha256[:12]}",
+        "a loss that is told": f"above {share_text(check.warn)}",
+        "a loss that fails": f"above {share_text(check.fail)}",
+        "measured": f"{count_text(check.rounds, 'round')}, {seconds_text(check.seconds)}",
+        "fingerprint": check.fingerprint,
+    }
+    return Table(("fact", "value"), tuple(facts.items()))
 
 
 def next_steps(check: CheckFacts) -> list[tuple[str, str]]:

@@ -103,7 +103,7 @@ def text_table(comparison: RunComparison) -> Table:
         ("started", *(s.created_at[:16].replace("T", " ") for s in sides)),
         ("machine", *(s.machine for s in sides)),
         *_config_rows(sides),
-        (comparison.a.metric, *(_value_text(s) for s in sides)),
+        (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
         ("gain over its own current config", *(_ratio_text(s.gain) for s in sides)),
         ("p99 latency, worst", *(metric_text("p99_latency", s.p99_latency_us) for s in sides)),
         ("trials", *(str(s.trials) for s in sides)),

@@ -56,12 +56,9 @@ class Side:
         repeats: Its measurements in the confirmation, in the order they were made.
         proofs: Those of them that its numbers come from, one a round: the result's; without a
             result, each round's highest load that met every SLO, or lowest when none did.
-        judged: The measurement that stands for it: of the result's the one with its goodput;
-            without a result the last proof, of the current config the highest load that it
-            stood; else the search's at the highest load that met every SLO, or, when none did,
-            the one that came nearest.
-        goodput_infer_per_s: The result's, else that of ``judged``; ``None`` when no load met
-            every SLO.
+        judged: The measurement that stands for it: the worst proof; else the search's at the
+            highest load that met every SLO, or, when none did, the one that came nearest.
+        goodput_infer_per_s: That of ``judged``; ``None`` when no load met every SLO.
     """
 
     candidate: Candidate
@@ -71,6 +68,14 @@ class Side:
     proofs: tuple[Repeat, ...]
     judged: Point | None
     goodput_infer_per_s: float | None
+
+    @property
+    def rounds_text(self) -> str:
+        """In how many rounds it stood its goodput: ` in each of 3 rounds`; empty for one."""
+        rounds, met = len(self.proofs), sum(passes(r.point.slo) for r in self.proofs)
+        if rounds < 2:
+            return ""
+        return f" in each of {rounds} rounds" if met == rounds else f" in {met} of {rounds} rounds"
 
 
 @dataclass(frozen=True)
@@ -279,21 +284,15 @@ def rank(objective: Objective, trial: Trial) -> tuple[bool, float, float]:
 
 
 def _side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
-    """A side whose headline number, and the measurements it is from, are the result's own."""
+    """A side whose numbers are from the measurements that the result names."""
     candidate = Candidate.from_json({"fields": facts.fields, "server_args": facts.server_args})
     side = _side(candidate, trials, repeats)
     made = {(m.load, m.seed) for m in facts.measurements}
     proofs = tuple(r for r in side.repeats if _identity(r.point) in made)
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
-    goodput = facts.goodput_infer_per_s or 0.0
-    judged = min(
-        points,
-        key=lambda p: abs(p.measurement.throughput_infer_per_s - goodput),
-        default=side.judged,
-    )
-    return replace(
-        side, proofs=proofs, judged=judged, goodput_infer_per_s=facts.goodput_infer_per_s
-    )
+    judged = _worst(points) or side.judged
+    goodput = None if facts.goodput_infer_per_s is None else _goodput(judged)
+    return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput)
 
 
 def _identity(point: Point) -> tuple[LoadPoint, int]:
@@ -307,7 +306,6 @@ def _side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repea
     again = tuple(r for r in repeats if r.candidate_key == candidate.key)
     proofs = _proofs(again)
     judged = _judged_again(proofs) or (None if trial is None else judged_point(trial))
-    good = judged is not None and passes(judged.slo)
     return Side(
         candidate=candidate,
         trial=None if trial is None else trial.number,
@@ -315,7 +313,7 @@ def _side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repea
         repeats=again,
         proofs=proofs,
         judged=judged,
-        goodput_infer_per_s=judged.measurement.throughput_infer_per_s if judged and good else None,
+        goodput_infer_per_s=_goodput(judged),
     )
 
 
@@ -338,11 +336,21 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
 
 
 def _judged_again(proofs: Sequence[Repeat]) -> Point | None:
-    """A finalist's last proof; of the current config the highest load that it stood."""
-    if proofs and proofs[-1].role == "candidate":
+    """The worst proof; of a finalist that missed an SLO, and so took no further part, the last."""
+    if proofs and proofs[-1].role == "candidate" and not passes(proofs[-1].point.slo):
         return proofs[-1].point
-    stood = [r.point for r in proofs if passes(r.point.slo)]
-    return max(stood, key=lambda p: p.measurement.load.level, default=None)
+    return _worst([r.point for r in proofs if passes(r.point.slo)])
+
+
+def _worst(points: Sequence[Point]) -> Point | None:
+    """Of those that met every SLO, where there are any, the one with the least throughput."""
+    stood = [p for p in points if passes(p.slo)] or points
+    return min(stood, key=lambda p: p.measurement.throughput_infer_per_s, default=None)
+
+
+def _goodput(judged: Point | None) -> float | None:
+    good = judged is not None and passes(judged.slo)
+    return judged.measurement.throughput_infer_per_s if judged and good else None
 
 
 def judged_point(trial: Trial) -> Point | None:

@@ -1,23 +1,18 @@
-"""The report as one HTML file that needs nothing from outside."""
+"""The report of a run as one HTML file that needs nothing from outside."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
-from tuner import __version__
 from tuner.load.measurement import Measurement
 from tuner.report.charts.chart import Chart, Outcome, Table, outcome_of
 from tuner.report.charts.search import why_no_importance
 from tuner.report.charts.sections import by_section
 from tuner.report.data import ReportData, by_load, judged_point
 from tuner.report.next_steps import next_steps, repeat_commands
+from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
@@ -28,6 +23,7 @@ from tuner.report.quantities import (
     rate_text,
     seconds_text,
 )
+from tuner.report.result_schema import Status
 from tuner.report.selection import measured_again
 from tuner.report.sentence import (
     HEADLINES,
@@ -65,30 +61,27 @@ _SECTIONS = {
 }
 
 
-def render(data: ReportData) -> str:
-    """The whole page. Everything that came from outside is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+_TONES = {
+    Status.IMPROVED: Tone.GOOD,
+    Status.KEPT: Tone.GOOD,
+    Status.INFEASIBLE: Tone.BAD,
+    Status.UNCONFIRMED: Tone.BAD,
+    Status.INTERRUPTED: Tone.UNSURE,
+    Status.FAILED: Tone.BAD,
+}
 
-    environment_ = Environment(
-        loader=PackageLoader("tuner.report", "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
+
+def render(data: ReportData) -> str:
+    """The whole page."""
     charts = by_section(data)
-    drawn = {c.name: c.figure for group in charts.values() for c in group}
     present = {"verdict", "environment", *_filled(charts, data)}
-    template = environment_.get_template("report.html.j2")
-    return template.render(
+    words = {
         **_words(data),
-        charts=charts,
-        sections=[(name, title) for name, title in _SECTIONS.items() if name in present],
-        css=Markup(_asset("report.css")),  # noqa: S704  our own file
-        js=Markup(_asset("report.js")),  # noqa: S704  our own file
-        figures=Markup(script_json(drawn)),  # noqa: S704  escaped by script_json
-        plotly=plotly_packed(),
-    )
+        "charts": charts,
+        "sections": [(name, title) for name, title in _SECTIONS.items() if name in present],
+    }
+    shown = [chart for group in charts.values() for chart in group]
+    return rendered("report.html.j2", shown, _TONES[data.status], words)
 
 
 def _filled(charts: Mapping[str, Sequence[Chart]], data: ReportData) -> Iterable[str]:
@@ -104,7 +97,10 @@ def _words(data: ReportData) -> dict[str, Any]:
     outcomes = list(dict.fromkeys(ending(t) for t in data.trials))
     return {
         "data": data,
-        "version": __version__,
+        "model": data.model,
+        "kind": "run",
+        "run_id": data.run_id,
+        "schema_version": data.schema_version,
         "headline": HEADLINES[data.status],
         "sentence": verdict_sentence(data),
         "subject": "current config" if data.subject is data.current else data.best_name,
@@ -201,22 +197,3 @@ def _starts(measurement: Measurement) -> str:
     """The lowest and highest throughput of a closed loop's starts, which have modes."""
     rates = [start.throughput_infer_per_s for start in measurement.restarts]
     return f"{rate_text(min(rates))} to {rate_text(max(rates))}" if rates else NOTHING
-
-
-def script_json(value: object) -> str:
-    """JSON that may stand inside a script element: no text can end it or open a comment."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def plotly_packed() -> str:
-    """plotly.js, gzipped, in base64: a third of its size, and it does not hold up the page."""
-    from plotly.offline import get_plotlyjs
-
-    packed = gzip.compress(get_plotlyjs().encode(), compresslevel=6, mtime=0)
-    return base64.b64encode(packed).decode()
-
-
-def _asset(name: str) -> str:
-    return (resources.files("tuner.report") / "assets" / name).read_text(encoding="utf-8")

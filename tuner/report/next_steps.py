@@ -16,9 +16,11 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     if data.status is Status.IMPROVED:
         flags = [("start the server with the flags above", "")] if data.server_args else []
         if data.written:
+            accept = f"tune check {_spec(data)} --update-baseline"
             return [
                 ("load the model again so that the server reads its new config", ""),
                 *flags,
+                ("have later checks compared with it", accept),
                 ("take it back", f"tune rollback {model} --repository {_repository(data)}"),
             ]
         return [

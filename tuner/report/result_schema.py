@@ -103,6 +103,14 @@ class ConfigFacts(Facts):
         description="throughput at the highest load that met every SLO, of a winner in every "
         "round; null when none did"
     )
+    worst_round_infer_per_s: float | None = Field(
+        None,
+        description="the same of the round in which it was lowest, of those that met every SLO: "
+        "what reports tell; null when none did",
+    )
+    rounds_met: Count | None = Field(
+        None, description="measurements that met every SLO; null: written before it was kept"
+    )
     p50_latency_us: float | None
     p90_latency_us: float | None
     p95_latency_us: float | None
@@ -116,6 +124,13 @@ class Interval(Facts):
     high: float
 
 
+class Means(Facts):
+    """Geometric means over the rounds of what was compared; the ratio is of the two."""
+
+    winner: NotNegative = Field(description="before what made no difference was taken out of it")
+    current: NotNegative
+
+
 class Improvement(Facts):
     goodput_ratio: Interval = Field(
         description="times better than the current config; above 1 is better, also when a latency "
@@ -126,6 +141,9 @@ class Improvement(Facts):
         None,
         description="of what the ratio is: capacity (the load at which an SLO begins to be "
         "missed), throughput (at the load the spec lists), or the metric that is minimised",
+    )
+    means: Means | None = Field(
+        None, description="infer/s, or the metric's base unit; null: written before it was kept"
     )
 
 

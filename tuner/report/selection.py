@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import geometric_mean
 
 from tuner.confirm.rounds import Contender, Entrant, Round
 from tuner.report.charts.chart import Table
@@ -20,9 +20,9 @@ _UNCONFIRMED = "not in every round"
 def measured_again(data: ReportData) -> Table | None:
     """One row for the current config and each finalist.
 
-    The score in the search and the confirmed one, that is the worst of the rounds. Then what was
-    compared: of each round the capacity where loads were searched, else the score; and how far
-    their mean is from what the search found.
+    The score in the search and the one that held in every round, which is the worst of them. Then
+    what was compared: of each round the capacity where loads were searched, else the score; their
+    geometric mean, and how far that is from what the search found.
     """
     repeats = [r for r in data.repeats if r.role in ("current", "candidate")]
     if not repeats:
@@ -36,9 +36,10 @@ def measured_again(data: ReportData) -> Table | None:
     headers = (
         "config",
         "in the search",
-        "confirmed",
+        "in every round",
         *(["capacity in the search"] if capacities else []),
         *(f"{what} {n + 1}" for n in numbers),
+        "mean",
         "difference",
     )
     return Table(headers, tuple(rows))
@@ -67,13 +68,15 @@ def _row(
     confirmed = _confirmed(data, list(rounds.values()))
     found = _compared(data, trial, rounds, capacities)
     again = [value for value in found.values() if value is not None]
-    difference = fmean(again) / searched - 1.0 if again and searched else None
+    mean = geometric_mean(again) if again and len(again) == len(found) else None
+    difference = mean / searched - 1.0 if mean and searched else None
     return (
         change_text(data, trial.candidate),
         _text(data, score),
         _UNCONFIRMED if confirmed is None else score_text(data, confirmed),
         *([_text(data, searched)] if capacities else []),
         *(_text(data, found[n]) if n in found else NOTHING for n in numbers),
+        NOTHING if mean is None else score_text(data, mean),
         NOTHING if difference is None else f"{difference * 100:+.1f} %",
     )
 

@@ -88,10 +88,8 @@ def overload_sentences(data: ReportData) -> list[str]:
 def _improved(data: ReportData) -> str:
     assert data.best is not None
     verb = "writes" if data.written else "found, and did not write,"
-    rounds = len(data.best.proofs)
-    each = f" in each of {rounds} rounds" if rounds > 1 else ""
-    standing = f"{_standing(data, data.best)}{each}{_gain(data)}"
-    return f"{verb} {change_text(data, data.best.candidate)}: {standing}."
+    standing = _standing(data, data.best)
+    return f"{verb} {change_text(data, data.best.candidate)}: {standing}{_gain(data)}."
 
 
 def _kept(data: ReportData) -> str:
@@ -133,7 +131,10 @@ def _unfinished(data: ReportData) -> str:
 
 
 def _standing(data: ReportData, side: Side | None) -> str:
-    """`2,050/s within p99_latency <= 40ms` or, for a minimised metric, its worst and the load."""
+    """`2,050/s within p99_latency <= 40ms in each of 3 rounds`, the worst of the rounds.
+
+    For a minimised metric: its worst, and the load.
+    """
     if side is None or side.judged is None:
         return "not measured"
     slo = " and ".join(s.expression for s in side.judged.slo)
@@ -143,10 +144,11 @@ def _standing(data: ReportData, side: Side | None) -> str:
         values = [value_of(metric, p.measurement) for p in points]
         worst = max((v for v in values if v is not None), default=None)
         load = load_text(side.judged.measurement.load)
-        return f"{metric.value} {metric_text(metric.value, worst)} at {load} within {slo}"
+        found = metric_text(metric.value, worst)
+        return f"{metric.value} {found} at {load} within {slo}{side.rounds_text}"
     if side.goodput_infer_per_s is None:
         return f"no load tried met {slo}"
-    return f"{rate_text(side.goodput_infer_per_s)} within {slo}"
+    return f"{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"
 
 
 def _gain(data: ReportData) -> str:
@@ -154,11 +156,13 @@ def _gain(data: ReportData) -> str:
         reason = "the current config met the SLOs at no load tried"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     ratio = data.improvement.goodput_ratio
-    times = f"{ratio.estimate:.3g} times"
+    times, means = f"{ratio.estimate:.3g} times", data.improvement.means
     if not data.maximizes:
         said = f", {times} better than the current config"
     elif data.improvement.compared == "capacity":
         said = f"; its capacity is {times} the current config's"
+        if means is not None:
+            said += f", {rate_text(means.winner)} over {rate_text(means.current)} in the mean"
     else:
         said = f", {times} the current config"
     confidence = f"{data.improvement.confidence * 100:.3g} % interval"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tuner.report.charts.chart import Table, outcome_of
 from tuner.report.charts.latency import sides
-from tuner.report.data import ReportData
+from tuner.report.data import ReportData, Side
 from tuner.report.quantities import (
     NOTHING,
     count_text,
@@ -22,14 +22,18 @@ from tuner.space.words import bytes_text
 
 
 def comparison(data: ReportData) -> Table | None:
-    """The current and the best config side by side, each at the load it is judged at."""
+    """The current and the best config side by side, each at the load it is judged at.
+
+    Of several rounds that is the worst one.
+    """
     shown = [(name, side, side.judged) for name, _, side in sides(data) if side.judged]
     if not shown:
         return None
     names = tuple(name for name, _, _ in shown)
-    goodputs = tuple(rate_text(side.goodput_infer_per_s) for _, side, _ in shown)
+    goodputs = tuple(_goodput(side) for _, side, _ in shown)
     points = [point for _, _, point in shown]
-    rows = [("goodput", *goodputs)]
+    again = any(len(side.proofs) > 1 for _, side, _ in shown)
+    rows = [("goodput, worst of the rounds" if again else "goodput", *goodputs), *_means(data)]
     by_point = [_numbers(point) for point in points]
     rows += [
         (name, *(numbers[name] for numbers in by_point))
@@ -37,6 +41,20 @@ def comparison(data: ReportData) -> Table | None:
         if any(numbers[name] != NOTHING for numbers in by_point)
     ]
     return Table(("", *names), tuple(rows))
+
+
+def _goodput(side: Side) -> str:
+    goodput = side.goodput_infer_per_s
+    return NOTHING if goodput is None else f"{rate_text(goodput)}{side.rounds_text}"
+
+
+def _means(data: ReportData) -> list[tuple[str, ...]]:
+    """What the gain is of; nothing where a metric is minimised."""
+    gain = data.improvement
+    if gain is None or gain.means is None or not data.maximizes:
+        return []
+    means = rate_text(gain.means.current), rate_text(gain.means.winner)
+    return [(f"{gain.compared}, mean of the rounds", *means)]
 
 
 def _numbers(point: Point) -> dict[str, str]:

@@ -8,7 +8,7 @@ from tuner.report.quantities import NOTHING, metric_text, rate_text
 from tuner.report.result_schema import Interval
 
 #: What is compared as inferences per second; anything else is the name of a metric.
-_RATES = ("capacity", "throughput")
+RATES = ("capacity", "throughput")
 #: Characters of a config's hash that tell configs of one model apart.
 _HASH = 8
 
@@ -23,7 +23,7 @@ def trend(check: CheckFacts) -> Table | None:
 
 def value_text(compared: str, value: float | None) -> str:
     """A value of what is compared."""
-    return rate_text(value) if compared in _RATES else metric_text(compared, value)
+    return rate_text(value) if compared in RATES else metric_text(compared, value)
 
 
 def ratio_text(ratio: Interval | None) -> str:
@@ -32,11 +32,21 @@ def ratio_text(ratio: Interval | None) -> str:
     return f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
+def checked_at(row: HistoryRow) -> str:
+    """To the minute."""
+    return row.checked_at[:16].replace("T", " ")
+
+
+def config_text(row: HistoryRow) -> str:
+    """As much of the config's hash as tells it apart from others of the model."""
+    return row.config_sha256[:_HASH]
+
+
 def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
     return (
-        row.checked_at[:16].replace("T", " "),
+        checked_at(row),
         value_text(check.compared, row.value),
         ratio_text(row.ratio),
         row.status.value,
-        row.config_sha256[:_HASH],
+        config_text(row),
     )

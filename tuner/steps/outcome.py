@@ -153,6 +153,8 @@ def _config_facts(
         **side.candidate.to_json(),
         "measurements": [m.to_json() for m in measurements],
         "goodput_infer_per_s": of_rounds(stood) if side.feasible and stood else None,
+        "worst_round_infer_per_s": min(stood) if side.feasible and stood else None,
+        "rounds_met": len(stood),
         # The worst of the repeats: an SLO is met when it is met every time.
         **{name: max(getattr(m, name) for m in measurements) for name in percentiles},
         "slo": [_worst(results) for results in zip(*(p.slo for p in side.points), strict=True)],
@@ -171,8 +173,10 @@ def _improvement(verdict: Verdict) -> dict[str, Any] | None:
     confirmation = verdict.confirmation
     if verdict.winner is None or confirmation is None or confirmation.ratio is None:
         return None
+    means = confirmation.means
     return {
         "goodput_ratio": confirmation.ratio.to_json(),
         "confidence": CONFIDENCE,
         "compared": verdict.compared,
+        "means": None if means is None else {"winner": means[0], "current": means[1]},
     }

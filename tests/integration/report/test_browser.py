@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.report.checks import facts, nights
 from unit.report.synthetic import Toy, make_run
 
+from tuner.report.check_report import render_check
 from tuner.report.render import render_all
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -90,6 +92,13 @@ def test_every_chart_is_drawn_without_a_word_on_the_console(page: Any) -> None:
 def test_a_run_of_any_end_is_drawn_in_silence(browser: Any, tmp_path: Path, status: str) -> None:
     page = opened(browser, render_all(make_run(tmp_path, Toy(trials=12), status))[0])
     assert run(page, "return document.documentElement.dataset.charts") == "drawn"
+    assert page.get_log("browser") == []
+
+
+def test_a_check_shows_its_trend_in_silence(browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "check.json").write_text(facts(history=nights()).model_dump_json())
+    page = opened(browser, render_check(tmp_path)[0])
+    assert run(page, "return document.querySelectorAll('#trend .plot .points path').length") >= 10
     assert page.get_log("browser") == []
 
 

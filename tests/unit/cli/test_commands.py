@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from unit.report.synthetic import BETTER, CONFIG, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -64,6 +65,24 @@ def test_report_lists_no_runs_where_there_are_none(
     out, err = capsys.readouterr()
     assert out == ""
     assert "no runs" in err
+
+
+def test_apply_says_how_to_take_it_back_and_what_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path)
+    manifest = json.loads((run / "manifest.json").read_text())
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    config.parent.mkdir(parents=True)
+    config.write_text(CONFIG)
+    (run / "manifest.json").write_text(json.dumps({**manifest, "config_path": str(config)}))
+    assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
+    assert f"next:  tune apply {run}\n" in capsys.readouterr().err
+    assert guarded(cli, ["apply", str(run)]) == 0
+    err = capsys.readouterr().err
+    assert f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in err
+    assert "next:  tune check search_spaces/toy.yaml --update-baseline " in err
+    assert config.read_text() == BETTER
 
 
 def test_apply_of_a_directory_that_is_no_run(

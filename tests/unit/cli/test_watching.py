@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.cli.console import PlainEvents
@@ -53,3 +55,16 @@ def test_the_live_view_shows_progress_best_and_failures(
     assert "2/2 trials" in err
     assert "best" in err
     assert "no GPU" in err
+
+
+def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=60, color_system=None)
+    with LiveEvents(Console(file=io.StringIO(), width=60)) as events:
+        tell_a_run(events)
+        console.print(events.view())
+    lines = screen.getvalue().splitlines()
+    first = ["1", "2", "failed", "best", "p99_latency", "0:00"]
+    assert [line.split()[0] for line in lines] == first
+    assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6 % left; error_")
+    assert max(map(len, lines)) <= 60

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,17 +243,18 @@ def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> 
     if status == "killed":
         return store.directory
     winner = best_of(toy, trials) if status in ("improved", "unconfirmed") else None
-    proofs: list[Point] = []
+    proofs: dict[str, list[Point]] = {"current": [], "candidate": []}
     if winner is not None:
-        proofs = confirm(store, toy, trials[0], winner)
+        confirm(store, toy, trials[0], winner, proofs)
     winner = winner if status == "improved" else None
     write_result(store, toy, trials, winner, status, proofs)
     return store.directory
 
 
-def confirm(store: RunStore, toy: Toy, current: Trial, winner: Trial) -> list[Point]:
-    """The winner's measurements, one a round."""
-    proofs = []
+def confirm(
+    store: RunStore, toy: Toy, current: Trial, winner: Trial, proofs: dict[str, list[Point]]
+) -> None:
+    """Adds the measurements of both to ``proofs``, by role, one a round."""
     for round_ in range(3):
         for order, (role, trial) in enumerate((("current", current), ("candidate", winner))):
             level = max(
@@ -265,20 +266,24 @@ def confirm(store: RunStore, toy: Toy, current: Trial, winner: Trial) -> list[Po
             store.append_confirmation(
                 {**row, "candidate_key": trial.candidate.key, "point": point.to_json()}
             )
-        proofs.append(point)
-    return proofs
+            proofs[role].append(point)
 
 
-def facts_of(trial: Trial, proofs: Sequence[Point] = ()) -> dict[str, Any]:
+def facts_of(
+    trial: Trial, proofs: Sequence[Point], of_rounds: Callable[[list[float]], float] = min
+) -> dict[str, Any]:
     assert trial.score is not None
     best = trial.score.best_point
     points = proofs or [trial.points[0 if best is None else best]]
     point = min(points, key=lambda p: p.measurement.throughput_infer_per_s)
     measurement = point.measurement
+    rates = [p.measurement.throughput_infer_per_s for p in points]
     return {
         **trial.candidate.to_json(),
         "measurements": [p.measurement.to_json() for p in points],
-        "goodput_infer_per_s": None if best is None else measurement.throughput_infer_per_s,
+        "goodput_infer_per_s": None if best is None else of_rounds(rates),
+        "worst_round_infer_per_s": None if best is None else min(rates),
+        "rounds_met": 0 if best is None else len(points),
         "p50_latency_us": measurement.p50_latency_us,
         "p90_latency_us": measurement.p90_latency_us,
         "p95_latency_us": measurement.p95_latency_us,
@@ -332,7 +337,7 @@ def write_result(
     trials: Sequence[Trial],
     winner: Trial | None,
     status: str,
-    proofs: Sequence[Point],
+    proofs: Mapping[str, Sequence[Point]],
 ) -> None:
     from tuner.writeback.plan import WritePlan
 
@@ -351,6 +356,7 @@ def write_result(
     metric = Objective.parse(toy.objective).metric
     compared = metric.value if metric else "capacity"
     improvement = {"goodput_ratio": ratio, "confidence": 0.95, "compared": compared}
+    improvement["means"] = {"winner": 118.0 * gain, "current": 118.0}
     result = {
         "schema_version": 1,
         "run_id": store.run_id,
@@ -359,8 +365,8 @@ def write_result(
         "reasons": ["a reason, <in> one sentence"],
         "spec_sha256": sha256_text(f"model: {toy.model}\n"),
         "objective": toy.objective,
-        "baseline": facts_of(trials[0]),
-        "winner": None if winner is None else facts_of(winner, proofs),
+        "baseline": facts_of(trials[0], proofs["current"], max),
+        "winner": None if winner is None else facts_of(winner, proofs["candidate"]),
         "improvement": None if winner is None else improvement,
         "trials": {"asked": len(trials), "duplicates": 2, **counts},
         "time": {"wall_s": sum(parts.values()), **parts},

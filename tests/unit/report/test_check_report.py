@@ -2,50 +2,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from unit.report.checks import SLO, facts, nights, row
 
 from tuner.errors import SpecError, TunerError
-from tuner.report.check_report import HEADLINES, junit_of, markdown_of, next_steps, render_check
-from tuner.report.check_schema import CheckFacts, CheckStatus, json_schema, read_check
+from tuner.report.charts.trend import trend_chart
+from tuner.report.check_report import (
+    HEADLINES,
+    junit_of,
+    markdown_of,
+    next_steps,
+    page_of,
+    render_check,
+)
+from tuner.report.check_schema import CheckStatus, json_schema, read_check
 from tuner.report.trend import trend
 
 ROOT = Path(__file__).parents[3]
-SLO = {
-    "expression": "p99_latency <= 40ms", "value": 38_000.0, "verdict": "pass",
-    "metric": "p99_latency", "bound": 40_000.0, "margin": 0.05,
-}  # fmt: skip
-RATIO = {"estimate": 0.9, "low": 0.89, "high": 0.91}
-
-
-def row(number: int, ratio: dict[str, float] | None = None) -> dict[str, Any]:
-    return {
-        "run_id": f"r{number}", "checked_at": f"2025-03-0{number}T02:00:00+00:00",
-        "status": "fine", "value": 2000.0 + number, "ratio": ratio, "config_sha256": "ab" * 32,
-    }  # fmt: skip
-
-
-def facts(status: CheckStatus = CheckStatus.FINE, **changes: Any) -> CheckFacts:
-    data = {
-        "schema_version": 1, "kind": "check", "run_id": "r2", "model": "<b>toy</b>",
-        "checked_at": "2025-03-02T02:00:00+00:00", "status": status.value, "exit_code": 0,
-        "reasons": ["a reason, <in> one sentence"], "spec_path": "a spec.yaml",
-        "spec_sha256": "0" * 64, "config_sha256": "ab" * 32, "fingerprint": "f" * 16,
-        "machine": "Toy CPU, 2 cores", "objective": "maximize goodput", "rounds": 3,
-        "load": "about 2e+03/s", "level": 1990.0, "compared": "capacity",
-        "values": [2000.0, 2010.0, 1990.0],
-        "slo": [{"worst": SLO, "values": [37_000.0, 38_000.0, 36_000.0]}],
-        "warn": 0.03, "fail": 0.05, "ratio": RATIO, "confidence": 0.95,
-        "baseline": {
-            "run_id": "r1", "accepted_at": "2025-03-01T02:00:00+00:00", "machine": "Toy CPU",
-            "same_machine": True, "config_sha256": "cd" * 32, "values": [2200.0, 2210.0],
-            "level": 2150.0,
-        },
-        "accepted": None, "history": [row(1), row(2, RATIO)], "seconds": 61.2, **changes,
-    }  # fmt: skip
-    return CheckFacts.model_validate(data)
 
 
 def test_the_published_schema_is_the_one_in_the_code() -> None:
@@ -78,10 +53,73 @@ def test_one_check_is_no_trend() -> None:
     assert trend(facts(history=[row(1)])) is None
 
 
+def test_the_chart_holds_each_check_against_what_was_accepted_then() -> None:
+    chart = trend_chart(facts(history=nights()))
+    assert chart is not None
+    traces = {t["name"]: t for t in chart.figure["data"]}
+    assert traces["accepted result"]["y"][::2] == pytest.approx([2000.0] * 7 + [1820.0] * 3)
+    assert traces["a loss of 5 %"]["y"][0] == pytest.approx(1900.0)
+    assert traces["passed"]["x"] == [0, 1, 2, 4, 6, 7, 8]
+    assert traces["inconclusive"]["x"] == [3]
+    assert traces["did not pass"]["x"] == [5, 9]
+    bars = traces["inconclusive"]["error_y"]
+    assert (*bars["array"], *bars["arrayminus"]) == pytest.approx((100.0, 100.0))
+    low, high = chart.figure["layout"]["yaxis"]["range"]
+    assert low < min(t["y"][-1] for t in chart.figure["data"])
+    assert high > 2050.0
+    assert len(chart.table.rows) == 10
+
+
+def test_where_less_is_better_a_loss_lies_above() -> None:
+    history = [
+        row(1) | {"status": "accepted", "value": 30_000.0},
+        row(2, {"estimate": 0.75, "low": 0.6, "high": 0.8}) | {"value": 40_000.0},
+    ]
+    chart = trend_chart(facts(compared="p99_latency", history=history))
+    assert chart is not None
+    traces = {t["name"]: t for t in chart.figure["data"]}
+    assert traces["accepted result"]["y"] == pytest.approx([30.0] * 4)
+    assert traces["a loss of 5 %"]["y"] == pytest.approx([30 / 0.95] * 4)
+    bars = traces["passed"]["error_y"]
+    assert (bars["array"][1], bars["arrayminus"][1]) == pytest.approx((10.0, 2.5))
+    assert chart.figure["layout"]["yaxis"]["title"]["text"] == "p99_latency (ms)"
+
+
+def test_the_chart_is_valid_for_plotly() -> None:
+    from plotly import graph_objects
+
+    chart = trend_chart(facts(history=nights()))
+    assert chart is not None
+    graph_objects.Figure(chart.figure)  # raises on an unknown or wrong property
+
+
+def test_checks_that_were_not_measured_are_in_the_table_only() -> None:
+    unknown = row(2) | {"value": None, "status": "slo missed"}
+    assert trend_chart(facts(history=[row(1), unknown])) is None
+    chart = trend_chart(facts(history=[row(1), unknown, row(3)]))
+    assert chart is not None
+    assert len(chart.table.rows) == 3
+    assert [t["x"] for t in chart.figure["data"]] == [[0, 1]]
+
+
+def test_the_page_has_the_trend_and_its_table() -> None:
+    page = page_of(facts(history=nights()))
+    assert 'data-figure="trend"' in page
+    assert '"name":"accepted result"' in page
+    assert "<td>2,020/s</td><td>1.010 (0.995 to 1.025)</td><td>fine</td>" in page
+    assert "<b>toy</b>" not in page
+    assert "a reason, &lt;in&gt; one sentence" in page
+
+
+def test_a_page_without_a_chart_is_small() -> None:
+    assert len(page_of(facts(history=[row(1)]))) < 30_000
+
+
 @pytest.mark.parametrize("status", list(CheckStatus))
 def test_every_end_has_a_headline_and_a_next_step(status: CheckStatus) -> None:
     assert HEADLINES[status]
     assert next_steps(facts(status))
+    assert 'id="headline"' in page_of(facts(status, history=[]))
     ET.fromstring(junit_of(facts(status)))
 
 

@@ -10,6 +10,7 @@ import pytest
 from unit.report.conftest import NASTY, Made
 
 from tuner.report import html
+from tuner.report.page import script_json
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 VOID = {"meta", "link", "img", "input", "br", "hr", "wbr"}
@@ -143,6 +144,6 @@ def test_few_trials_say_why_nothing_is_said_about_fields(made: Made) -> None:
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a & b", "\u2028"])
 def test_json_in_a_script_cannot_end_it(text: str) -> None:
-    written = html.script_json({"t": text})
+    written = script_json({"t": text})
     assert not set(written) & set("<>&")
     assert json.loads(written) == {"t": text}

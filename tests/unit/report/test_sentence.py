@@ -14,7 +14,8 @@ def test_improved_says_what_by_how_much_and_how_sure(made: Made) -> None:
     sentence = verdict_sentence(made("improved"))
     assert re.fullmatch(
         r"Writes .*instances \d.*: [\d,]+/s within p99_latency <= 40ms and error_rate <= 0%"
-        r" in each of 3 rounds; its capacity is [\d.]+ times the current config's "
+        r" in each of 3 rounds; its capacity is [\d.]+ times the current config's, "
+        r"[\d,]+/s over 118/s in the mean "
         r"\(95 % interval [\d.]+ to [\d.]+\)\.",
         sentence,
     )
@@ -77,6 +78,11 @@ def test_a_minimised_metric_is_told_at_its_load(made: Made) -> None:
     data = made("improved", objective="minimize p99_latency at 100/s")
     assert re.search(r"p99_latency [\d.]+ ms at [\d.]+/s within", verdict_sentence(data))
     assert "times better than the current config" in verdict_sentence(data)
+
+
+def test_what_was_written_is_to_be_checked_from_then_on(made: Made) -> None:
+    commands = [command for _, command in next_steps(made("improved"))]
+    assert "tune check search_spaces/toy.yaml --update-baseline" in commands
 
 
 def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> None:

@@ -106,7 +106,10 @@ def test_the_winner_is_credited_with_what_it_stood_and_capacities_are_compared()
     assert verdict.status is Status.IMPROVED
     result = result_of(bench, verdict)
     assert result["improvement"]["compared"] == "capacity"
-    assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
+    gain = result["improvement"]["goodput_ratio"]["estimate"]
+    assert gain == pytest.approx(10, rel=0.02)
+    means = result["improvement"]["means"]
+    assert means["winner"] / means["current"] == pytest.approx(gain)
     stood = [p.measurement.load.level for p in verdict.confirmation.points]  # type: ignore[union-attr]
     assert result["winner"]["goodput_infer_per_s"] == min(stood)
     assert result["objective"] == "maximize goodput"

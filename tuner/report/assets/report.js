@@ -160,7 +160,7 @@
 
   async function drawAll() {
     const figures = JSON.parse(find("#figures").textContent);
-    await loadPlotly();
+    if (Object.keys(figures).length) await loadPlotly();
     for (const place of all(".plot")) draw(place, figures[place.dataset.figure]);
     // Where plotly measures texts; nothing to read there.
     find("#js-plotly-tester")?.setAttribute("aria-hidden", "true");

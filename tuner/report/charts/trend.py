@@ -1,0 +1,154 @@
+"""The chart of the last checks of a model, beside what was accepted and what would be a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, Chart, axis, hover, line, scatter
+from tuner.report.check_schema import CheckFacts, CheckStatus, HistoryRow
+from tuner.report.quantities import share_text
+from tuner.report.trend import RATES, checked_at, config_text, ratio_text, trend, value_text
+from tuner.spec.slo import Metric
+
+_PASSED = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.ACCEPTED)
+#: Checks by how they count, each with a shape and a colour of its own.
+_KINDS = {
+    "passed": ("circle", BLUE),
+    "inconclusive": ("diamond-open", ORANGE),
+    "did not pass": ("x", RED),
+}
+#: Free above and below what is drawn, as a share of its height.
+_MARGIN = 0.15
+
+
+def trend_chart(check: CheckFacts) -> Chart | None:
+    """What is compared, check by check; None before two checks have a value."""
+    table = trend(check)
+    rows = [row for row in check.history if row.value is not None]
+    if table is None or len(rows) < 2:
+        return None
+    title, factor = _unit(check.compared)
+    accepted = [_accepted(check, row) for row in rows]
+    limits = [None if a is None else _times(check, a, 1.0 - check.fail) for a in accepted]
+    traces = [
+        *_steps("accepted result", GREEN, "solid", accepted, factor),
+        *_steps(f"a loss of {share_text(check.fail)}", RED, "dash", limits, factor),
+        *(_points(check, rows, kind, factor) for kind in _KINDS if kind in map(_kind, rows)),
+    ]
+    layout = {
+        "xaxis": {
+            "automargin": True,
+            "tickvals": list(range(len(rows))),
+            "ticktext": [checked_at(row)[5:].replace(" ", "<br>") for row in rows],
+            "range": [-0.5, len(rows) - 0.5],
+            "showgrid": False,
+            "zeroline": False,
+        },
+        "yaxis": {**axis(title), "range": _range(traces)},
+        "height": 340,
+    }
+    return Chart(
+        name="trend",
+        title=f"{check.compared.capitalize()}, check by check",
+        note="The mean of each check's rounds. Bars are the 95 % interval of its ratio to the "
+        "accepted result. The axis does not begin at 0.",
+        figure={"data": traces, "layout": layout},
+        table=table,
+    )
+
+
+def _unit(compared: str) -> tuple[str, float]:
+    """Title of the axis, and the factor from the base unit to its unit."""
+    if compared in RATES:
+        return f"{compared} (infer/s)", 1.0
+    if compared == Metric.GPU_MEMORY.value:
+        return f"{compared} (MiB)", 1.0 / (1 << 20)
+    return f"{compared} (ms)", 1e-3
+
+
+def _times(check: CheckFacts, value: float, ratio: float) -> float:
+    """The value that is ``ratio`` times as good."""
+    return value * ratio if check.compared in RATES else value / ratio
+
+
+def _accepted(check: CheckFacts, row: HistoryRow) -> float | None:
+    """What a check was compared with: its value over its ratio. The first accepted is its own."""
+    assert row.value is not None
+    if row.ratio is not None:
+        return _times(check, row.value, 1.0 / row.ratio.estimate)
+    return row.value if row.status is CheckStatus.ACCEPTED else None
+
+
+def _steps(
+    name: str, color: str, dash: str, levels: Sequence[float | None], factor: float
+) -> list[dict[str, Any]]:
+    """A level under each check; nothing where none has one."""
+    if not any(levels):
+        return []
+    x = [i + side for i in range(len(levels)) for side in (-0.5, 0.5)]
+    y = [None if level is None else level * factor for level in levels for _ in range(2)]
+    drawn = line(name, x, [], color)
+    return [{**drawn, "y": y, "line": {"color": color, "width": 2, "dash": dash}}]
+
+
+def _kind(row: HistoryRow) -> str:
+    if row.status in _PASSED:
+        return "passed"
+    return "inconclusive" if row.status is CheckStatus.INCONCLUSIVE else "did not pass"
+
+
+def _points(
+    check: CheckFacts, rows: Sequence[HistoryRow], kind: str, factor: float
+) -> dict[str, Any]:
+    symbol, color = _KINDS[kind]
+    members = [(i, row) for i, row in enumerate(rows) if _kind(row) == kind]
+    values = [(row.value or 0.0) * factor for _, row in members]
+    ends = [_interval(check, row, factor) for _, row in members]
+    return scatter(
+        kind,
+        [i for i, _ in members],
+        values,
+        color=color,
+        symbol=symbol,
+        text=[_text(check, row) for _, row in members],
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+            "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+            "color": color,
+            "thickness": 1,
+            "width": 4,
+        },
+    )
+
+
+def _interval(check: CheckFacts, row: HistoryRow, factor: float) -> tuple[float, float]:
+    """Lower and upper end of a bar; the value twice where it was not compared."""
+    value = (row.value or 0.0) * factor
+    accepted = _accepted(check, row)
+    if row.ratio is None or accepted is None:
+        return value, value
+    ends = [_times(check, accepted, end) * factor for end in (row.ratio.low, row.ratio.high)]
+    return min(ends), max(ends)
+
+
+def _text(check: CheckFacts, row: HistoryRow) -> str:
+    compared = f"{ratio_text(row.ratio)} of the accepted result" if row.ratio else "not compared"
+    return hover(
+        f"{checked_at(row)}: {row.status.value}",
+        f"{check.compared} {value_text(check.compared, row.value)}, {compared}",
+        f"config {config_text(row)}",
+    )
+
+
+def _range(traces: Sequence[dict[str, Any]]) -> list[float]:
+    shown = [y for trace in traces for y in trace["y"] if y is not None]
+    for trace in traces:
+        bars = trace.get("error_y", {})
+        shown += [y + up for y, up in zip(trace["y"], bars.get("array", []), strict=False)]
+        shown += [y - down for y, down in zip(trace["y"], bars.get("arrayminus", []), strict=False)]
+    low, high = min(shown), max(shown)
+    free = (high - low) * _MARGIN or high * _MARGIN
+    return [max(low - free, 0.0), high + free]
