@@ -141,7 +141,9 @@ class TwinStrategy:
         refusals, known = Refusals(history, self.aim.slos), set(taken)
         found = first = self.fallback.propose(number, history, known)
         for _ in range(_MOST_REFUSED):
-            if not isinstance(found, Proposal) or not refusals.forbids(found.candidate):
+            if not isinstance(found, Proposal):
+                break
+            if not refusals.forbids(found.candidate):
                 return found
             known.add(found.candidate.key)
             found = self.fallback.propose(number, history, known)
