@@ -31,7 +31,7 @@ from live_report import report
 from live_state import Comparison, LiveSearch, Round, Settings, Step
 from recorded_curves import RESULTS
 from recorded_table import spec_path
-from replay import COMPARED
+from replay import COMPARED, KeepsNothing, spec_for
 
 from tuner.bench.bench import Bench
 from tuner.bench.levels import capacity_level
@@ -52,7 +52,6 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES
 from tuner.space.space import Space
 from tuner.space.words import changes_text
-from tuner.spec.model import Spec
 from tuner.spec.units import Seconds
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
@@ -130,13 +129,6 @@ class Recorder(Silent):
         words = changes_text(trial.candidate, self.space.current)
         result = trial.state.value if step.goodput is None else f"{step.goodput:.0f}/s"
         print(f"{step.seconds:6.1f} s  {step.number:3} {words}: {result}", flush=True)
-
-
-class _KeepsNothing:
-    """The recorder has what is wanted of a trial."""
-
-    def append_trial(self, trial: Trial) -> None:
-        pass
 
 
 def main() -> int:
@@ -261,7 +253,7 @@ def _search(
 ) -> LiveSearch:
     """One strategy on a server of its own, from its first start to the end of its time."""
     settings = comparison.settings
-    spec = spec_for(job.spec, name, settings.seed)
+    spec = spec_for(job.spec, name, settings.seed, TRIALS)
     searcher = Searcher(job.space, STRATEGIES[spec.search.strategy](job.space, spec))
     clock = Clock(settings.minutes * 60.0, stop.checkpoint)
     recorder, book = Recorder(job.space, clock), TimeBook()
@@ -271,20 +263,13 @@ def _search(
             plan=job.plan,
             bench=bench,
             searcher=searcher,
-            store=_KeepsNothing(),
+            store=KeepsNothing(),
             book=book,
             events=recorder,
             checkpoint=clock.checkpoint,
             current=job.space.current,
         )
         return timed(name, search, recorder)
-
-
-def spec_for(spec: Spec, name: str, seed: int) -> Spec:
-    """The spec of one strategy: only time ends its search, or the strategy itself."""
-    search = type(spec.search).model_validate({**COMPARED[name], "seed": seed})
-    budget = spec.budget.model_copy(update={"trials": TRIALS, "time": None})
-    return spec.model_copy(update={"search": search, "budget": budget})
 
 
 def timed(name: str, search: Search, recorder: Recorder) -> LiveSearch:

@@ -105,7 +105,7 @@ def replay(table: str, name: str, seed: int, trials: int, stop_at: float) -> Rep
     if time.monotonic() > stop_at:
         return None
     job, world = world_of(table)
-    spec = _spec(job.spec, name, seed, trials)
+    spec = spec_for(job.spec, name, seed, trials)
     space = job.space
     strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
     events, notes = Silent(), []
@@ -115,7 +115,7 @@ def replay(table: str, name: str, seed: int, trials: int, stop_at: float) -> Rep
         plan=job.plan,
         bench=RecordedBench(world, spec.slo, space.canonical, seed),  # type: ignore[arg-type]
         searcher=Searcher(space, strategy),
-        store=_Kept(),
+        store=KeepsNothing(),
         book=TimeBook(),
         events=events,
         checkpoint=lambda: None,
@@ -137,7 +137,8 @@ def world_of(table: str) -> tuple[Job, RecordedWorld]:
     return job, RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slo, noisy)
 
 
-def _spec(spec: Spec, name: str, seed: int, trials: int) -> Spec:
+def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:
+    """The spec of one of those that are compared: no time ends its search."""
     search = type(spec.search).model_validate({**COMPARED[name], "seed": seed})
     budget = spec.budget.model_copy(update={"trials": trials, "time": None})
     return spec.model_copy(update={"search": search, "budget": budget})
@@ -179,7 +180,7 @@ class _Timed:
             self.seconds[number] = time.perf_counter() - begin
 
 
-class _Kept:
+class KeepsNothing:
     """Keeps nothing: the searcher has the history."""
 
     def append_trial(self, trial: Trial) -> None:

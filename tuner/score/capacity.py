@@ -207,8 +207,8 @@ def _growth(passed: Sequence[Probe], tolerance: float) -> float:
     slope = 1.0
     if below is not None and below.stress:
         slope = math.log(floor.stress / below.stress) / math.log(floor.level / below.level)
-    steepest_up = math.log(1.0 / min(floor.stress, 1.0 - tolerance)) / max(slope, 1e-3)
-    return min(math.exp(min(steepest_up, 1.0e2)), _FAR)
+    to_bound = -math.log(min(floor.stress, 1.0 - tolerance))
+    return _FAR if to_bound >= slope * math.log(_FAR) else math.exp(to_bound / slope)
 
 
 def _bound_below(ceiling: Probe) -> float:

@@ -197,13 +197,13 @@ def test_a_search_ends_with_its_time_and_later_trials_do_not_count() -> None:
     servers = Servers()
     clock = live.Clock(30.0, now=lambda: servers.now_s)
     recorder = live.Recorder(JOB.space, clock)
-    spec = live.spec_for(JOB.spec, "random", 3)
+    spec = live.spec_for(JOB.spec, "random", 3, live.TRIALS)
     search = Search(
         spec=spec,
         plan=JOB.plan,
         bench=servers,  # type: ignore[arg-type]
         searcher=Searcher(JOB.space, STRATEGIES[spec.search.strategy](JOB.space, spec)),
-        store=live._KeepsNothing(),
+        store=live.KeepsNothing(),
         book=TimeBook(),
         events=recorder,
         checkpoint=clock.checkpoint,
