@@ -69,7 +69,7 @@ def run(request: Request, events: Events) -> Finished:
         job = prepare(request)
         with (
             installed(job, request.environment) as programs,
-            open_run(job, programs, request, book) as opened,
+            open_run(job, programs, request, book, events.note) as opened,
         ):
             session = _Session(request, job, programs, opened, book, stop, events)
             try:
@@ -106,6 +106,7 @@ def _tuned(session: _Session) -> Verdict:
                 current=session.job.space.current,
             )
         )
+        opened.searcher.over()
         events.note(reason.value)
         proof = Proof(
             spec=spec,

@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "check programs, ports, GPU and permissions, and say how to mend each",
     "plan": "show what a run would do, and start nothing",
     "run": "search, prove and write the best config: the main job",
+    "worker": "measure for a run from another GPU or machine",
     "check": "measure the config in the repository against its SLOs and the last accepted result",
     "report": "render a run again, or list the runs there are",
     "compare": "show two runs side by side",

@@ -49,6 +49,8 @@ def _row(trial: Trial) -> dict[str, Cell]:
         **(_load(point) if point else {}),
         "deployment": trial.deployment,
         "attempts": trial.attempts,
+        "worker_host": trial.worker.host if trial.worker else None,
+        "worker_gpus": trial.worker.gpus if trial.worker else None,
         "searching_s": trial.time.searching_s,
         "deploying_s": trial.time.deploying_s,
         "measuring_s": trial.time.measuring_s,

@@ -9,7 +9,7 @@ from typing import Any
 from tuner.score.point import Point, Score
 from tuner.space.candidate import Candidate
 
-__all__ = ["Point", "Predicted", "Score", "Trial", "TrialState", "TrialTime"]
+__all__ = ["Point", "Predicted", "Score", "Trial", "TrialState", "TrialTime", "Worker"]
 
 
 class TrialState(Enum):
@@ -38,6 +38,18 @@ class Predicted:
 
 
 @dataclass(frozen=True)
+class Worker:
+    """Who measured a trial for a run, where that was not the run itself (`tune worker`).
+
+    Attributes:
+        gpus: Those its server may see: ``all``, ``none``, or numbers such as ``0,1``.
+    """
+
+    host: str
+    gpus: str
+
+
+@dataclass(frozen=True)
 class Trial:
     number: int
     candidate: Candidate
@@ -50,6 +62,7 @@ class Trial:
     time: TrialTime = TrialTime()
     started_at: str = ""  # ISO 8601, UTC
     predicted: Predicted | None = None  # before it was measured
+    worker: Worker | None = None  # None where the run measured it itself
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -64,6 +77,7 @@ class Trial:
             "time": asdict(self.time),
             "started_at": self.started_at,
             "predicted": None if self.predicted is None else asdict(self.predicted),
+            "worker": None if self.worker is None else asdict(self.worker),
         }
 
     @classmethod
@@ -80,4 +94,5 @@ class Trial:
             time=TrialTime(**data["time"]),
             started_at=data["started_at"],
             predicted=None if data.get("predicted") is None else Predicted(**data["predicted"]),
+            worker=None if data.get("worker") is None else Worker(**data["worker"]),
         )

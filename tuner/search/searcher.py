@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tuner.run.trial import Trial
 from tuner.search.strategy import Enough, Proposal, Strategy
@@ -18,9 +19,13 @@ class Searcher:
     history, and those that the running server can take are measured first. Batches begin at fixed
     trial numbers, so that a resumed run makes the same ones.
 
+    Workers may measure beside it, see `tuner.search.joined`. What they have finished is taken over
+    before each proposal, and what they have claimed is not proposed.
+
     Args:
         history: Trials of the run so far, in order.
-        record: Kept in step when given.
+        record: Kept in step when given; where workers put theirs.
+        keep: Stores each trial that is taken over from a worker, with its number in the run.
     """
 
     def __init__(
@@ -29,10 +34,13 @@ class Searcher:
         strategy: Strategy,
         history: Sequence[Trial] = (),
         record: StudyRecord | None = None,
+        keep: Callable[[Trial], None] = lambda _: None,
     ) -> None:
         self._space = space
         self._strategy = strategy
         self._record = record
+        self._keep = keep
+        self._workers: set[str] = set()
         self._size = strategy.at_once if space.restarts else 1
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
@@ -47,6 +55,7 @@ class Searcher:
 
         Asked again before `tell`, it answers the same.
         """
+        self._take_over()
         number = len(self.history)
         if number == 0:
             return Proposal(self._space.current)
@@ -55,12 +64,14 @@ class Searcher:
             self._batch, self._enough = self._proposed(start)
             self._batch_start = start
         index = number - start
-        return self._batch[index] if index < len(self._batch) else self._enough
+        proposal = self._batch[index] if index < len(self._batch) else self._enough
+        if isinstance(proposal, Proposal) and proposal.candidate.key in self._workers:
+            return self._strategy.propose(number, self.history, self._taken(self.history))
+        return proposal
 
-    def start(self, candidate: Candidate) -> None:
-        """``candidate`` is about to be measured as the next trial."""
-        if self._record is not None:
-            self._record.started(len(self.history), candidate)
+    def start(self, candidate: Candidate) -> bool:
+        """``candidate`` is about to be measured as the next trial; False when a worker has it."""
+        return self._record is None or self._record.started(len(self.history), candidate)
 
     def tell(self, trial: Trial) -> None:
         """A finished trial; store it in the run first."""
@@ -68,10 +79,33 @@ class Searcher:
         if self._record is not None:
             self._record.finished(trial)
 
+    def over(self) -> None:
+        """The search has ended: workers stop, and what they have finished is taken over."""
+        if self._record is not None:
+            self._record.close_to_workers()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Trials that workers have finished get the next numbers of the run."""
+        if self._record is None:
+            return
+        claims = [c for c in self._record.claims() if c.by_worker]
+        self._workers = {c.candidate_key for c in claims}
+        known = {t.candidate.key for t in self.history}
+        for claim in claims:
+            trial = None if claim.candidate_key in known else claim.trial()
+            if trial is not None:
+                numbered = replace(trial, number=len(self.history))
+                self._keep(numbered)
+                self.history.append(numbered)
+
+    def _taken(self, history: Sequence[Trial]) -> set[str]:
+        return {self._space.canonical(t.candidate).key for t in history} | self._workers
+
     def _proposed(self, start: int) -> tuple[list[Proposal], Enough | None]:
         """A batch, and why it is shorter than asked for when the strategy had enough."""
         history = self.history[:start]
-        taken = {self._space.canonical(t.candidate).key for t in history}
+        taken = self._taken(history)
         batch: list[Proposal] = []
         enough = None
         for number in range(start, start + self._size):
@@ -82,7 +116,7 @@ class Searcher:
             self.duplicates += proposal.duplicates
             taken.add(proposal.candidate.key)
             batch.append(proposal)
-        running = history[-1].candidate.server_args
+        running = [t for t in history if t.worker is None][-1].candidate.server_args
 
         def restarts(proposal: Proposal) -> tuple[bool, tuple[str, ...]]:
             args = proposal.candidate.server_args

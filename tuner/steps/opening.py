@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RESULT, STUDY, RunStore, new_run_id
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialTime
+from tuner.search.offer import Offer
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES
 from tuner.search.study import StudyRecord
@@ -30,8 +31,21 @@ class OpenRun:
 
 
 @contextmanager
-def open_run(job: Job, programs: Programs, request: Request, book: TimeBook) -> Iterator[OpenRun]:
-    """Creates the run's directory, or goes on with an earlier one.
+def open_run(
+    job: Job,
+    programs: Programs,
+    request: Request,
+    book: TimeBook,
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[OpenRun]:
+    """Creates the run's directory, or goes on with an earlier one, and lets workers join it.
+
+    Args:
+        job: What is tuned.
+        programs: Of this machine.
+        request: Names the run to go on with, and the storage of the study.
+        book: Gets what an earlier part of the run spent.
+        note: Told of each trial that is taken over from a worker.
 
     Raises:
         SpecError: The run to resume is none, or was made with something else.
@@ -47,10 +61,25 @@ def open_run(job: Job, programs: Programs, request: Request, book: TimeBook) -> 
         book.carry(_carried(history, store.rejected()))
         storage = request.storage or f"sqlite:///{store.directory / STUDY}"
         record = StudyRecord(storage, job.spec.model, store.run_id, job.space, job.spec.objective)
+
+        def keep(trial: Trial) -> None:
+            store.append_trial(trial)
+            note(f"trial {trial.number + 1} is a worker's: {_by(trial)}")
+
         with record:
             strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-            searcher = Searcher(job.space, strategy, history, record)
-            yield OpenRun(store, manifest, searcher)
+            searcher = Searcher(job.space, strategy, history, record, keep)
+            directory = job.loaded.path.parent.absolute()
+            record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
+            try:
+                yield OpenRun(store, manifest, searcher)
+            finally:
+                record.close_to_workers()
+
+
+def _by(trial: Trial) -> str:
+    assert trial.worker is not None
+    return f"{trial.worker.host}, GPUs {trial.worker.gpus}, {trial.state.value}"
 
 
 def _store(job: Job, programs: Programs, request: Request) -> RunStore:
@@ -88,8 +117,12 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
 
 
 def _carried(history: Sequence[Trial], rejected: Sequence[Rejected]) -> dict[str, float]:
-    """Seconds an earlier part of the run spent: its trials, and the confirmation it gave up."""
+    """Seconds an earlier part of the run spent: its trials, and the confirmation it gave up.
+
+    A worker's trials cost the run no time.
+    """
+    own = [t for t in history if t.worker is None]
     names = [f.name for f in fields(TrialTime) if f.name != "other_s"]
-    carried = {name: sum(getattr(t.time, name) for t in history) for name in names}
+    carried = {name: sum(getattr(t.time, name) for t in own) for name in names}
     given_up_s = sum(r.wall_s for r in rejected if r.stage is Stage.CONFIRMATION)
     return {**carried, "measuring_s": carried["measuring_s"] + given_up_s}

@@ -74,7 +74,9 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
         if proposal.note is not None:
             search.events.note(proposal.note)
         with search.book.phase(Phase.SEARCHING):
-            search.searcher.start(proposal.candidate)
+            claimed = search.searcher.start(proposal.candidate)
+        if not claimed:
+            continue  # a worker was quicker
         search.events.trial_started(len(history), proposal.candidate, search.current)
         trial = _run_trial(search, len(history), proposal, watch)
         with search.book.phase(Phase.WRITING):
@@ -92,7 +94,7 @@ def _progress(search: Search, proposal: Proposal | Enough | None) -> Progress:
         since_best=trials_since_best(history, search.spec.objective.goal, search.current)
         if history
         else 0,
-        elapsed_s=sum(_seconds(t.time) for t in history),
+        elapsed_s=sum(_seconds(t.time) for t in history if t.worker is None),
         exhausted=proposal is None,
         enough=isinstance(proposal, Enough),
     )

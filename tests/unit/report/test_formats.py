@@ -16,6 +16,7 @@ from unit.report.synthetic import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
 from tuner.report.render import CHARTS, FORMATS, render_all
+from tuner.run.trial import Worker
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 
@@ -172,6 +173,13 @@ class TestCsv:
         assert frame["p99_latency_us"].dtype == float
         assert frame["field.instance_group.count"].dtype == int
         assert len(frame) == 40
+
+    def test_a_workers_trial_says_who_measured_it(self, made: Made) -> None:
+        data = made(trials=6)
+        trials = (*data.trials[:5], replace(data.trials[5], worker=Worker("box", "0,1")))
+        rows = self.rows(trials_csv.render(replace(data, trials=trials)))
+        assert [r["worker_host"] for r in rows] == ["", "", "", "", "", "box"]
+        assert rows[5]["worker_gpus"] == "0,1"
 
     def test_text_is_never_a_formula(self, made: Made) -> None:
         data = made(trials=6)

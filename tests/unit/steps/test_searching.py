@@ -67,8 +67,8 @@ class ListedSearcher:
         left = self.candidates[len(self.history) :]
         return Proposal(left[0]) if left else None
 
-    def start(self, candidate: Candidate) -> None:
-        pass
+    def start(self, candidate: Candidate) -> bool:
+        return True
 
     def tell(self, trial: Trial) -> None:
         self.history.append(trial)

@@ -1,0 +1,204 @@
+"""Workers and the run that they measure for, in one storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unit.search.surface import strategy, synthetic_trial
+from unit.space.spaces import INSTANCES, space_of
+
+from tuner.run.trial import Trial, Worker
+from tuner.search.joined import JoinedSearcher
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import Enough, Proposal
+from tuner.search.study import StudyRecord
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Strategy
+from tuner.spec.objective import Objective
+
+SMALL = {INSTANCES: {"int": [1, 3]}, "parameters.threads": {"choice": [1, 2]}}
+SPACE = space_of(SMALL)
+OTHERS = [c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current)]
+ONE, TWO = OTHERS[-2:]
+ELSEWHERE = Worker("box", "1")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def record_of(url: str, worker: Worker | None = None) -> StudyRecord:
+    return StudyRecord(url, "m", "run-1", SPACE, Objective.goodput(), worker)
+
+
+def tell(searcher: Searcher, candidate: Candidate) -> Trial:
+    trial = synthetic_trial(len(searcher.history), candidate, searcher.history)
+    searcher.tell(trial)
+    return trial
+
+
+def proposed(searcher: Searcher) -> Candidate:
+    proposal = searcher.next()
+    assert isinstance(proposal, Proposal)
+    return proposal.candidate
+
+
+def test_of_two_claims_on_a_candidate_the_first_holds_until_it_is_given_up(url: str) -> None:
+    with record_of(url) as run, record_of(url, ELSEWHERE) as late:
+        with record_of(url, ELSEWHERE) as first:
+            assert first.started(1, ONE)
+            assert not late.started(1, ONE)
+            assert not run.started(1, ONE)
+            assert [c.candidate_key for c in run.claims()] == [ONE.key]
+        assert run.claims() == []  # it left, and gave it up
+        assert run.started(1, ONE)
+        assert not late.started(1, ONE)
+
+
+def test_a_finished_candidate_is_nobodys_any_more(url: str) -> None:
+    with record_of(url) as run, record_of(url, ELSEWHERE) as worker:
+        assert worker.started(1, ONE)
+        worker.finished(synthetic_trial(1, ONE, []))
+        assert not run.started(1, ONE)
+    with record_of(url) as run:
+        assert len(run.claims()) == 1
+
+
+def test_the_run_takes_over_what_workers_finished_and_leaves_what_they_measure(url: str) -> None:
+    kept: list[Trial] = []
+    chosen = strategy(Strategy.GRID, SMALL)[1]
+    with record_of(url) as record, record_of(url, ELSEWHERE) as worker:
+        run = Searcher(SPACE, chosen, [], record, kept.append)
+        assert run.start(proposed(run))
+        tell(run, SPACE.current)
+        done, measured = proposed(run), TWO
+        assert done != TWO
+        assert worker.started(1, done)
+        assert worker.started(1, measured)
+        assert not run.start(done)  # it was proposed before the worker had it
+        worker.finished(synthetic_trial(1, done, []))
+        left = []
+        while isinstance(proposal := run.next(), Proposal):
+            assert run.start(proposal.candidate)
+            left.append(tell(run, proposal.candidate).candidate)
+    assert [t.candidate for t in kept] == [done]
+    assert (kept[0].number, kept[0].worker) == (1, ELSEWHERE)
+    assert [t.number for t in run.history] == list(range(len(run.history)))
+    assert run.history[1] == kept[0]
+    assert not {done, measured} & set(left)
+    assert {*left, done, measured, SPACE.current} == {*SPACE.enumerate(), SPACE.current}
+
+
+def test_resuming_takes_nothing_over_twice_and_fails_no_workers_trial(url: str) -> None:
+    chosen = strategy(Strategy.GRID, SMALL)[1]
+    with record_of(url) as record, record_of(url, ELSEWHERE) as worker:
+        run = Searcher(SPACE, chosen, [], record)
+        run.start(proposed(run))
+        tell(run, SPACE.current)
+        worker.started(1, ONE)
+        worker.finished(synthetic_trial(1, ONE, []))
+        worker.started(1, TWO)
+        run.next()
+        history = list(run.history)
+        with record_of(url) as again:
+            resumed = Searcher(SPACE, chosen, history, again)
+            assert resumed.next() == run.next()
+            assert resumed.history == history
+            assert len(again.claims()) == 3
+
+
+def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
+    """A batch is made from the trials before it, whoever measured those within it."""
+    space = space_of(
+        {INSTANCES: {"int": [1, 6]}, "response_cache.size": {"choice": [False, "1MiB"]}}
+    )
+
+    class InOrder:
+        at_once = 4
+
+        def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
+            free = (c for c in space.enumerate() if c.key not in taken)
+            return next((Proposal(c) for c in free), None)
+
+    with (
+        StudyRecord(url, "b", "run-1", space, Objective.goodput()) as record,
+        StudyRecord(url, "b", "run-1", space, Objective.goodput(), ELSEWHERE) as worker,
+    ):
+        run = Searcher(space, InOrder(), [], record)
+        tell(run, proposed(run))
+        first = proposed(run)
+        run.start(first)
+        stolen = run._batch[1].candidate
+        worker.started(1, stolen)
+        worker.finished(synthetic_trial(1, stolen, []))
+        tell(run, first)
+        following = proposed(run)
+        assert stolen in {t.candidate for t in run.history}
+        assert following not in {t.candidate for t in run.history}
+
+
+class Waits:
+    """Ends the search when a worker has waited so often."""
+
+    def __init__(self, record: StudyRecord, times: int) -> None:
+        self.record, self.left = record, times
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.record.close_to_workers()
+
+
+def test_a_worker_waits_for_the_current_config_and_then_knows_all_trials(url: str) -> None:
+    chosen = strategy(Strategy.RANDOM, SMALL)[1]
+    with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
+        record.open_to_workers({})
+        worker = JoinedSearcher(SPACE, chosen, mine, 40, Waits(record, 2))
+        assert worker.next() is None
+        record.open_to_workers({})
+        run = Searcher(SPACE, chosen, [], record)
+        run.start(proposed(run))
+        tell(run, SPACE.current)
+        busy = proposed(run)
+        run.start(busy)
+        seen = set()
+        for _ in range(3):
+            candidate = proposed(worker)
+            assert worker.start(candidate)
+            mine.finished(tell(worker, candidate))
+            seen.add(candidate.key)
+        assert busy.key not in seen
+        assert worker.history[0].candidate == SPACE.current
+        assert len(worker.mine) == 3
+
+
+@pytest.mark.parametrize("answer", [None, Enough(0.001)])
+def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
+    url: str, answer: Enough | None
+) -> None:
+    asked = []
+
+    class Done:
+        at_once = 1
+
+        def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
+            asked.append(len(history))
+            return answer
+
+    with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
+        record.open_to_workers({})
+        record.finished(synthetic_trial(0, SPACE.current, []))
+        worker = JoinedSearcher(SPACE, Done(), mine, 40, Waits(record, 3))
+        assert worker.next() is None
+    assert asked == [1]
+
+
+def test_a_worker_claims_no_more_than_the_budget(url: str) -> None:
+    chosen = strategy(Strategy.RANDOM, SMALL)[1]
+    with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
+        record.open_to_workers({})
+        record.finished(synthetic_trial(0, SPACE.current, []))
+        record.started(1, ONE)
+        assert JoinedSearcher(SPACE, chosen, mine, 2, Waits(record, 1)).next() is None

@@ -1,0 +1,275 @@
+"""Workers beside a run, over emulated benches and one storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.steps.test_opening import REPOSITORY, SPEC, Facts
+from unit.steps.test_searching import EmulatedBench, Kept, a_search
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.run.store import STUDY
+from tuner.run.timebook import TimeBook
+from tuner.run.trial import Trial, TrialState, TrialTime, Worker
+from tuner.score.point import Point
+from tuner.search.joined import JoinedSearcher
+from tuner.search.offer import find_offer
+from tuner.search.strategy import STRATEGIES
+from tuner.search.study import StudyRecord
+from tuner.space.candidate import Candidate
+from tuner.steps import joining
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.joining import (
+    JoinRequest,
+    _Checkpoint,
+    _HandsIn,
+    job_of,
+    measure,
+    refuse_another_machine,
+    without_limits,
+)
+from tuner.steps.opening import OpenRun, open_run
+from tuner.steps.searching import Search, searched
+
+RANDOM = (
+    "  max_batch_size: {choice: [8, 16, 32]}\nsearch: {strategy: random}\nbudget: {trials: 9}\n"
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    spec = tmp_path / "spec.yaml"
+    text = SPEC.format(repository=REPOSITORY)
+    bare = text.replace("space: {instance_group.count: {int: [1, 4]}}\n", "space:\n")
+    spec.write_text(bare + "  instance_group.count: {int: [1, 4]}\n" + RANDOM)
+    return prepare(Request(spec=spec))
+
+
+class SlowBench(EmulatedBench):
+    """Every candidate that anybody deploys goes into ``deployed``."""
+
+    def __init__(self, deployed: list[Candidate]) -> None:
+        super().__init__()
+        self.deployed = deployed
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        if not fresh:
+            self.deployed.append(candidate)
+            time.sleep(0.02)
+        counted = {"instance_group.count": 1, **candidate.fields}
+        return super().deploy(Candidate(counted, candidate.server_args))
+
+
+@contextmanager
+def a_worker(
+    job: Job, run: OpenRun, bench: EmulatedBench, gpu: str = "1"
+) -> Iterator[Callable[[], list[Trial]]]:
+    """As `tune worker` does it, without a server; opened apart, since warnings are no thread's."""
+    spec, space, url = job.spec, job.space, url_of(run)
+    with StudyRecord(
+        url, spec.model, run.store.run_id, space, spec.objective, Worker("box", gpu)
+    ) as record:
+        strategy = STRATEGIES[spec.search.strategy](space, spec)
+        searcher = JoinedSearcher(
+            space, strategy, record, spec.budget.trials, lambda: time.sleep(0.005)
+        )
+        search = Search(
+            spec=without_limits(spec),
+            plan=job.plan,
+            bench=bench,  # type: ignore[arg-type]
+            searcher=searcher,
+            store=_HandsIn(record),
+            book=TimeBook(),
+            events=Silent(),
+            checkpoint=_Checkpoint(record, lambda: None),
+            current=space.current,
+        )
+
+        def work() -> list[Trial]:
+            measure(search)
+            return searcher.mine
+
+        yield work
+
+
+def owned(job: Job, run: OpenRun, bench: EmulatedBench) -> Search:
+    return Search(
+        spec=job.spec,
+        plan=job.plan,
+        bench=bench,  # type: ignore[arg-type]
+        searcher=run.searcher,
+        store=run.store,
+        book=TimeBook(),
+        events=Silent(),
+        checkpoint=lambda: None,
+        current=job.space.current,
+    )
+
+
+def opened(job: Job, request: Request) -> Any:
+    return open_run(job, Facts(), request, TimeBook())  # type: ignore[arg-type]
+
+
+def url_of(run: OpenRun) -> str:
+    """Of a run that has its own study."""
+    return f"sqlite:///{run.store.directory / STUDY}"
+
+
+def request_of(job: Job, tmp_path: Path, **more: Any) -> Request:
+    return Request(job.loaded.path, output=tmp_path / "results", **more)
+
+
+def test_a_run_and_two_workers_measure_nothing_twice_and_the_run_keeps_it_all(
+    job: Job, tmp_path: Path
+) -> None:
+    request = request_of(job, tmp_path)
+    deployed: list[Candidate] = []
+    with (
+        opened(job, request) as run,
+        a_worker(job, run, SlowBench(deployed), "1") as one,
+        a_worker(job, run, SlowBench(deployed), "2") as two,
+        ThreadPoolExecutor() as threads,
+    ):
+        working = [threads.submit(work) for work in (one, two)]
+        trials, _ = searched(owned(job, run, SlowBench(deployed)))
+        run.searcher.over()
+        handed_in = {t.candidate.key: t for work in working for t in work.result()}
+        stored = run.store.trials()
+    assert stored == trials
+    assert len({c.key for c in deployed}) == len(deployed)
+    assert [t.number for t in stored] == list(range(len(stored)))
+    theirs = {t.candidate.key: t for t in stored if t.worker}
+    assert theirs
+    assert {t.worker for t in theirs.values()} <= {Worker("box", "1"), Worker("box", "2")}
+    assert theirs.keys() <= handed_in.keys()
+    for key, trial in theirs.items():
+        assert points(trial) == points(handed_in[key])
+        assert trial.score == handed_in[key].score
+
+    with opened(job, replace(request, resume=run.store.directory)) as again:
+        assert again.searcher.history == stored
+        again.searcher.next()
+        assert again.searcher.history[: len(stored)] == stored
+
+
+def points(trial: Trial) -> list[dict[str, Any]]:
+    return [Point.from_json(p.to_json()).to_json() for p in trial.points]
+
+
+def test_a_search_that_ends_in_mid_trial_frees_the_candidate(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "POLL_S", -1.0)
+
+    class EndsTheSearch(SlowBench):
+        def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+            run.searcher.over()
+            _Checkpoint(shared, lambda: None)()  # as the bench does
+            raise AssertionError("the search was over")
+
+    with (
+        opened(job, request_of(job, tmp_path)) as run,
+        StudyRecord(
+            url_of(run), job.spec.model, run.store.run_id, job.space, job.spec.objective
+        ) as shared,
+    ):
+        current = Trial(0, job.space.current, TrialState.FAILED, reason="no")
+        run.searcher.start(current.candidate)
+        run.searcher.tell(current)
+        with a_worker(job, run, EndsTheSearch([])) as work:
+            assert work() == []
+            assert len(shared.claims()) == 2
+        assert [c.candidate_key for c in shared.claims()] == [current.candidate.key]
+
+
+def test_a_run_is_found_by_its_id_and_by_its_study_while_it_searches(
+    job: Job, tmp_path: Path
+) -> None:
+    request = request_of(job, tmp_path, trials=5)
+    job = replace(job, spec=prepare(request).spec)
+    with opened(job, request) as run:
+        name, url = run.store.run_id, url_of(run)
+        for called in (name, "emulated-accelerator"):
+            offer = find_offer(url, called)
+            assert offer.manifest.run_id == name
+            theirs = job_of(offer, JoinRequest(called, url, gpus=(1,)))
+            assert theirs.spec.budget.trials == 5
+            assert theirs.spec.server.gpus == (1,)
+            ours = job.spec.model_copy(update={"server": theirs.spec.server})
+            assert theirs.spec == ours
+            assert theirs.space.current == job.space.current
+        with pytest.raises(SpecError, match="called 'nothing'"):
+            find_offer(url, "nothing")
+    with pytest.raises(SpecError, match="has ended"):
+        find_offer(url, name)
+
+
+def test_a_storage_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentNotReadyError, match="there is no storage"):
+        find_offer(f"sqlite:///{tmp_path / 'none.db'}", "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestWhatIsRefused:
+    @pytest.fixture
+    def offer(self, job: Job, tmp_path: Path) -> Any:
+        with opened(job, request_of(job, tmp_path)) as run:
+            return find_offer(url_of(run), run.store.run_id)
+
+    def test_another_machine_with_what_differs(self, offer: Any) -> None:
+        refuse_another_machine(offer.manifest, Facts())  # type: ignore[arg-type]
+        gpu = {"name": "NVIDIA H200", "driver": "570"}
+        there = replace(offer.manifest, gpus=[gpu], fingerprint="1" * 16)
+        with pytest.raises(EnvironmentNotReadyError) as caught:
+            refuse_another_machine(there, Facts())  # type: ignore[arg-type]
+        assert "GPUs: NVIDIA H200 (driver 570) there, none here" in caught.value.message
+        assert "CPU" not in caught.value.message
+        there = replace(offer.manifest, fingerprint="1" * 16)
+        with pytest.raises(EnvironmentNotReadyError, match="another one"):
+            refuse_another_machine(there, Facts())  # type: ignore[arg-type]
+
+    def test_another_config_and_a_repository_that_is_not_here(
+        self, offer: Any, tmp_path: Path
+    ) -> None:
+        directory = tmp_path / "models" / "emulated-accelerator"
+        directory.mkdir(parents=True)
+        (directory / "config.pbtxt").write_text("max_batch_size: 4\n")
+        with pytest.raises(SpecError, match="is not the config that"):
+            job_of(offer, JoinRequest("m", "", directory.parent))
+        text = offer.manifest.spec_text.replace(str(REPOSITORY), "/nowhere")
+        moved = replace(offer, manifest=replace(offer.manifest, spec_text=text))
+        with pytest.raises(EnvironmentNotReadyError) as caught:
+            job_of(moved, JoinRequest("m", ""))
+        assert "--repository" in caught.value.hint
+
+    def test_somebody_elses_server(self, offer: Any) -> None:
+        server = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+        manifest = replace(offer.manifest, spec_text=offer.manifest.spec_text + server)
+        with pytest.raises(SpecError, match="remote"):
+            job_of(replace(offer, manifest=manifest), JoinRequest("m", ""))
+
+
+def test_a_workers_trial_costs_the_run_none_of_its_time() -> None:
+    theirs = Trial(
+        1,
+        Candidate({"instance_group.count": 9}),
+        TrialState.FAILED,
+        time=TrialTime(measuring_s=1e6),
+        worker=Worker("box", "1"),
+    )
+    assert Trial.from_json(theirs.to_json()) == theirs
+    search, kept = a_search(EmulatedBench(), [Candidate({"instance_group.count": 1})] * 3)
+    budget = search.spec.budget.model_copy(update={"time": 60.0})
+    search = replace(search, spec=search.spec.model_copy(update={"budget": budget}))
+    search.searcher.history.append(theirs)
+    searched(search)
+    assert isinstance(kept, Kept)
+    assert len(kept.trials) == 2

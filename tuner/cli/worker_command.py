@@ -1,0 +1,119 @@
+"""`tune worker`: a run's helper on another GPU or machine."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from tuner.cli.completion import RunDirectory
+from tuner.cli.console import PlainEvents
+from tuner.cli.options import results_option
+from tuner.run.trial import Trial, TrialState
+
+Gpus = Literal["all", "none"] | tuple[int, ...]
+
+#: Words for the last line.
+_ENDS = {
+    TrialState.MEASURED: "measured in full",
+    TrialState.PRUNED: "out of the race",
+    TrialState.FAILED: "failed",
+}
+
+
+class _RunOrStudy(RunDirectory):
+    """Completes like a run, and takes any name."""
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        del param, ctx
+        return Path(value)
+
+
+def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> Gpus | None:
+    """Callback of --gpus: all, none, or numbers with commas."""
+    if value is None or value in {"all", "none"}:
+        return value  # type: ignore[return-value]  # a literal by now
+    numbers = value.split(",")
+    if not all(n.isdecimal() for n in numbers):
+        raise click.BadParameter(f"{value!r} is not all, none or numbers such as 0,1", ctx, param)
+    return tuple(int(n) for n in numbers)
+
+
+@click.command("worker")
+@click.argument("run", type=_RunOrStudy(), metavar="RUN-OR-STUDY")
+@click.option(
+    "--storage",
+    metavar="URL",
+    help="Optuna storage that `tune run --storage` was given; of a RUN by default its own file.",
+)
+@click.option(
+    "--repository",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="This machine's copy of the model repository, where it is not at the run's path.",
+)
+@click.option(
+    "--gpus",
+    callback=gpu_list,
+    metavar="GPUS",
+    help="GPUs the worker's server may see, e.g. 1 or 2,3.  [default: as the spec says]",
+)
+@click.option(
+    "--logs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the server's log; without one it is not kept.",
+)
+@results_option
+@click.option("-v", "--verbose", count=True, help="Show every measurement.")
+@click.option("-q", "--quiet", count=True, help="Show less.")
+def command(
+    run: Path,
+    storage: str | None,
+    repository: Path | None,
+    gpus: Gpus | None,
+    logs: Path | None,
+    output: Path,
+    verbose: int,
+    quiet: int,
+) -> int:
+    """Measure for a run from another GPU or machine.
+
+    RUN-OR-STUDY is the directory or id of a run, or the name of its study, which is its model's
+    name. The worker starts a server of its own, tries what the run's search proposes next, and
+    hands the trials over. The run alone confirms, writes and reports. The worker ends when the
+    run's search ends; Ctrl-C gives back what it was measuring.
+    """
+    from tuner.steps.joining import JoinRequest, join
+
+    name, own = _found(run, output)
+    url = storage or own
+    if url is None:
+        raise click.UsageError("say where the study is, as `tune run` was told: --storage URL")
+    request = JoinRequest(name, url, repository, gpus, logs, dict(os.environ))
+    joined = join(request, PlainEvents(verbose - quiet))
+    click.echo(summary(joined.run, joined.trials))
+    return 0
+
+
+def summary(run: str, trials: Sequence[Trial]) -> str:
+    """What a worker measured, in a line."""
+    ends = Counter(trial.state for trial in trials)
+    parts = [f"{ends[state]} {text}" for state, text in _ENDS.items() if ends[state]]
+    some = f": {', '.join(parts)}" if parts else ""
+    return f"{len(trials)} trial{'' if len(trials) == 1 else 's'} for {run}{some}"
+
+
+def _found(run: Path, output: Path) -> tuple[str, str | None]:
+    """The name of a run or study, and the URL of the run's own study where it has one."""
+    from tuner.run.store import MANIFEST, STUDY
+
+    for directory in (run, output / run):
+        if (directory / MANIFEST).is_file():
+            study = directory.absolute() / STUDY
+            return directory.absolute().name, f"sqlite:///{study}" if study.is_file() else None
+    return str(run), None

@@ -1,0 +1,106 @@
+"""Runs in a storage that workers may join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.run.manifest import Manifest
+from tuner.search.quiet import quiet_optuna
+from tuner.search.study import close_storage, open_storage, searching_key
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a run tells those who would measure for it.
+
+    Attributes:
+        directory: Where relative paths of its spec begin, on the run's machine.
+        trials: Its budget, the command line's word included.
+    """
+
+    manifest: Manifest
+    directory: Path
+    trials: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "manifest": self.manifest.to_json(),
+            "directory": str(self.directory),
+            "trials": self.trials,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Offer:
+        manifest = Manifest.from_json(data["manifest"])
+        return cls(manifest, Path(data["directory"]), data["trials"])
+
+
+@dataclass(frozen=True)
+class _Found:
+    study: str
+    run: str
+    searching: bool
+    offer: dict[str, Any]
+
+
+def find_offer(url: str, name: str) -> Offer:
+    """The run of that id, or the newest run that searches in the study of that name.
+
+    Raises:
+        EnvironmentNotReadyError: There is no such storage, or it cannot be opened.
+        SpecError: Nothing in it can be joined under that name.
+    """
+    found = _all_of(url)
+    named = [f for f in found if name in (f.run, f.study)]
+    open_ = sorted((f for f in named if f.searching), key=lambda f: f.run)
+    if open_:
+        return Offer.from_json(open_[-1].offer)
+    if named:
+        raise SpecError(
+            f"the search of {max(f.run for f in named)} has ended",
+            "start `tune run` with this --storage first, then its workers",
+        )
+    there = ", ".join(sorted({f.study for f in found} | {f.run for f in found}))
+    raise SpecError(
+        f"{url} holds no run or study called {name!r}",
+        f"it holds {there}" if there else "start `tune run` with this --storage first",
+    )
+
+
+def _all_of(url: str) -> list[_Found]:
+    _refuse_a_file_that_is_not_there(url)
+    with quiet_optuna():
+        storage = open_storage(url)
+        try:
+            studies = storage.get_all_studies()
+        finally:
+            close_storage(storage)
+    return [found for s in studies for found in _runs_of(s.study_name, s.user_attrs)]
+
+
+def _runs_of(study: str, attributes: Mapping[str, Any]) -> Iterator[_Found]:
+    for value in attributes.values():
+        if isinstance(value, dict) and "manifest" in value:
+            run = value["manifest"]["run_id"]
+            yield _Found(study, run, bool(attributes.get(searching_key(run))), value)
+
+
+def _refuse_a_file_that_is_not_there(url: str) -> None:
+    """Opening it would make an empty one."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return  # opening it says what is wrong
+    path = Path(parsed.database or "")
+    if parsed.get_backend_name() == "sqlite" and not path.is_file():
+        raise EnvironmentNotReadyError(
+            f"there is no storage {path}",
+            "start `tune run` with this --storage first, or check the path",
+        )

@@ -1,0 +1,277 @@
+"""`tune worker`: measures for a run that another `tune` keeps.
+
+    find_offer ─> job ─> installed ─> refuse another machine ─> rigged ─> searched
+
+It takes its spec from the study, proposes by the run's strategy, measures as the run does, and
+puts whole trials into the study. The run takes them over; see `tuner.search.searcher`.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tuner.bench.evaluate import load_plan
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
+from tuner.modelconfig.files import read_model
+from tuner.modelconfig.message import parse
+from tuner.run.manifest import Manifest
+from tuner.run.timebook import TimeBook
+from tuner.run.trial import Trial, Worker
+from tuner.search.joined import JoinedSearcher
+from tuner.search.offer import Offer, find_offer
+from tuner.search.strategy import STRATEGIES
+from tuner.search.study import StudyRecord
+from tuner.space.build import build_space
+from tuner.spec.load import LoadedSpec
+from tuner.spec.model import ServerMode, Spec
+from tuner.spec.units import Percent
+from tuner.spec.yaml_tree import read_yaml
+from tuner.steps.events import Events
+from tuner.steps.job import Job
+from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.searching import Search, searched
+from tuner.steps.stop import Stop
+
+#: How often a worker that waits, or is about to measure, looks whether the search is over.
+POLL_S = 1.0
+#: Programs whose other version would measure, or propose, something else.
+_PROGRAMS = ("tune", "tritonserver", "perf_analyzer")
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """What the user asked for on the command line.
+
+    Attributes:
+        name: A run's id, or the name of a study: its newest run that searches.
+        storage: SQLAlchemy URL of the Optuna storage.
+        repository: This machine's copy of the model repository; None where the run's own path
+            holds here too.
+        gpus: GPUs this worker's server may see; None leaves the spec's word.
+        logs: Directory for the server's log; None keeps none.
+        environment: Variables for child processes and for finding programs.
+    """
+
+    name: str
+    storage: str
+    repository: Path | None = None
+    gpus: Literal["all", "none"] | tuple[int, ...] | None = None
+    logs: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker that came to its end, with the trials that it measured."""
+
+    run: str
+    trials: tuple[Trial, ...]
+
+
+class _SearchOverError(InterruptedRunError):
+    """The run's search ended while something was measured for it."""
+
+
+def join(request: JoinRequest, events: Events) -> Joined:
+    """Measures until the run's search is over.
+
+    Raises:
+        SpecError: There is no such run to join, or the model's config is another one here.
+        EnvironmentNotReadyError: The storage, the repository or a program is missing, or this
+            machine is not like the run's.
+        InterruptedRunError: The user stopped it; the candidate it measured is free again.
+    """
+    stop = Stop(events.note)
+    with stop.listening():
+        try:
+            return _joined(request, events, stop)
+        except Exception as error:
+            # A library makes another error of an interruption that comes up in it.
+            interrupted = isinstance(error, InterruptedRunError)
+            if not stop.requested or (isinstance(error, TunerError) and not interrupted):
+                raise
+            hint = "what it was measuring is free again; the same command joins again"
+            raise InterruptedRunError("stopped by a signal", hint) from None
+
+
+def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
+    offer = find_offer(request.storage, request.name)
+    run = offer.manifest.run_id
+    job = job_of(offer, request)
+    with installed(job, request.environment) as programs, _logs(request.logs) as logs:
+        refuse_another_machine(offer.manifest, programs)
+        worker = Worker(platform.node(), _gpus_text(job.spec.server.gpus))
+        with StudyRecord(
+            request.storage, job.spec.model, run, job.space, job.spec.objective, worker
+        ) as record:
+            checkpoint = _Checkpoint(record, stop.checkpoint)
+            strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+            searcher = JoinedSearcher(job.space, strategy, record, offer.trials, checkpoint.wait)
+            book = TimeBook()
+            events.started(Path(run), offer.trials, job.space.size().count)
+            with rigged(job, programs, logs, Watch(book, events, checkpoint)) as bench:
+                search = Search(
+                    spec=without_limits(job.spec),
+                    plan=job.plan,
+                    bench=bench,
+                    searcher=searcher,
+                    store=_HandsIn(record),
+                    book=book,
+                    events=events,
+                    checkpoint=checkpoint,
+                    current=job.space.current,
+                )
+                measure(search)
+    return Joined(run, tuple(searcher.mine))
+
+
+def measure(search: Search) -> None:
+    """Trials until the run's search is over, also in the midst of one."""
+    try:
+        searched(search)
+    except _SearchOverError:
+        search.events.note("the search ended before this trial did")
+
+
+def without_limits(spec: Spec) -> Spec:
+    """The run alone counts trials, time, patience and failures."""
+    none = {"trials": sys.maxsize, "time": None, "max_failed": Percent(1.0)}
+    return spec.model_copy(
+        update={
+            "budget": spec.budget.model_copy(update=none),
+            "search": spec.search.model_copy(update={"patience": None}),
+        }
+    )
+
+
+def job_of(offer: Offer, request: JoinRequest) -> Job:
+    """The run's job with this machine's repository and GPUs.
+
+    Raises:
+        SpecError: The config here is not the one that the run measures, or the run's server is
+            one that somebody else runs.
+        EnvironmentNotReadyError: There is no such repository here.
+    """
+    manifest = offer.manifest
+    spec = _spec_of(offer, request)
+    if spec.server.mode is ServerMode.REMOTE:
+        raise SpecError(
+            "the run measures a server that somebody else runs (server.mode: remote)",
+            "a worker needs a server of its own: tune with mode local or docker",
+        )
+    if not spec.repository.is_dir():
+        raise EnvironmentNotReadyError(
+            f"the run's model repository {spec.repository} is not on this machine",
+            "name its copy here with --repository DIR",
+        )
+    model = read_model(spec.repository, spec.model)
+    if model.sha256 != manifest.config_sha256:
+        raise SpecError(
+            f"{model.path} is not the config that {manifest.run_id} measures",
+            "copy the run's model repository as it is and name the copy with --repository DIR",
+        )
+    config = parse(model.text, str(model.path))
+    if not config.name:
+        config.name = spec.model
+    path = offer.directory / Path(manifest.spec_path).name
+    loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
+    space = build_space(spec, config)
+    return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
+
+
+def _spec_of(offer: Offer, request: JoinRequest) -> Spec:
+    """As the run checked it: only where its files are may differ."""
+    data = read_yaml(offer.manifest.spec_text).data
+    spec = Spec.model_validate(data, context={"directory": offer.directory})
+    budget = spec.budget.model_copy(update={"trials": offer.trials})
+    search = spec.search.model_copy(update={"seed": offer.manifest.seed})
+    changes: dict[str, Any] = {"budget": budget, "search": search}
+    if request.repository is not None:
+        changes["repository"] = request.repository.absolute()
+    if request.gpus is not None:
+        changes["server"] = spec.server.model_copy(update={"gpus": request.gpus})
+    return spec.model_copy(update=changes)
+
+
+def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
+    """EnvironmentNotReadyError naming each way in which this machine is not like the run's.
+
+    Loads that two machines stand cannot be compared, so their trials must not meet in one run.
+    """
+    host = programs.host.to_json()
+    here = _facts(host, host["gpus"], programs.versions())
+    there = _facts(manifest.host, manifest.gpus, manifest.versions)
+    changed = [f"  {k}: {there[k]} there, {here[k]} here" for k in here if here[k] != there[k]]
+    if changed or programs.fingerprint() != manifest.fingerprint:
+        raise EnvironmentNotReadyError(
+            f"this machine cannot measure for {manifest.run_id}, it is another one:\n"
+            + "\n".join(changed or ["  fingerprint"]),
+            "join from a machine like the run's, with the same versions",
+        )
+
+
+def _facts(
+    host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], versions: Mapping[str, str]
+) -> dict[str, str]:
+    """What must be equal, in words."""
+    return {
+        "CPU": f"{host.get('cpu')}, {host.get('cores')} cores",
+        "GPUs": ", ".join(f"{g['name']} (driver {g['driver']})" for g in gpus) or "none",
+        **{name: versions.get(name, "unknown") for name in _PROGRAMS},
+    }
+
+
+def _gpus_text(gpus: Literal["all", "none"] | tuple[int, ...]) -> str:
+    return gpus if isinstance(gpus, str) else ",".join(map(str, gpus))
+
+
+@contextmanager
+def _logs(given: Path | None) -> Iterator[Path]:
+    if given is None:
+        with tempfile.TemporaryDirectory(prefix="triton-tune-") as directory:
+            yield Path(directory)
+    else:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given
+
+
+@dataclass(frozen=True)
+class _HandsIn:
+    """Keeps a trial by putting it into the study."""
+
+    record: StudyRecord
+
+    def append_trial(self, trial: Trial) -> None:
+        self.record.finished(trial)
+
+
+class _Checkpoint:
+    """Raises when the user stops the worker, or the run's search is over."""
+
+    def __init__(self, record: StudyRecord, stopped: Callable[[], None]) -> None:
+        self._record = record
+        self._stopped = stopped
+        self._looked = time.monotonic()
+        self._over = False
+
+    def __call__(self) -> None:
+        self._stopped()
+        now = time.monotonic()
+        if not self._over and now - self._looked > POLL_S:
+            self._looked = now
+            self._over = not self._record.searching
+            if self._over:
+                raise _SearchOverError("the run's search is over")
+
+    def wait(self) -> None:
+        """A while; only the user's word ends it, the searcher looks at the study itself."""
+        self._stopped()
+        time.sleep(POLL_S)
