@@ -22,7 +22,7 @@ from tuner.errors import (
     UndecidedError,
 )
 from tuner.load.answers import Answers
-from tuner.load.checks import client_kept_up, client_limit
+from tuner.load.checks import client_behind, client_kept_up
 from tuner.load.disturbance import disturbances
 from tuner.load.generator import LoadGenerator, Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
@@ -219,7 +219,7 @@ class Bench:
         again = self._checked(load, seed)
         if not client_kept_up(again):
             self._rejects.reject(doubt_about(again), again)
-            raise client_limit(load, again.sent_per_s)
+            raise client_behind(again)
         return again
 
     def _checked(self, load: LoadPoint, seed: int) -> Measurement:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli.options import run_argument
+from tuner.errors import TunerError
 
 if TYPE_CHECKING:
     from tuner.run.manifest import Manifest
+    from tuner.run.store import RunStore
+    from tuner.writeback.apply import Written
 
 
 @click.command("apply")
 @run_argument
 @click.option("--dry-run", is_flag=True, help="Show the diff, check that it fits, write nothing.")
 def command(run: Path, dry_run: bool) -> None:
-    """Write the winner of RUN into the model repository.
+    """Write the winner of RUN into the model repository, and note that in the run's reports.
 
     Refused with exit code 13 when the config changed since the run read it.
     """
@@ -39,10 +42,26 @@ def command(run: Path, dry_run: bool) -> None:
         click.echo(f"{what}: {written.path}")
         if written.backup is not None:
             click.echo(f"backup: {written.backup}")
+        _tell_the_run(store, written)
     if plan.server_args:
         click.echo(f"start tritonserver with: {' '.join(plan.server_args)}", err=True)
     for line in next_lines(run, manifest, dry_run=dry_run):
         click.echo(line, err=True)
+
+
+def _tell_the_run(store: RunStore, written: Written) -> None:
+    """The run and its reports say from now on that its winner was written."""
+    from tuner.report.pull_request import write_proposal
+    from tuner.report.render import render_all
+
+    result = store.result() or {}
+    try:
+        if written.changed or result.get("written") is None:
+            store.write_result({**result, "written": written.to_json()})
+        render_all(store.directory, pictures=False)
+        write_proposal(store.directory)
+    except (OSError, TunerError) as error:
+        click.echo(f"the run {store.directory} could not be told of it: {error}", err=True)
 
 
 def next_lines(run: Path, manifest: Manifest, *, dry_run: bool) -> list[str]:

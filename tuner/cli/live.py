@@ -79,6 +79,9 @@ class LiveEvents:
     def measured(self, point: Point) -> None:
         self._point = point_text(point)
 
+    def round_over(self, what: str, stood: Point) -> None:
+        self._point = f"{what}: {point_text(stood)}"
+
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
         self._done, self._best = trial.number + 1, best
         self._recent = [*self._recent, (self._candidate_text, trial)][-_RECENT:]

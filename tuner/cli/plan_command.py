@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tuner.cli.options import output_format, spec_argument
+
+if TYPE_CHECKING:
+    from tuner.steps.planning import DrawnPlan
 
 
 @click.command("plan")
@@ -16,11 +20,12 @@ from tuner.cli.options import output_format, spec_argument
 @click.option(
     "--candidates", type=click.IntRange(min=0), default=3, show_default=True, help="Diffs to show."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Also the whole spec with its defaults.")
 @output_format
-def command(spec: Path, candidates: int, output_format: str) -> None:
-    """Show the effective spec, the space, the first candidates, the command lines, the time.
+def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> None:
+    """Show the size of the space, the time, the first candidates, and the command lines.
 
-    Starts no server and puts no load on anything.
+    Starts no server and puts no load on anything. JSON has the whole spec with its defaults too.
     """
     from tuner.steps.planning import drawn_plan
 
@@ -28,17 +33,24 @@ def command(spec: Path, candidates: int, output_format: str) -> None:
     if output_format == "json":
         click.echo(json.dumps(plan.to_json(), indent=2))
         return
-    click.echo(plan.effective_spec.rstrip())
-    click.echo(f"\nspace     {plan.space_text}")
-    click.echo(f"time      {plan.estimate.text}")
-    for note in plan.notes:
-        click.echo(f"note      {note}")
-    for title, command_line in plan.commands.items():
-        click.echo(f"\n{title}\n  {' '.join(command_line)}")
+    for line in lines_of(plan):
+        click.echo(line)
+    if verbose:
+        click.echo(f"\nthe spec with its defaults\n{plan.effective_spec.rstrip()}")
+    else:
+        click.echo(f"\nevery field of the spec:  tune plan {spec} -v", err=True)
+    click.echo(f"next:  tune run {spec}", err=True)
+
+
+def lines_of(plan: DrawnPlan) -> list[str]:
+    """How much, how long, what is tried first, and how."""
+    lines = [f"space     {plan.space_text}", f"time      {plan.estimate.text}"]
+    lines += [f"note      {note}" for note in plan.notes]
     for preview in plan.candidates:
-        click.echo(f"\ncandidate: {preview.text}")
+        lines += ["", f"candidate: {preview.text}"]
         if preview.server_args:
-            click.echo(f"  tritonserver {' '.join(preview.server_args)}")
-        for line in preview.diff.splitlines():
-            click.echo(f"  {line}")
-    click.echo(f"\nnext:  tune run {spec}", err=True)
+            lines.append(f"  tritonserver {' '.join(preview.server_args)}")
+        lines += [f"  {line}" for line in preview.diff.splitlines()]
+    for title, command_line in plan.commands.items():
+        lines += ["", title, f"  {' '.join(command_line)}"]
+    return lines

@@ -7,15 +7,20 @@ from pathlib import Path
 import click
 
 from tuner.cli.completion import complete_model
-from tuner.cli.options import repository_option
+from tuner.cli.options import repository_option, results_option
+from tuner.errors import TunerError
 
 
 @click.command("rollback")
 @click.argument("model", shell_complete=complete_model)
 @repository_option
+@results_option
 @click.option("--force", is_flag=True, help="Even when the file was changed since tune wrote it.")
-def command(model: str, repository: Path, force: bool) -> None:
-    """Put back MODEL's config as it was before tune's last write, byte for byte."""
+def command(model: str, repository: Path, output: Path, force: bool) -> None:
+    """Put back MODEL's config as it was before tune's last write, byte for byte.
+
+    The reports of the run whose winner it was are rendered again where it lies below --output.
+    """
     from tuner.writeback.rollback import rollback
 
     written = rollback(repository, model, force=force)
@@ -23,3 +28,22 @@ def command(model: str, repository: Path, force: bool) -> None:
         click.echo(f"removed: {written.path} (there was none before)")
     else:
         click.echo(f"{'restored' if written.changed else 'already back'}: {written.path}")
+    _render_again(output / written.run_id)
+
+
+def _render_again(run: Path) -> None:
+    """Reports say whether a winner is in the repository, by the file itself."""
+    from tuner.report.pull_request import write_proposal
+    from tuner.report.render import render_all
+    from tuner.run.store import RESULT
+
+    why = "it is not there"
+    try:
+        if (run / RESULT).is_file():
+            render_all(run, pictures=False)
+            write_proposal(run)
+            return
+    except (OSError, TunerError) as error:
+        why = str(error)
+    click.echo(f"the reports of {run} could not be rendered again: {why}", err=True)
+    click.echo("next:  tune report RUN   (they still say that its winner is written)", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
+from tuner.writeback.rollback import is_back
 
 _HEADLINES = {
     "improved": ("green", "improved"),
@@ -109,15 +111,23 @@ def _worst(facts: Mapping[str, Any] | None, metric: Metric) -> str:
 
 def _next_steps(directory: Path, result: Mapping[str, Any]) -> list[str]:
     lines = ["", f"  report    {directory / 'report.html'}"]
-    if result["written"] is not None:
-        lines.append(f"  written   {result['written']['path']}")
-        repository = Path(result["written"]["path"]).parent.parent
-        lines.append(f"  undo      tune rollback {result['model']} --repository {repository}")
+    written = result["written"]
+    back = written is not None and _is_back(written)
+    if written is not None:
+        lines.append(f"  written   {written['path']}{', and taken back since' if back else ''}")
+    if written is not None and not back:
+        repository = Path(written["path"]).parent.parent
+        undo = ["tune", "rollback", result["model"], "--repository", str(repository)]
+        lines.append(f"  undo      {shlex.join(undo)}")
     elif result["winner"] is not None:
         lines.append(f"  write it  tune apply {directory}")
     if result["server_args"]:
         lines.append(f"  start tritonserver with  {' '.join(result['server_args'])}")
     return lines
+
+
+def _is_back(written: Mapping[str, Any]) -> bool:
+    return is_back(Path(written["path"]), written["sha256_before"], written["sha256_after"])
 
 
 def _colored(diff: str) -> list[str]:

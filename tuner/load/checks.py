@@ -36,11 +36,26 @@ def client_kept_up(measurement: Measurement) -> bool:
     return not any(_client_behind(measurement))
 
 
+def client_behind(measurement: Measurement) -> ClientLimitError:
+    """The error of a load generator that was behind in a measurement: it sent too little, or late.
+
+    See `client_kept_up`.
+    """
+    m = measurement
+    little = [f"it sent {m.sent_per_s:.4g}/s"] if _sent_too_little(m) is not None else []
+    return _client_error(m.load, *little, *_sent_late(m))
+
+
 def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
-    """The error of a load generator that cannot send what is asked for."""
-    sent = "" if sent_per_s is None else f"; it sent {sent_per_s:.4g}/s"
+    """The error of a load generator that cannot send what is asked for, and sent so much of it."""
+    if sent_per_s is None or sent_per_s >= _SENT_SHARE * load.level:
+        return _client_error(load)
+    return _client_error(load, f"it sent {sent_per_s:.4g}/s")
+
+
+def _client_error(load: LoadPoint, *why: str) -> ClientLimitError:
     return ClientLimitError(
-        f"the load generator could not keep up with {load}{sent}",
+        "; ".join([f"the load generator could not keep up with {load}", *why]),
         "give it cores of its own (server.mode: remote from another machine), try the other "
         "workload.protocol, or raise workload.batch_size",
     )
@@ -75,19 +90,31 @@ def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
 
 
 def _client_behind(m: Measurement) -> Iterator[str]:
-    if m.late_sends is not None and m.late_sends > _LATE_SENDS and _lag_matters(m):
-        yield (
-            f"The load generator could not keep up: {m.late_sends:.0%} of the requests were sent "
-            "more than 1 ms late."
-        )
-    asked = m.due_per_s
-    if asked is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
-        asked = m.load.level  # in every window
-    if asked is not None and m.sent_per_s is not None and m.sent_per_s < _SENT_SHARE * asked:
+    for late in _sent_late(m):
+        yield f"The load generator could not keep up: {late}."
+    asked = _sent_too_little(m)
+    if asked is not None:
         yield (
             f"The load generator could not keep up: it sent {m.sent_per_s:.4g} of {asked:.4g} "
             "requests per second."
         )
+
+
+def _sent_late(m: Measurement) -> Iterator[str]:
+    if m.late_sends is not None and m.late_sends > _LATE_SENDS and _lag_matters(m):
+        late = f"{m.late_sends:.0%} of the requests were sent more than 1 ms late"
+        lag_us = m.send_lag_p99_us
+        yield late if lag_us is None else f"{late}, 1% by {lag_us / 1e3:.3g} ms or more"
+
+
+def _sent_too_little(m: Measurement) -> float | None:
+    """The requests per second that were asked for, where clearly less was sent."""
+    asked = m.due_per_s
+    if asked is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
+        asked = m.load.level  # in every window
+    if asked is None or m.sent_per_s is None or m.sent_per_s >= _SENT_SHARE * asked:
+        return None
+    return asked
 
 
 def _lag_matters(m: Measurement) -> bool:

@@ -31,6 +31,7 @@ from tuner.score.judge import passes, violation
 from tuner.score.verdict import SloResult, severity
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
+from tuner.writeback.rollback import is_back
 
 SCHEMA_VERSION = 1
 
@@ -101,6 +102,7 @@ class ReportData:
         rejected: Measurements that count for nothing.
         time: Seconds by phase; they add up to ``wall_s``.
         finished: The run left a result.
+        taken_back: What was ``written`` is no longer there: the config is as it was before.
     """
 
     schema_version: int
@@ -125,6 +127,12 @@ class ReportData:
     simplification: tuple[Simplification, ...]
     wall_s: float
     time: Mapping[str, float]
+    taken_back: bool
+
+    @property
+    def in_place(self) -> bool:
+        """The winner was written, and not taken back."""
+        return self.written is not None and not self.taken_back
 
     @property
     def run_id(self) -> str:
@@ -244,7 +252,14 @@ def _assemble(
         simplification=tuple(result.simplification or ()) if result else (),
         wall_s=result.time.wall_s if result else sum(time.values()),
         time=time,
+        taken_back=_taken_back(result.written if result else None),
     )
+
+
+def _taken_back(written: WrittenFacts | None) -> bool:
+    if written is None:
+        return False
+    return is_back(Path(written.path), written.sha256_before, written.sha256_after)
 
 
 def _current(

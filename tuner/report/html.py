@@ -24,7 +24,7 @@ from tuner.report.quantities import (
     seconds_text,
 )
 from tuner.report.result_schema import Status
-from tuner.report.selection import measured_again
+from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
     change_text,
@@ -109,6 +109,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "margin_text": margin_text,
         "comparison": comparison(data),
         "measured_again": measured_again(data),
+        "simpler_note": simpler_note(data),
         "overload_sentences": overload_sentences(data),
         "warnings": _warnings(data),
         "diff": [(_diff_kind(line), line) for line in data.diff.splitlines()],

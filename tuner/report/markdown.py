@@ -18,7 +18,7 @@ from tuner.report.quantities import (
     metric_text,
     seconds_text,
 )
-from tuner.report.selection import measured_again
+from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
     change_text,
@@ -46,6 +46,7 @@ def render(data: ReportData) -> str:
         *titled("SLOs", slo_table(data)),
         *titled("In numbers", comparison(data)),
         *titled("Searched and measured again", measured_again(data)),
+        *([escaped(note)] if (note := simpler_note(data)) else []),
         *titled_code("The change", data.diff, "diff"),
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("Field by field", simplification(data)),

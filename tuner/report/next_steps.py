@@ -15,7 +15,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     again = f"tune run {_spec(data)}"
     if data.status is Status.IMPROVED:
         flags = [("start the server with the flags above", "")] if data.server_args else []
-        if data.written:
+        if data.in_place:
             accept = f"tune check {_spec(data)} --update-baseline"
             return [
                 ("load the model again so that the server reads its new config", ""),
@@ -25,7 +25,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ]
         return [
             ("look at the change", f"tune apply {run} --dry-run"),
-            ("write it", f"tune apply {run}"),
+            ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
             *flags,
         ]
     if data.status is Status.KEPT:

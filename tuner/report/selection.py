@@ -15,6 +15,10 @@ from tuner.score.judge import value_of
 
 _MISSED = "no load met the SLOs"
 _UNCONFIRMED = "not in every round"
+_SIMPLER = (
+    "The best config was then made simpler, and measured at a little less than the load that held "
+    "here: its goodput above is of that load."
+)
 
 
 def measured_again(data: ReportData) -> Table | None:
@@ -43,6 +47,15 @@ def measured_again(data: ReportData) -> Table | None:
         "difference",
     )
     return Table(headers, tuple(rows))
+
+
+def simpler_note(data: ReportData) -> str:
+    """Why the goodput of a simplified winner is not the one of these rounds; else empty."""
+    if data.best is None:
+        return ""
+    finalists = {r.point.measurement.load for r in data.repeats if r.role == "candidate"}
+    lower = [r for r in data.best.proofs if r.point.measurement.load not in finalists]
+    return _SIMPLER if any(r.role == "simpler" for r in lower) else ""
 
 
 def _entrants(data: ReportData, repeats: Sequence[Repeat]) -> list[Trial]:

@@ -87,7 +87,8 @@ def overload_sentences(data: ReportData) -> list[str]:
 
 def _improved(data: ReportData) -> str:
     assert data.best is not None
-    verb = "writes" if data.written else "found, and did not write,"
+    not_there = "found, wrote and took back" if data.taken_back else "found, and did not write,"
+    verb = "writes" if data.in_place else not_there
     standing = _standing(data, data.best)
     return f"{verb} {change_text(data, data.best.candidate)}: {standing}{_gain(data)}."
 

@@ -47,6 +47,7 @@ from tuner.steps.stop import Stop
 
 #: Checks shown as a trend, this one included.
 TREND = 10
+_WITHOUT_BASELINE = "This check can find an SLO missed (exit code 10), but not pass (11)."
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ def check(request: CheckRequest, events: Events) -> CheckFinished:
         with installed(job, request.job.environment) as programs:
             session = _opened(request, job, programs)
             events.note(f"check {session.store.directory}")
+            if session.compared_with.baseline is None and not request.accept:
+                events.note(f"{session.compared_with.reason} {_WITHOUT_BASELINE}")
             try:
                 return _ended(session, _measured(session, programs, events, stop.checkpoint))
             except Exception as error:

@@ -171,7 +171,9 @@ def _unclear(points: Sequence[Point], where: str) -> str:
     missed = sum(any(s.verdict is Verdict.FAIL for s in p.slo) for p in points)
     if missed:
         return f"{_missed(points)} {where} in {missed} of {len(points)} rounds: at the very edge."
-    return f"Too few requests were answered {where} to judge a percentile: lengthen the window."
+    open_loop = points[0].measurement.load.arrivals.open_loop  # whose window follows the rate
+    longer = "workload.max_window" if open_loop else "workload.window"
+    return f"Too few requests were answered {where} to judge a percentile: raise {longer}."
 
 
 def _compared(found: Checked, limits: Check, change: Change) -> str:

@@ -23,6 +23,9 @@ class Events(Protocol):
 
     def measured(self, point: Point) -> None: ...
 
+    def round_over(self, what: str, stood: Point) -> None:
+        """A config was measured again; ``stood``: at the highest load that met every SLO."""
+
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
 
 
@@ -42,6 +45,9 @@ class Silent:
         pass
 
     def measured(self, point: Point) -> None:
+        pass
+
+    def round_over(self, what: str, stood: Point) -> None:
         pass
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:

@@ -23,6 +23,7 @@ from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.outcome import Side, Verdict, side_of_trial
+from tuner.steps.rounds_told import rounds_told
 
 #: Seeds of confirmation rounds begin this far from those of the search.
 SEED_OFFSET = 500_000
@@ -109,7 +110,13 @@ def _simplest(proof: Proof, result: Confirmation) -> Simplified:
         level = proof.plan.levels.nearest(level * HEADROOM)
     winner = Winner(result.candidate, level, result.points)
     sizes = listed_sizes(proof.spec)
-    return simplified(proof.bench, winner, proof.current, _rules(proof), proof.allowed, sizes)
+
+    def name(candidate: Candidate) -> str:
+        return f"the winner with {changes_text(candidate, winner.candidate)}"
+
+    with rounds_told(proof.record, proof.events, name) as record:
+        rules = _rules(proof, record)
+        return simplified(proof.bench, winner, proof.current, rules, proof.allowed, sizes)
 
 
 def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
@@ -177,17 +184,22 @@ def _confirmed(
         level = proof.spec.objective.at_level
     current = Entrant(proof.current, level)
     entrants = [Entrant(t.candidate, level_of(t)) for t in finalists]
-    return confirm(proof.bench, current, entrants, _rules(proof))
+
+    def name(candidate: Candidate) -> str:
+        return changes_text(candidate, proof.current)
+
+    with rounds_told(proof.record, proof.events, name) as record:
+        return confirm(proof.bench, current, entrants, _rules(proof, record))
 
 
-def _rules(proof: Proof) -> Rules:
+def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
     return Rules(
         objective=proof.spec.objective,
         levels=None if proof.plan.listed else proof.plan.levels,
         rounds=proof.spec.confirm.rounds,
         min_gain=float(proof.spec.confirm.min_gain),
         seed=proof.spec.search.seed * 1000 + SEED_OFFSET,
-        record=proof.record,
+        record=record,
     )
 
 

@@ -30,6 +30,7 @@ from tuner.triton.deploy import Deployer
 from tuner.triton.host import Host, read_host
 from tuner.triton.launchers import server_launcher
 from tuner.triton.local import LocalLauncher
+from tuner.triton.models_python import numpy_of_models
 from tuner.triton.server import ServerLauncher
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
@@ -71,7 +72,7 @@ def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
     itself.
 
     Raises:
-        EnvironmentNotReadyError: One is missing or does not run here.
+        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.
     """
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
@@ -79,7 +80,14 @@ def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
         server_launcher(spec, environment) as launcher,
         binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
     ):
+        if isinstance(launcher, LocalLauncher) and job.config.backend in ("", "python"):
+            _check_python_models(launcher.installation)
         yield Programs(launcher, perf_analyzer, read_host(environment))
+
+
+def _check_python_models(installation: Installation) -> None:
+    if installation.python is not None:
+        numpy_of_models(installation.python)
 
 
 @contextmanager

@@ -50,6 +50,7 @@ class Installation:
         environment: Whole environment for its processes.
         backend_directory: For ``--backend-directory``; None where its own default is right.
         cache_directory: For ``--cache-directory``; likewise.
+        python: Whose packages Python models import; None where the server's own Python does that.
     """
 
     binary: Path
@@ -58,6 +59,7 @@ class Installation:
     environment: Mapping[str, str] = field(repr=False)
     backend_directory: Path | None = None
     cache_directory: Path | None = None
+    python: Path | None = None
 
 
 @contextmanager
@@ -73,8 +75,9 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
     """
     binary, origin = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, _wheel_server())
     root = binary.resolve().parents[1]
+    is_wheel = (root / "python_backend_stubs").is_dir()
     with private_directory() as private:
-        if (root / "python_backend_stubs").is_dir():
+        if is_wheel:
             variables, backend_directory = _wheel_surroundings(root, private, environment)
         else:
             variables, backend_directory = dict(environment), root / "backends"
@@ -86,6 +89,7 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
             environment=variables,
             backend_directory=_directory(backend_directory),
             cache_directory=_directory(root / "caches"),
+            python=Path(sys.executable) if is_wheel else None,
         )
 
 

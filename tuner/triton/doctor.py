@@ -14,6 +14,7 @@ from tuner.spec.model import Server, ServerMode
 from tuner.triton import binaries, host, remote
 from tuner.triton.control import Control
 from tuner.triton.local import SHM
+from tuner.triton.models_python import numpy_of_models
 from tuner.triton.ports import free_ports
 from tuner.triton.server import Endpoints
 
@@ -60,7 +61,7 @@ def run_checks(
     wanted = server or Server()
     checks: list[Check] = []
     if wanted.mode is ServerMode.LOCAL:
-        checks.append(_tritonserver(wanted, environment))
+        checks.extend(_tritonserver(wanted, environment))
     if wanted.mode is ServerMode.DOCKER:
         checks.append(_docker(environment))
     if wanted.mode is ServerMode.REMOTE:
@@ -84,16 +85,28 @@ def _checked(id_: str, label: str, look: Callable[[], str]) -> Check:
         return Check(id_, label, ok=False, found=error.message, mend=error.hint)
 
 
-def _tritonserver(server: Server, environment: Mapping[str, str]) -> Check:
+def _tritonserver(server: Server, environment: Mapping[str, str]) -> list[Check]:
+    """The server, and the NumPy of its Python models where that is not the server's own."""
+    numpy: list[Check] = []
+
     def look() -> str:
         with binaries.tritonserver(
             server.binary, {**environment, **server.environment}
         ) as installation:
+            if installation.python is not None:
+                numpy.append(_numpy(installation.python))
             return (
                 f"{installation.version} ({installation.binary}, from {installation.origin.value})"
             )
 
-    return _checked("tritonserver", "tritonserver starts", look)
+    return [_checked("tritonserver", "tritonserver starts", look), *numpy]
+
+
+def _numpy(python: Path) -> Check:
+    def look() -> str:
+        return f"{numpy_of_models(python)} ({python})"
+
+    return _checked("numpy", "NumPy of Python models", look)
 
 
 def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Check:

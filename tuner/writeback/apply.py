@@ -21,6 +21,7 @@ class Written:
         sha256_before: Of the file replaced; ``None`` when there was none.
         sha256_after: Of the file now there; ``None`` when it was removed.
         backup: Copy of the file replaced; ``None`` when there was none.
+        run_id: The run whose winner was written, or taken back.
         changed: False when the file already was what was asked for.
     """
 
@@ -28,6 +29,7 @@ class Written:
     sha256_before: str | None
     sha256_after: str | None
     backup: Path | None
+    run_id: str
     changed: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -63,11 +65,11 @@ def apply(plan: WritePlan) -> Written:
         found = sha256_or_none(content)
         _check(plan, found)
         if found == plan.sha256_after:
-            return Written(plan.path, found, found, backup=None, changed=False)
+            return Written(plan.path, found, found, None, plan.run_id, changed=False)
         backup = None if content is None else journal.keep(content)
         journal.append(Entry("apply", utc_now(), plan.run_id, found, plan.sha256_after))
         replace_file(plan.path, plan.text_after.encode("utf-8"))
-    return Written(plan.path, found, plan.sha256_after, backup)
+    return Written(plan.path, found, plan.sha256_after, backup, plan.run_id)
 
 
 def _check(plan: WritePlan, found: str | None) -> None:

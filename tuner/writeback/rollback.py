@@ -43,7 +43,7 @@ def rollback(repository: Path, model: str, *, force: bool = False) -> Written:
         found = sha256_or_none(content)
         wanted = entry.sha256_before if entry.action == "apply" else entry.sha256_after
         if found == wanted:
-            return Written(path, found, found, backup=None, changed=False)
+            return Written(path, found, found, None, entry.run_id, changed=False)
         if found not in (entry.sha256_before, entry.sha256_after) and not force:
             raise StalePlanError(
                 f"{path} changed after it was written on {entry.at}; nothing was restored",
@@ -56,7 +56,20 @@ def rollback(repository: Path, model: str, *, force: bool = False) -> Written:
             remove_file(path)
         else:
             replace_file(path, restored)
-    return Written(path, found, wanted, backup)
+    return Written(path, found, wanted, backup, entry.run_id)
+
+
+def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> bool:
+    """Whether a config that a run wrote is again what it was before.
+
+    False also where nothing can be said, for instance on another machine.
+    """
+    if sha256_before == sha256_after or not path.parent.is_dir():
+        return False
+    try:
+        return sha256_or_none(read_bytes(path)) == sha256_before
+    except OSError:
+        return False
 
 
 def _never_written(path: Path) -> EnvironmentNotReadyError:

@@ -24,6 +24,7 @@ def test_a_machine_with_the_wheels_is_ready(tmp_path: Path) -> None:
     for name in ("tritonserver", "perf_analyzer", "ports", "gpu", "repository", "results"):
         assert checks[name].ok, checks[name]
     assert checks["tritonserver"].found.startswith("2.51.0")
+    assert checks["numpy"].found.startswith("1."), checks["numpy"]
     assert "docker" not in checks
     assert all(check.mend or check.ok for check in checks.values())
 

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.report.synthetic import BETTER, CONFIG, make_run
+from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.report.result_schema import check
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,6 +84,39 @@ def test_apply_says_how_to_take_it_back_and_what_next(
     assert f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in err
     assert "next:  tune check search_spaces/toy.yaml --update-baseline " in err
     assert config.read_text() == BETTER
+
+
+def test_reports_say_what_apply_and_rollback_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, Toy(trials=5))
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    config.parent.mkdir(parents=True)
+    config.write_text(CONFIG)
+    changed = {"manifest": {"config_path": str(config)}, "result": {"written": None}}
+    for name, changes in changed.items():
+        facts = json.loads((run / f"{name}.json").read_text())
+        (run / f"{name}.json").write_text(json.dumps({**facts, **changes}))
+    undo = f"tune rollback toy --repository {tmp_path / 'models'}"
+
+    assert guarded(cli, ["apply", str(run)]) == 0
+    written = json.loads((run / "result.json").read_text())["written"]
+    assert written["path"] == str(config)
+    assert check(json.loads((run / "result.json").read_text())) == []
+    report = (run / "report.md").read_text()
+    assert undo in report
+    assert "write it" not in report
+    assert guarded(cli, ["apply", str(run)]) == 0  # there already: what was written first stays
+    assert json.loads((run / "result.json").read_text())["written"] == written
+
+    rollback = ["rollback", "toy", "--repository", str(tmp_path / "models")]
+    assert guarded(cli, [*rollback, "--output", str(tmp_path)]) == 0
+    report = (run / "report.md").read_text()
+    assert undo not in report
+    assert f"write it again: `tune apply {run}`" in report
+    capsys.readouterr()
+    assert guarded(cli, [*rollback, "--output", str(tmp_path / "elsewhere")]) == 0
+    assert "tune report RUN" in capsys.readouterr().err
 
 
 def test_apply_of_a_directory_that_is_no_run(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 import pytest
-from unit.report.synthetic import Toy, make_run
+from unit.report.synthetic import CONFIG, Toy, make_run
 
 from tuner.cli.verdict import lines_of
 
@@ -46,6 +46,17 @@ def test_a_result_of_before_objectives_were_in_it_is_of_goodput(tmp_path: Path) 
     del improvement["compared"]
     found = told(run, {"objective": None, "improvement": improvement})
     assert any(" times the current config's goodput (95%" in line for line in found)
+
+
+def test_what_was_taken_back_can_be_written_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    config = tmp_path / "config.pbtxt"
+    config.write_text(CONFIG)
+    written = json.loads((run / "result.json").read_text())["written"]
+    found = told(run, {"written": {**written, "path": str(config)}})
+    assert f"  written   {config}, and taken back since" in found
+    assert f"  write it  tune apply {run}" in found
+    assert not any("tune rollback" in line for line in found)
 
 
 def test_without_a_ratio_there_is_no_gain(tmp_path: Path) -> None:

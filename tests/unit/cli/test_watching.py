@@ -34,6 +34,7 @@ def tell_a_run(events: Events) -> None:
     events.note("something worth a line")
     events.trial_finished(Trial(1, OTHER, TrialState.FAILED, reason="no GPU\nsecond line"), good)
     events.phase("confirming")
+    events.round_over("round 1, instances 2", point)
 
 
 def test_plain_lines_tell_every_trial_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,6 +44,15 @@ def test_plain_lines_tell_every_trial_on_stderr(capsys: pytest.CaptureFixture[st
     assert "trial 1/2  current config  ->  900/s within the SLOs" in err
     assert "instances 2  ->  failed: no GPU" in err
     assert "second line" not in err
+
+
+def test_plain_lines_go_on_while_the_winner_is_measured_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_a_run(PlainEvents())
+    assert "round 1, instances 2: 900/s ok, p99_latency 25.8 ms" in capsys.readouterr().err
+    tell_a_run(PlainEvents(-1))
+    assert "round 1" not in capsys.readouterr().err
 
 
 def test_the_live_view_shows_progress_best_and_failures(
@@ -64,7 +74,7 @@ def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
         tell_a_run(events)
         console.print(events.view())
     lines = screen.getvalue().splitlines()
-    first = ["1", "2", "failed", "best", "p99_latency", "0:00"]
+    first = ["1", "2", "failed", "best", "p99_latency", "0:00", "round"]
     assert [line.split()[0] for line in lines] == first
     assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6 % left; error_")
     assert max(map(len, lines)) <= 60

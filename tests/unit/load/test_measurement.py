@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.checks import client_kept_up, warnings_about
+from tuner.load.checks import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import Window
 from tuner.load.length import requests_needed, window_for
@@ -96,6 +96,31 @@ def test_what_is_wrong_is_said(fields: dict[str, Any], expected: str) -> None:
     warnings = warnings_about(measured(**fields))
     assert len(warnings) == 1
     assert expected in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"sent_per_s": 150.0}, "; it sent 150/s"),
+        (
+            {"sent_per_s": 201.0, "late_sends": 0.12, "send_lag_p99_us": 34_200.0},
+            "; 12% of the requests were sent more than 1 ms late, 1% by 34.2 ms or more",
+        ),
+        (
+            {"sent_per_s": 150.0, "late_sends": 0.5},
+            "; it sent 150/s; 50% of the requests were sent more than 1 ms late",
+        ),
+    ],
+)
+def test_a_client_that_was_behind_says_what_held(fields: dict[str, Any], why: str) -> None:
+    found = measured(**fields)
+    assert not client_kept_up(found)
+    assert client_behind(found).message == f"the load generator could not keep up with 200/s{why}"
+
+
+def test_a_limit_names_what_was_sent_only_where_that_was_too_little() -> None:
+    assert client_limit(poisson(1413.0), 1414.0).message.endswith("keep up with 1413/s")
+    assert client_limit(poisson(1413.0), 900.0).message.endswith("1413/s; it sent 900/s")
 
 
 def test_a_trace_may_be_slower_in_the_window_than_on_the_whole() -> None:

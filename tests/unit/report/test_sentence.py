@@ -45,6 +45,12 @@ def test_improved_but_not_written_says_so(made: Made) -> None:
     assert [command.split()[1] for _, command in next_steps(data)[:2]] == ["apply", "apply"]
 
 
+def test_taken_back_is_told_and_no_undoing_is_offered(made: Made) -> None:
+    data = replace(made("improved"), taken_back=True)
+    assert verdict_sentence(data).startswith("Found, wrote and took back ")
+    assert [command.split()[1] for _, command in next_steps(data)[:2]] == ["apply", "apply"]
+
+
 def test_a_current_config_that_met_the_slos_at_no_load_is_named(made: Made) -> None:
     data = made("improved")
     assert data.current is not None

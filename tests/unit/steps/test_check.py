@@ -86,6 +86,14 @@ class ToyPrograms:
         return self.host.fingerprint("2.51.0")
 
 
+class Noting(Silent):
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 @dataclass
 class Place:
     """A results directory, and a machine to check on."""
@@ -107,7 +115,8 @@ class Place:
         request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
         self.monkeypatch.setattr(steps, "installed", self._installed)
         self.monkeypatch.setattr(steps, "rigged", lambda job, *_: self._rigged(job, bench))
-        return check(request, Silent())
+        self.notes: list[str] = []
+        return check(request, Noting(self.notes))
 
     @contextmanager
     def _installed(self, *_: Any) -> Iterator[ToyPrograms]:
@@ -116,6 +125,7 @@ class Place:
     @contextmanager
     def _rigged(self, job: Job, bench: dict[str, Any]) -> Iterator[ToyBench]:
         self.bench = ToyBench(job, **bench)
+        self.said_first = list(self.notes)
         yield self.bench
 
 
@@ -133,11 +143,13 @@ def test_the_first_check_has_nothing_to_compare_with_and_does_not_pass(place: Pl
     assert "no accepted result" in done.facts["reasons"][0]
     assert place.bench.fresh_servers == 3
     assert not list((place.results / "baselines").glob("*[0-9a-f].json"))
+    assert any("--update-baseline" in note for note in place.said_first)  # before a minute of load
 
 
 def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place) -> None:
     first = place.check(accept=True)
     assert (first.exit_code, first.facts["status"]) == (0, "accepted")
+    assert not any("--update-baseline" in note for note in place.notes)
     assert place.bench.fresh_servers == 6
     assert Path(first.facts["accepted"]).is_file()
     done = place.check()
@@ -322,3 +334,4 @@ def test_too_few_requests_are_no_verdict(place: Place) -> None:
     done = place.check(accept=True, requests=20)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
     assert "Too few requests" in done.facts["reasons"][0]
+    assert "raise workload.max_window" in done.facts["reasons"][0]  # the window follows the rate

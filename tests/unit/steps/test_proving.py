@@ -18,7 +18,7 @@ from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point, judge_point, score_points
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps.events import Silent
+from tuner.steps.events import Events, Silent
 from tuner.steps.outcome import Verdict, result_json
 from tuner.steps.proving import Proof, proved
 
@@ -77,10 +77,19 @@ def trial(bench: EmulatedBench, number: int, candidate: Candidate, *levels: floa
     return Trial(number, candidate, TrialState.MEASURED, points, score)
 
 
-def prove(bench: EmulatedBench, *trials: Trial) -> Verdict:
+class Rounds(Silent):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def round_over(self, what: str, stood: Point) -> None:
+        self.told.append(f"{what}: {stood.measurement.load.level:.0f}")
+
+
+def prove(bench: EmulatedBench, *trials: Trial, events: Events | None = None) -> Verdict:
     plan = load_plan(bench.spec.workload, bench.spec.objective)
     ignored: list[object] = []
-    proof = Proof(bench.spec, plan, bench, ignored.append, Silent(), CURRENT, lambda _: True)  # type: ignore[arg-type]
+    watcher = events or Silent()
+    proof = Proof(bench.spec, plan, bench, ignored.append, watcher, CURRENT, lambda _: True)  # type: ignore[arg-type]
     return proved(proof, trials)
 
 
@@ -148,6 +157,27 @@ def test_a_simpler_closed_loop_is_held_to_the_clients_that_were_stood() -> None:
     assert verdict.winner is not None
     assert verdict.winner.candidate == simpler
     assert {level for candidate, level in bench.levels if candidate == simpler} == {17.0}
+
+
+def test_each_round_of_a_config_and_of_a_change_undone_is_told_once() -> None:
+    found = Candidate({COUNT: 2, "max_batch_size": 8})
+    simpler = Candidate({COUNT: 2, "max_batch_size": None})
+    capacity = {CURRENT: 100.0, found: 1000.0, simpler: 1000.0, Candidate({COUNT: 1}): 100.0}
+    bench, rounds = EmulatedBench(spec_of(), capacity), Rounds()
+    first, second = trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, found, 980, 1100)
+    verdict = prove(bench, first, second, events=rounds)
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == simpler
+    rows = [line.rsplit(": ", 1) for line in rounds.told]
+    assert [what for what, _ in rows[:3]] == [
+        "round 1, current config",
+        "round 1, instances 2, max batch 8",
+        "round 2, instances 2, max batch 8",
+    ]
+    assert rows[1][1] == rows[2][1]
+    undone = [what for what, _ in rows if "the winner with" in what]
+    assert undone == [f"round {n}, the winner with no max batch" for n in (1, 2, 3)]
+    assert len(set(rounds.told)) == len(rounds.told)
 
 
 def test_a_kept_config_has_the_numbers_of_being_measured_again() -> None:

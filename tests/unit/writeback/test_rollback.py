@@ -9,7 +9,7 @@ from tuner.errors import EnvironmentNotReadyError, StalePlanError
 from tuner.writeback.apply import apply
 from tuner.writeback.journal import JOURNAL_NAME, Entry, locked_journal
 from tuner.writeback.plan import WritePlan, sha256_of
-from tuner.writeback.rollback import rollback
+from tuner.writeback.rollback import is_back, rollback
 
 
 def applied(repository: Path, before: str | None = BEFORE) -> WritePlan:
@@ -40,6 +40,18 @@ def test_the_second_time_nothing_changes(tmp_path: Path, before: str | None) -> 
     again = rollback(tmp_path, "m")
     assert not again.changed
     assert plan.path.exists() == (before is not None)
+
+
+@pytest.mark.parametrize("before", [BEFORE, None])
+def test_whether_it_is_back_is_seen_in_the_file(tmp_path: Path, before: str | None) -> None:
+    plan = applied(tmp_path, before)
+    facts = (plan.path, plan.sha256_before, plan.sha256_after)
+    assert not is_back(*facts)
+    assert rollback(tmp_path, "m").run_id == plan.run_id
+    assert is_back(*facts)
+    plan.path.write_text("changed by hand")
+    assert not is_back(*facts)
+    assert not is_back(tmp_path / "another machine" / "config.pbtxt", *facts[1:])
 
 
 def test_can_be_applied_again_afterwards(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""What `tune plan` prints, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.steps import planning
+from tuner.steps.estimate import Estimate
+from tuner.steps.planning import DrawnPlan, Preview
+
+PLAN = DrawnPlan(
+    effective_spec="model: toy\nserver:  # default\n",
+    space_size=12,
+    space_exact=True,
+    estimate=Estimate(60.0, 30.0, 30.0),
+    commands={"perf_analyzer": ["perf_analyzer", "-m", "toy"]},
+    candidates=[Preview("instances 2", "-a\n+b\n", ())],
+)
+
+
+def plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
+) -> list[str]:
+    monkeypatch.setattr(planning, "drawn_plan", lambda *_: PLAN)
+    assert guarded(cli, ["plan", "toy.yaml", *options]) == 0
+    out: str = capsys.readouterr().out
+    return out.splitlines()
+
+
+def test_the_summary_comes_first_and_the_spec_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = plan(monkeypatch, capsys)
+    assert short == [
+        "space     12 configs",
+        f"time      {PLAN.estimate.text}",
+        "",
+        "candidate: instances 2",
+        "  -a",
+        "  +b",
+        "",
+        "perf_analyzer",
+        "  perf_analyzer -m toy",
+    ]
+    whole = plan(monkeypatch, capsys, "-v")
+    assert whole[: len(short)] == short
+    assert whole[-2:] == ["model: toy", "server:  # default"]

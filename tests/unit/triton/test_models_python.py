@@ -1,0 +1,84 @@
+"""The NumPy that Python models import: the wheel's stub knows the first one only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.spec.model import Server
+from tuner.steps import rig
+from tuner.steps.job import Request, prepare
+from tuner.triton import binaries, doctor, models_python
+from tuner.triton.binaries import Installation, Origin
+from tuner.triton.local import LocalLauncher
+from tuner.triton.models_python import numpy_of_models
+
+PYTHON = Path("/venv/bin/python")
+QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
+
+
+@pytest.fixture
+def numpy_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets the version that the Python of models answers with."""
+
+    def set_to(version: str) -> None:
+        monkeypatch.setattr(models_python, "_asked", lambda _: version)
+
+    return set_to
+
+
+def installation(python: Path | None) -> Installation:
+    return Installation(Path("/t"), "2.51.0", Origin.WHEEL, {}, python=python)
+
+
+@contextmanager
+def given(found: Any) -> Iterator[Any]:
+    yield found
+
+
+def test_numpy_1_is_fine(numpy_is: Callable[[str], None]) -> None:
+    numpy_is("1.26.4")
+    assert numpy_of_models(PYTHON) == "1.26.4"
+
+
+@pytest.mark.parametrize(("version", "said"), [("2.0.0", "EMPTY tensors"), ("", "find no numpy")])
+def test_another_is_refused_with_the_command_that_mends_it(
+    version: str, said: str, numpy_is: Callable[[str], None]
+) -> None:
+    numpy_is(version)
+    with pytest.raises(EnvironmentNotReadyError, match=said) as error:
+        numpy_of_models(PYTHON)
+    assert error.value.hint == "/venv/bin/python -m pip install 'numpy<2'"
+
+
+def test_the_doctor_is_told(
+    monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
+) -> None:
+    numpy_is("2.1.3")
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(PYTHON)))
+    server, numpy = doctor._tritonserver(Server(), {})
+    assert (server.ok, numpy.ok, numpy.id) == (True, False, "numpy")
+    assert "pip install" in numpy.mend
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(None)))
+    assert len(doctor._tritonserver(Server(), {})) == 1  # models have the server's own Python
+
+
+def test_a_run_of_a_python_model_is_refused_and_of_another_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
+) -> None:
+    numpy_is("2.1.3")
+    launcher = LocalLauncher(installation(PYTHON), tmp_path)
+    monkeypatch.setattr(rig, "server_launcher", lambda *_: given(launcher))
+    monkeypatch.setattr(rig, "read_host", lambda _: None)
+    monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(installation(None)))
+    job = prepare(Request(spec=QUICKSTART))
+    with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), rig.installed(job, {}):
+        pass
+    job.config.backend = "onnxruntime"
+    with rig.installed(job, {}) as programs:
+        assert programs.launcher is launcher
