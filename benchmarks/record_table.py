@@ -2,13 +2,15 @@
 
     python benchmarks/record_table.py emulated-accelerator --seconds 80
     python benchmarks/record_table.py emulated-accelerator --seconds 80 --repeats
+    python benchmarks/record_table.py emulated-accelerator --seconds 80 --noise
     python benchmarks/record_table.py emulated-accelerator --pack
 
 The space is that of ``tables/MODEL.yaml``. Each config gets loads well below, just below, just
 above and far above its capacity, which is guessed from its recorded neighbours; more where the
 guess was wrong.
 Goes on where it stopped. ``--repeats`` measures a sample, and the best, at the same loads twice
-more.
+more; ``--noise`` a smaller sample three times in windows as long as a run's own, which says how
+noisy the measurements of a run are.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from tuner.score.capacity import Bracket, Probe
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
+from tuner.spec.workload import Workload
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.rig import Programs, installed
 
@@ -61,6 +64,9 @@ FAR_TOO_HIGH = 4.0
 #: The best configs are measured again beside the sample: the best of many single measurements
 #: looks better than it is. And how often.
 BEST, REPEATS = 24, 2
+#: Configs of the sample that are measured so often in windows of a run's length, and up to which
+#: share of their capacity: far beyond it no search looks twice.
+NOISY, LONG_REPEATS, BEYOND = 18, 3, 1.3
 #: A slot ends when so much or less of it is left.
 LAST_S = 9.0
 
@@ -72,15 +78,17 @@ def main() -> None:
     parser.add_argument("model", choices=sorted(p.stem for p in tables.TABLES.glob("*.yaml")))
     parser.add_argument("--seconds", type=float, default=80.0, help="length of this slot")
     parser.add_argument("--repeats", action="store_true", help="measure the sample again")
+    parser.add_argument("--noise", action="store_true", help="measure how noisy a run is")
     parser.add_argument("--pack", action="store_true", help="compress the table")
     args = parser.parse_args()
     if args.pack:
         print(tables.pack(args.model))
     else:
-        _slot(args.model, repeats=args.repeats, stop_at=time.monotonic() + args.seconds)
+        kind = "noise" if args.noise else "repeats" if args.repeats else "firsts"
+        _slot(args.model, kind, stop_at=time.monotonic() + args.seconds)
 
 
-def _slot(model: str, *, repeats: bool, stop_at: float) -> None:
+def _slot(model: str, kind: str, *, stop_at: float) -> None:
     job = prepare(Request(spec=tables.spec_path(model)))
     path = tables.unpack(model)
     with installed(job, os.environ) as programs:
@@ -93,7 +101,7 @@ def _slot(model: str, *, repeats: bool, stop_at: float) -> None:
                 f"go on there, or remove the table and begin anew"
             )
         recorder = Recorder(job, list(table.recordings))
-        left = list(recorder.repeats_left() if repeats else recorder.firsts_left())
+        left = list(recorder.left(kind))
         print(f"{len(left)} left", flush=True)
         with rig(job, programs) as server:
             for candidate, repeat in left:
@@ -140,6 +148,11 @@ class Recorder:
         for recording in self.recordings:
             self._learn(recording)
 
+    def left(self, kind: str) -> Iterator[tuple[Candidate, int]]:
+        """What is still to record: candidates with the number of the repeat."""
+        kinds = {"firsts": self.firsts_left, "repeats": self.repeats_left, "noise": self.noise_left}
+        return kinds[kind]()
+
     def firsts_left(self) -> Iterator[tuple[Candidate, int]]:
         done = {r.candidate.key for r in self.recordings}
         return ((c, 0) for c in in_order(self.job.space) if c.key not in done)
@@ -157,6 +170,13 @@ class Recorder:
             for candidate in chosen:
                 if (candidate.key, 0) in done and (candidate.key, repeat) not in done:
                     yield candidate, repeat
+
+    def noise_left(self) -> Iterator[tuple[Candidate, int]]:
+        """A part of the sample again and again, in windows of a run's length."""
+        done = {(r.candidate.key, r.repeat) for r in self.recordings}
+        chosen = [c for c in sampled(self.job.space) if (c.key, 0) in done][:NOISY]
+        for repeat in range(tables.LONG, tables.LONG + LONG_REPEATS):
+            yield from ((c, repeat) for c in chosen if (c.key, repeat) not in done)
 
     def record(self, server: Rig, candidate: Candidate, repeat: int) -> Recording | None:
         """Serves and measures one config, once more when something fails; None if it does again."""
@@ -191,7 +211,10 @@ class Recorder:
 
     def _again(self, tool: PerfAnalyzer, candidate: Candidate, repeat: int) -> list[Measurement]:
         first = next(r for r in self.recordings if r.candidate == candidate and r.repeat == 0)
-        return self._climb(tool, [p.load.level for p in first.points], repeat, 0)
+        levels = [p.load.level for p in first.points]
+        if repeat >= tables.LONG:
+            levels = [level for level in levels if level <= BEYOND * self.capacities[candidate]]
+        return self._climb(tool, levels, repeat, 0)
 
     def _bracketed(self, tool: PerfAnalyzer, near: float) -> list[Measurement]:
         points: list[Measurement] = []
@@ -211,8 +234,9 @@ class Recorder:
     ) -> list[Measurement]:
         """One run; another where something spoilt it, which then counts."""
         workload = self.job.spec.workload
+        window_s = float((Workload() if repeat >= tables.LONG else workload).window)
         steps = [
-            Step(rate, max(float(workload.window), REQUESTS / rate), _seed(repeat, number, index))
+            Step(rate, max(window_s, REQUESTS / rate), _seed(repeat, number, index))
             for index, rate in enumerate(float(f"{r:.4g}") for r in rates)
         ]
         points = climb(tool, steps, float(workload.warmup))

@@ -2,10 +2,10 @@
 
 Between the loads that were recorded of a config its figures are interpolated, below them they fall
 on, above them they follow from the throughput of the saturated server. Each measurement in a
-replay borrows the noise of repeats of the table: how far those were from the mean of all
-recordings of their config. One repeat is the deployment's, another the measurement's own; how much
-each counts is how much the errors of one repeat at two loads are alike
-(`RecordedWorld.likeness`).
+replay borrows the noise of repeats of the table, of those in windows of a run's length where there
+are such: how far they were from the mean of the repeats of their config. One repeat is the
+deployment's, another the measurement's own; how much each counts is how much the errors of one
+repeat at two loads are alike (`RecordedWorld.likeness`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from recorded_table import Recording, Table
+from recorded_table import LONG, Recording, Table
 
 from tuner.bench.evaluate import probe_of
 from tuner.errors import LoadFailedError
@@ -43,6 +43,8 @@ ANSWERED = len(FIGURES)
 _SHARES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 _FASTEST, _SLOWEST = 0.6, 1.1
 
+#: Rank of an ordinary config.
+ORDINARY = 100
 #: Latencies below the lowest recorded load are at least a quarter of those there (as logarithm).
 _LEAST_SHARE = math.log(4.0)
 
@@ -145,25 +147,40 @@ class RecordedWorld:
 
     Attributes:
         noises: One for each repeat; none at all makes a replay without noise.
+        like_a_run: They were measured in windows of a run's length.
     """
 
     curves: Mapping[str, RecordedCurve]
     noises: tuple[RecordedNoise, ...]
+    like_a_run: bool = False
 
     @classmethod
     def of(cls, table: Table, slos: Sequence[Slo], noisy: Set[str] | None = None) -> RecordedWorld:
-        """``noisy``: keys of configs whose repeats are the noise; by default all that have any."""
+        """``noisy``: keys of configs whose repeats are the noise; by default all that have any.
+
+        Where there are repeats in windows of a run's length, those are the noise, and only that: an
+        overload's queue grows with the window.
+        """
         own: dict[str, list[Recording]] = {}
+        long: dict[str, list[Recording]] = {}
         for recording in sorted(table.recordings, key=lambda r: r.repeat):
-            own.setdefault(recording.candidate.key, []).append(recording)
+            group = long if recording.repeat >= LONG else own
+            group.setdefault(recording.candidate.key, []).append(recording)
         curves = {key: RecordedCurve.of(r, slos) for key, r in own.items()}
-        repeated = (k for k, r in own.items() if len(r) > 1 and (noisy is None or k in noisy))
-        noises = [noise for key in repeated for noise in _noises(curves[key], own[key])]
-        return cls(curves, tuple(noises))
+        short = {k: r for k, r in own.items() if noisy is None or k in noisy}
+        repeated = {k: r for k, r in (long or short).items() if len(r) > 1}
+        noises = [noise for found in repeated.values() for noise in _noises(found, slos)]
+        return cls(curves, tuple(noises), bool(long))
 
     def goodput(self, key: str) -> float:
         """The true one: of the mean over all recordings, without noise; 0 for infeasible ones."""
         return self.curves[key].capacity or 0.0
+
+    def with_ordinary_best(self) -> RecordedWorld:
+        """The best config answers as the hundredth best does, or as the worst of fewer."""
+        ranked = sorted(self.curves, key=self.goodput, reverse=True)
+        ordinary = self.curves[ranked[:ORDINARY][-1]]
+        return replace(self, curves={**self.curves, ranked[0]: ordinary})
 
     @property
     def likeness(self) -> float:
@@ -278,8 +295,9 @@ def _mean_row(level: float, recordings: Sequence[Recording]) -> Vector:
     return np.mean(found, axis=0)
 
 
-def _noises(curve: RecordedCurve, recordings: Sequence[Recording]) -> list[RecordedNoise]:
+def _noises(recordings: Sequence[Recording], slos: Sequence[Slo]) -> list[RecordedNoise]:
     """One for each recording of a config; the mean they are off from holds a part of each."""
+    curve = RecordedCurve.of(recordings, slos)
     widened = math.sqrt(len(recordings) / (len(recordings) - 1))
     capacity = curve.capacity or float(curve.levels[0])
     found = []

@@ -22,6 +22,8 @@ TABLES = Path(__file__).parent / "tables"
 #: Fields that say nothing once the programs are gone, or follow from others.
 _LEFT_OUT = ("command", "warnings", "restarts", "slices")
 _DIGITS = 6
+#: Repeats from this number on were measured in windows as long as a run's own.
+LONG = 100
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Recording:
     """One config measured once: ``points`` by ascending load.
 
     Attributes:
-        repeat: 0 for the recording every config has, from 1 on for repeats.
+        repeat: 0 for the recording every config has, from 1 on for repeats, see also `LONG`.
         deployment: How it came onto the server.
         seconds: Deployment and measurements together.
     """

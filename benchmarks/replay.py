@@ -2,13 +2,15 @@
 
     python benchmarks/replay.py --table emulated-accelerator --seeds 20 --trials 24
     python benchmarks/replay.py --strategy twin --again
+    python benchmarks/replay.py --strategy twin --ordinary-best --trials 12
     python benchmarks/replay.py --report
 
 Everything is the product's own (search loop, racing, capacity search, strategies) but the server:
 a table of real measurements answers, with the noise of its repeats drawn by the seed. A search's
 share after n measured configs is the true goodput of its best config so far, without noise, over
 that of the table's best feasible config. Results go to ``benchmarks/results/``; runs that are
-there already are not made again without ``--again``.
+there already are not made again without ``--again``. With ``--ordinary-best`` the table's best
+config answers as its hundredth best does, which takes a lucky guess away from everybody.
 """
 
 from __future__ import annotations
@@ -62,9 +64,11 @@ def main() -> None:
     parser.add_argument("--strategy", action="append", choices=COMPARED, help="default: all")
     parser.add_argument("--again", action="store_true", help="replace what is there")
     parser.add_argument("--report", action="store_true", help="only figure and table")
+    parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
     args = parser.parse_args()
-    kept = results.read(args.table)
+    ground = Ground(args.table, args.ordinary_best)
+    kept = results.read(ground.name)
     if not args.report:
         chosen = args.strategy or list(COMPARED)
         if args.again:
@@ -73,21 +77,38 @@ def main() -> None:
         kept = [r for r in kept if r.asked == args.trials or r.strategy not in chosen]
         todo = [(s, n) for n in range(args.seeds) for s in chosen if (s, n) not in done]
         stop_at = time.monotonic() + args.seconds
-        for replay in replayed(args.table, todo, args.trials, stop_at):
+        for replay in replayed(ground, todo, args.trials, stop_at):
             kept.append(replay)
-            results.write(args.table, kept)
+            results.write(ground.name, kept)
             print(f"{replay.strategy}, seed {replay.seed}: {replay.said()}", flush=True)
-    job, world = world_of(args.table)
-    print(results.report(args.table, kept, tables.read_table(args.table).machine, world, job.space))
+    job, world = world_of(ground)
+    machine = tables.read_table(ground.table).machine
+    print(results.report(ground.name, kept, machine, world, job.space))
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is searched.
+
+    Attributes:
+        ordinary_best: The table's best config answers as its hundredth best does.
+    """
+
+    table: str
+    ordinary_best: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}-ordinary-best" if self.ordinary_best else self.table
 
 
 def replayed(
-    table: str, todo: Sequence[tuple[str, int]], trials: int, stop_at: float
+    ground: Ground, todo: Sequence[tuple[str, int]], trials: int, stop_at: float
 ) -> Iterator[Replay]:
     """Each run as it ends; none begins once the time is over. What cannot run here is left out."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         waiting = {
-            pool.submit(replay, table, name, seed, trials, stop_at): f"{name}, seed {seed}"
+            pool.submit(replay, ground, name, seed, trials, stop_at): f"{name}, seed {seed}"
             for name, seed in todo
         }
         for future in as_completed(waiting):
@@ -100,11 +121,11 @@ def replayed(
                 yield found
 
 
-def replay(table: str, name: str, seed: int, trials: int, stop_at: float) -> Replay | None:
+def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) -> Replay | None:
     """One search from its beginning to its end; None when the time is over."""
     if time.monotonic() > stop_at:
         return None
-    job, world = world_of(table)
+    job, world = world_of(ground)
     spec = spec_for(job.spec, name, seed, trials)
     space = job.space
     strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
@@ -127,14 +148,15 @@ def replay(table: str, name: str, seed: int, trials: int, stop_at: float) -> Rep
 
 
 @lru_cache
-def world_of(table: str) -> tuple[Job, RecordedWorld]:
+def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     """The table's space as far as it is recorded, and what it holds."""
-    recorded = tables.read_table(table)
-    job = covered(table, recorded)
+    recorded = tables.read_table(ground.table)
+    job = covered(ground.table, recorded)
     every = {c.key for c in job.space.enumerate()}
     inside = tuple(r for r in recorded.recordings if r.candidate.key in every)
-    noisy = {c.key for c in sampled(prepare(Request(spec=tables.spec_path(table))).space)}
-    return job, RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slo, noisy)
+    noisy = {c.key for c in sampled(prepare(Request(spec=tables.spec_path(ground.table))).space)}
+    world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slo, noisy)
+    return job, world.with_ordinary_best() if ground.ordinary_best else world
 
 
 def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:

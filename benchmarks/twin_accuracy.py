@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from tuner.load.measurement import LoadPoint, Measurement
+from tuner.load.measurement import Measurement
 from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
@@ -62,20 +62,7 @@ def read(model: str) -> list[Trial]:
 
 def setting(model: str) -> Setting:
     path = ROOT / "model_repository" / model / "config.pbtxt"
-    return Setting(parse(path.read_text(), str(path)), draw=recorded_arrivals)
-
-
-def recorded_arrivals(
-    load: LoadPoint, spans_s: Sequence[float], seed: int, _shape: object = None
-) -> np.ndarray:
-    """The arrivals the recordings were made with: uniform in each span, the count exact."""
-    rng = np.random.default_rng(seed)
-    found, start, before = [], 0.0, 0
-    for span in spans_s:
-        count = round(load.level * (start + span)) - before
-        found.append(np.sort(rng.uniform(start, start + span, count)))
-        start, before = start + span, before + count
-    return np.concatenate(found)
+    return Setting(parse(path.read_text(), str(path)))
 
 
 def compare(

@@ -89,7 +89,7 @@ class HostUse:
     gpu_memory_used_bytes: int | None = None  # peak over the window, all GPUs
     gpu_utilization: float | None = None  # mean, 0..1
     gpu_power_w: float | None = None  # mean
-    gpu_clock_mhz: float | None = None  # lowest seen, of all GPUs
+    gpu_clock_mhz: float | None = None  # lowest seen, of the GPUs it may use
     gpu_throttled: bool | None = None  # some GPU's clocks were held down meanwhile
     cache_utilization: float | None = None  # nv_cache_util, 0..1, at the end
     cache_entries: int | None = None

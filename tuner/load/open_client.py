@@ -50,6 +50,7 @@ from tuner.load.timeline import (
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import Protocol
 from tuner.triton import health
+from tuner.triton.gpu_clocks import Gpus
 from tuner.triton.process import child, tail
 
 _SLACK_S = 2.0  # perf_analyzer is given arrivals for so much longer; the same draw needs the same
@@ -83,6 +84,7 @@ class OpenClient:
     scrape: Scrape
     shape: Shape | None = None
     server: ServerMode = ServerMode.REMOTE
+    gpus: Gpus = "all"
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if not load.arrivals.open_loop or self.target.protocol is not Protocol.GRPC:
@@ -98,7 +100,7 @@ class OpenClient:
         given = self.inputs.file(seed, due_s.size * self.target.batch_size)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private,
-            Sampler(self.snapshot, self.scrape, self.server) as watched,
+            Sampler(self.snapshot, self.scrape, self.server, gpus=self.gpus) as watched,
         ):
             hopeless = Hopeless(due_s, window, self._settled_count)
             answers, command, stopped_ns = self._execute(

@@ -25,6 +25,7 @@ from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_stati
 from tuner.load.timeline import Observed, begun_ns, figures_of, observe_closed, observe_open
 from tuner.spec.model import ServerMode
 from tuner.triton import health
+from tuner.triton.gpu_clocks import Gpus
 
 #: Above this the export takes longer to write and read than it is worth.
 MAX_EXPORT_BYTES = 64 << 20
@@ -67,7 +68,12 @@ class PerfAnalyzer:
     scrape: Scrape
     shape: arrivals.Shape | None = None
     server: ServerMode = ServerMode.REMOTE
+    gpus: Gpus = "all"
     patience_s: float = runner.PATIENCE_S
+
+    def watched(self) -> Sampler:
+        """Samples the server for as long as its context is open."""
+        return Sampler(self.snapshot, self.scrape, self.server, gpus=self.gpus)
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
@@ -112,7 +118,7 @@ class _Run:
         """Figures from the time stamps of every request."""
         due_s = self._write_schedule()
         files = self._files(self.private / "export.json")
-        with Sampler(self.tool.snapshot, self.tool.scrape, self.tool.server) as watched:
+        with self.tool.watched() as watched:
             try:
                 command, ended = self._execute(files, self._hopeless(due_s))
             except LoadFailedError as error:
@@ -149,7 +155,7 @@ class _Run:
         files = self._files(None)
         files.csv.unlink(missing_ok=True)  # the warm-up's would pass for this run's results
         opens = self._write_schedule() is not None
-        with Sampler(self.tool.snapshot, self.tool.scrape, self.tool.server) as watched:
+        with self.tool.watched() as watched:
             start_ns = time.time_ns()
             command, ended = self._execute(files)
         duration_s = load_s(interval_ms(self.window.total_s))

@@ -25,7 +25,7 @@ from tuner.load.machine import (
 from tuner.load.measurement import HostUse, ServerStatistics
 from tuner.load.statistics import difference
 from tuner.spec.model import ServerMode
-from tuner.triton.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
+from tuner.triton.gpu_clocks import GpuClocks, Gpus, ReadClocks, gpu_clocks
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 PERIOD_S = 0.5
@@ -56,6 +56,7 @@ class Sampler:
         scrape: Reads the server's metrics.
         server: Whose processes and GPUs are the server's. Only a local server's processes are
             known to be ours; a remote one may have other GPUs than this machine.
+        gpus: Of this machine's GPUs those that the server may see.
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class Sampler:
         scrape: Scrape,
         server: ServerMode,
         period_s: float = PERIOD_S,
+        gpus: Gpus = "all",
     ) -> None:
         self._snapshot = snapshot
         self._scrape = scrape
         self._server = server
         self._period_s = period_s
+        self._gpus = gpus
         self._samples: list[Sample] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
@@ -98,7 +101,7 @@ class Sampler:
     def _run(self) -> None:
         remote = self._server is ServerMode.REMOTE
         ours = OwnProcesses() if self._server is ServerMode.LOCAL else None
-        with nullcontext(lambda: None) if remote else gpu_clocks() as clocks:
+        with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
             due = time.monotonic()
             while True:
                 try:

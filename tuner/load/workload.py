@@ -33,6 +33,7 @@ from tuner.spec.workload import (
 )
 from tuner.triton.binaries import Installation
 from tuner.triton.control import Control, ModelMetadata, Tensor
+from tuner.triton.gpu_clocks import Gpus
 from tuner.triton.server import Endpoints
 
 _NUMBER_BYTES = 20  # a float in the export, with its comma
@@ -87,6 +88,7 @@ def load_generator(
     directory: Path,
     *,
     server: ServerMode = ServerMode.REMOTE,
+    gpus: Gpus = "all",
     patience_s: float = PATIENCE_S,
 ) -> ByConfig:
     """The generator, set up for a model that is loaded; it stays good when it is reloaded.
@@ -99,6 +101,7 @@ def load_generator(
         program: perf_analyzer.
         directory: For input files; the same one may serve generators on other servers.
         server: Who runs it; REMOTE assumes nothing about this machine.
+        gpus: Of this machine's GPUs those that the server may see.
         patience_s: See `tuner.load.runner.run`; long for servers that are not ours to restart.
 
     Raises:
@@ -122,6 +125,7 @@ def load_generator(
         snapshot=lambda: control.statistics(model),
         scrape=control.metrics,
         server=server,
+        gpus=gpus,
         patience_s=patience_s,
         shape=shape_of(workload.arrivals),
     )
@@ -146,6 +150,7 @@ def _open_client(like: PerfAnalyzer, metadata: ModelMetadata, batched: bool) -> 
         scrape=like.scrape,
         shape=like.shape,
         server=like.server,
+        gpus=like.gpus,
     )
 
 

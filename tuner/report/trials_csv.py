@@ -93,6 +93,8 @@ def _load(point: Point) -> Mapping[str, Cell]:
         "gpu_memory_used_bytes": host.gpu_memory_used_bytes,
         "gpu_utilization": host.gpu_utilization,
         "gpu_power_w": host.gpu_power_w,
+        "gpu_clock_mhz": host.gpu_clock_mhz,
+        "gpu_throttled": host.gpu_throttled,
         "measurement_seed": m.seed,
         "window_s": m.duration_s,
     }

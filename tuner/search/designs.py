@@ -1,13 +1,15 @@
 """The first trials of a search with a model: corners of the space that tell most about it.
 
-What a batch costs shows where large batches form (one instance, no delay, overloaded), what runs
-alone on the device shows where many instances work at once, and the batcher's own settings show
-where it waits for preferred sizes.
+What a batch costs shows where large batches form (one instance, no delay, overloaded), and what
+runs alone on the device shows where several and where many instances work at once. The batcher's
+own settings need no trial of their own: the twin has its rules from Triton's source.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
@@ -16,6 +18,8 @@ from tuner.space.space import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
 
 COUNT = "instance_group.count"
 _COUNTS = (COUNT, "instance_group[0].count")
+#: Designed trials, the one with a cache not counted.
+_PLAIN = 3
 
 _Pick = Callable[[Sequence[FieldValue]], FieldValue]
 
@@ -23,17 +27,24 @@ _Pick = Callable[[Sequence[FieldValue]], FieldValue]
 def designs(space: Space) -> tuple[Candidate, ...]:
     """Distinct candidates of the space, at most four, the current config not among them.
 
-    The fourth, with the largest cache, only where the cache is searched.
+    Where instances cannot tell, the middle of everything is one. The fourth, with the largest
+    cache, only where the cache is searched.
     """
     corners = [
         _corner(space, {COUNT: _last, MAX_BATCH_SIZE: _last}),
         _corner(space, {COUNT: _first, MAX_BATCH_SIZE: _last}),
+        _corner(space, {COUNT: _between, MAX_BATCH_SIZE: _last}),
         _corner(space, dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
+    known = (c for c in dict.fromkeys(corners) if c != space.current and _allowed(space, c))
+    chosen = list(islice(known, _PLAIN))
     if space.restarts:
-        corners.append(_cached(space, corners[0]))
-    known = [c for c in corners if space.contains(c) and not space.violations(c)]
-    return tuple(c for c in dict.fromkeys(known) if c != space.current)
+        chosen.append(_cached(space, corners[0]))
+    return tuple(c for c in dict.fromkeys(chosen) if c != space.current and _allowed(space, c))
+
+
+def _allowed(space: Space, candidate: Candidate) -> bool:
+    return space.contains(candidate) and not space.violations(candidate)
 
 
 def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
@@ -78,6 +89,12 @@ def _size(value: FieldValue) -> float:
 
 def _first(values: Sequence[FieldValue]) -> FieldValue:
     return values[0]
+
+
+def _between(values: Sequence[FieldValue]) -> FieldValue:
+    """Counts are told apart by ratio: between 1 and 4 is 2."""
+    middle = math.sqrt(max(_size(values[0]), 1.0) * max(_size(values[-1]), 1.0))
+    return min(values, key=lambda v: abs(math.log(max(_size(v), 1.0) / middle)))
 
 
 def _middle(values: Sequence[FieldValue]) -> FieldValue:

@@ -67,7 +67,17 @@ def prepare(request: Request) -> Job:
         EnvironmentNotReadyError: There is no such repository or model.
     """
     loaded = load_spec(request.spec)
-    spec = _with_words_of(request, loaded.spec)
+    return job_from(loaded, _with_words_of(request, loaded.spec))
+
+
+def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
+    """The model that a checked spec is about, and the space of both.
+
+    Raises:
+        SpecError: The spec is wrong for this model.
+        NothingToSearchError: The space holds nothing beside the current config.
+        EnvironmentNotReadyError: There is no such repository or model.
+    """
     model = read_model(spec.repository, spec.model)
     config = parse(model.text, str(model.path))
     if not config.name:

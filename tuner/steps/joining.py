@@ -18,10 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tuner.bench.evaluate import load_plan
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
-from tuner.modelconfig.files import read_model
-from tuner.modelconfig.message import parse
 from tuner.run.manifest import Manifest
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, Worker
@@ -29,13 +26,12 @@ from tuner.search.joined import JoinedSearcher
 from tuner.search.offer import Offer, find_offer
 from tuner.search.strategy import STRATEGIES
 from tuner.search.study import StudyRecord
-from tuner.space.build import build_space
 from tuner.spec.load import LoadedSpec
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import read_yaml
 from tuner.steps.events import Events
-from tuner.steps.job import Job
+from tuner.steps.job import Job, job_from
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.stop import Stop
@@ -172,19 +168,14 @@ def job_of(offer: Offer, request: JoinRequest) -> Job:
             f"the run's model repository {spec.repository} is not on this machine",
             "name its copy here with --repository DIR",
         )
-    model = read_model(spec.repository, spec.model)
-    if model.sha256 != manifest.config_sha256:
+    path = offer.directory / Path(manifest.spec_path).name
+    job = job_from(LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {}), spec)
+    if job.model.sha256 != manifest.config_sha256:
         raise SpecError(
-            f"{model.path} is not the config that {manifest.run_id} measures",
+            f"{job.model.path} is not the config that {manifest.run_id} measures",
             "copy the run's model repository as it is and name the copy with --repository DIR",
         )
-    config = parse(model.text, str(model.path))
-    if not config.name:
-        config.name = spec.model
-    path = offer.directory / Path(manifest.spec_path).name
-    loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
-    space = build_space(spec, config)
-    return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
+    return job
 
 
 def _spec_of(offer: Offer, request: JoinRequest) -> Spec:

@@ -131,6 +131,7 @@ def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[B
                 programs.perf_analyzer,
                 directory,
                 server=spec.server.mode,
+                gpus=spec.server.gpus,
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
             ),
             rules,

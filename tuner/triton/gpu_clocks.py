@@ -7,10 +7,13 @@ nothing to read, and nothing else depends on it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+#: GPUs of this machine by number, as the spec's ``server.gpus``.
+Gpus = Literal["all", "none"] | tuple[int, ...]
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.
@@ -35,14 +38,17 @@ ReadClocks = Callable[[], GpuClocks | None]
 
 
 @contextmanager
-def gpu_clocks() -> Iterator[ReadClocks]:
-    """A function that reads them for as long as the context is open; None: nothing to be read."""
+def gpu_clocks(gpus: Gpus = "all") -> Iterator[ReadClocks]:
+    """A function that reads them for as long as the context is open; None: nothing to be read.
+
+    Only of ``gpus``: what others do is no disturbance of this server.
+    """
     nvml = _initialised()
     if nvml is None:
         yield lambda: None
         return
     try:
-        yield lambda: _read(nvml)
+        yield lambda: _read(nvml, gpus)
     finally:
         nvml.nvmlShutdown()
 
@@ -59,10 +65,10 @@ def _initialised() -> Any | None:
     return nvml
 
 
-def _read(nvml: Any) -> GpuClocks | None:
+def _read(nvml: Any, gpus: Gpus) -> GpuClocks | None:
     clocks: list[float] = []
     reasons = 0
-    for index in range(_count(nvml)):
+    for index in _numbers(nvml, gpus):
         try:
             gpu = nvml.nvmlDeviceGetHandleByIndex(index)
             why = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
@@ -73,6 +79,12 @@ def _read(nvml: Any) -> GpuClocks | None:
             clocks.append(float(clock))
             reasons |= why
     return GpuClocks(min(clocks), bool(reasons & _HELD_DOWN)) if clocks else None
+
+
+def _numbers(nvml: Any, gpus: Gpus) -> Sequence[int]:
+    if gpus == "all":
+        return range(_count(nvml))
+    return () if gpus == "none" else gpus
 
 
 def _count(nvml: Any) -> int:

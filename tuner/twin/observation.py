@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.arrivals import Shape, Times, arrivals_of
+from tuner.load.arrivals import Shape, arrivals_of
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.run.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -42,7 +42,6 @@ class Setting:
         shape: Of arrivals that have one beside their rate.
         repeats: None when no input comes twice.
         response_bytes: Size of a cache entry, where known.
-        draw: Draws the arrivals of an open-loop load.
     """
 
     base: Any
@@ -53,7 +52,6 @@ class Setting:
     shape: Shape | None = None
     repeats: Repeats | None = None
     response_bytes: int | None = None
-    draw: Callable[..., Times] = arrivals_of
 
     def scheduler(self, candidate: Candidate) -> Scheduler | Unmodelled:
         return scheduler_of(
@@ -67,7 +65,7 @@ class Setting:
         due_s, count = None, 0
         if not closed:
             spans_s = (self.warmup_s, duration_s, self.tail_s + _AFTER_S)
-            due_s = self.draw(load, spans_s, seed, self.shape)
+            due_s = arrivals_of(load, spans_s, seed, self.shape)
             due_s = due_s[due_s < end_s + self.tail_s]
             count = due_s.size
         traffic = Traffic(

@@ -100,3 +100,14 @@ def test_a_table_in_the_making_covers_the_delays_that_are_complete() -> None:
     assert len(world.curves) == len(done)
     with pytest.raises(ValueError, match="no delay"):
         covered("tiny-bert", Table({}, tuple(done[:3])))
+
+
+def test_the_noise_of_a_run_is_recorded_from_a_part_of_the_sample() -> None:
+    job = prepare(Request(spec=tables.spec_path("tiny-bert")))
+    points = (synthetic_server(100.0, 200.0),)
+    done = [Recording(c, 0, points) for c in job.space.enumerate()]
+    first, *left = record_table.Recorder(job, done).left("noise")
+    assert len(left) + 1 == record_table.NOISY * record_table.LONG_REPEATS
+    assert {repeat for _, repeat in (first, *left)} == {100, 101, 102}
+    again = record_table.Recorder(job, [*done, Recording(first[0], first[1], points)])
+    assert list(again.left("noise")) == left

@@ -17,7 +17,7 @@ from recorded_bench import (
     RecordedWorld,
     latencies_of,
 )
-from recorded_table import Recording, Table
+from recorded_table import LONG, Recording, Table
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import LoadFailedError
@@ -132,6 +132,27 @@ def test_errors_of_one_repeat_at_neighbouring_loads_may_be_alike() -> None:
     alike = (errors(0.1, 0.1, 9.0), errors(-0.2, -0.2, -9.0), errors(0.3, 0.3))
     assert RecordedWorld({}, alike).likeness == pytest.approx(1.0)
     assert math.isnan(RecordedWorld({}, alike[:2]).likeness)
+
+
+def test_repeats_in_windows_of_a_runs_length_are_the_noise_and_no_part_of_the_truth() -> None:
+    short = [[steady(500.0, p99), steady(1000.0, 2 * p99)] for p99 in (10_000.0, 40_000.0)]
+    long = [[steady(500.0, p99), steady(1000.0, 9 * p99)] for p99 in (10_000.0, 10_200.0)]
+    table = (*(recording(ONE, p, n) for n, p in enumerate(short)),)
+    with_long = (*table, *(recording(ONE, p, LONG + n) for n, p in enumerate(long)))
+    world = RecordedWorld.of(Table({}, with_long), SLOS)
+    assert world.goodput(ONE.key) == RecordedWorld.of(Table({}, table), SLOS).goodput(ONE.key)
+    p99 = FIGURES.index("p99_latency_us")
+    off = [float(noise.residuals[0, p99]) for noise in world.noises]
+    assert sorted(off) == pytest.approx([-0.014, 0.014], abs=1e-4)
+
+
+def test_the_best_config_may_answer_as_an_ordinary_one() -> None:
+    better = [steady(500.0, 5_000.0), steady(1000.0, 10_000.0)]
+    worse = [steady(500.0, 10_000.0), steady(1000.0, 60_000.0)]
+    world = RecordedWorld.of(Table({}, (recording(ONE, better), recording(TWO, worse))), SLOS)
+    ordinary = world.with_ordinary_best()
+    assert ordinary.goodput(ONE.key) == ordinary.goodput(TWO.key) == world.goodput(TWO.key)
+    assert ordinary.best < world.best
 
 
 def test_without_repeats_there_is_no_noise() -> None:

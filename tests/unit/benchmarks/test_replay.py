@@ -15,6 +15,8 @@ from synthetic import synthetic_server
 
 from tuner.steps.job import Job, Request, prepare
 
+GROUND = replay.Ground("tiny-bert")
+
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
@@ -34,7 +36,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
 
 
 def test_a_search_over_everything_ends_at_the_best(world: tuple[Job, RecordedWorld]) -> None:
-    found = replay.replay("tiny-bert", "grid", 0, 100, float("inf"))
+    found = replay.replay(GROUND, "grid", 0, 100, float("inf"))
     assert found is not None
     assert len(found.steps) == len(world[1].curves)
     shares = found.shares()
@@ -45,7 +47,7 @@ def test_a_search_over_everything_ends_at_the_best(world: tuple[Job, RecordedWor
 
 def test_searches_with_one_seed_are_one_search(world: tuple[Job, RecordedWorld]) -> None:
     first, again, other = (
-        replay.replay("tiny-bert", "random", seed, 8, float("inf")) for seed in (1, 1, 2)
+        replay.replay(GROUND, "random", seed, 8, float("inf")) for seed in (1, 1, 2)
     )
     assert first is not None
     assert again is not None
@@ -55,14 +57,14 @@ def test_searches_with_one_seed_are_one_search(world: tuple[Job, RecordedWorld])
 
 
 def test_none_begins_when_the_time_is_over(world: tuple[Job, RecordedWorld]) -> None:
-    assert replay.replay("tiny-bert", "random", 1, 8, 0.0) is None
+    assert replay.replay(GROUND, "random", 1, 8, 0.0) is None
 
 
 def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     world: tuple[Job, RecordedWorld], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    found = [replay.replay("tiny-bert", "random", seed, 12, float("inf")) for seed in range(3)]
+    found = [replay.replay(GROUND, "random", seed, 12, float("inf")) for seed in range(3)]
     kept = [r for r in found if r is not None]
     results.write("tiny-bert", kept)
     assert results.read("tiny-bert") == kept

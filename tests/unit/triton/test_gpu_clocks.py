@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tuner.triton.gpu_clocks import GpuClocks, gpu_clocks
+from tuner.triton.gpu_clocks import GpuClocks, Gpus, gpu_clocks
 
 IDLE, POWER_CAP, SLOWDOWN, HOT = 0x1, 0x4, 0x8, 0x20
 
@@ -50,9 +50,11 @@ class FakeNvml:
         return card[1]
 
 
-def read(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> GpuClocks | None:
+def read(
+    monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None, gpus: Gpus = "all"
+) -> GpuClocks | None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # None: cannot be imported
-    with gpu_clocks() as clocks:
+    with gpu_clocks(gpus) as clocks:
         found = clocks()
     assert nvml is None or nvml.open == 0
     return found
@@ -61,6 +63,13 @@ def read(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None) -> GpuClocks | 
 def test_the_slowest_working_card_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml([(1980, 0), (1700, POWER_CAP), (345, IDLE), None])
     assert read(monkeypatch, nvml) == GpuClocks(1700.0, held_down=False)
+
+
+def test_only_the_cards_of_the_server_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml([(1980, 0), (1200, HOT)])
+    assert read(monkeypatch, nvml, (0,)) == GpuClocks(1980.0, held_down=False)
+    assert read(monkeypatch, nvml, (1,)) == GpuClocks(1200.0, held_down=True)
+    assert read(monkeypatch, nvml, "none") is None
 
 
 @pytest.mark.parametrize("reason", [SLOWDOWN, HOT, HOT | POWER_CAP, 0x40, 0x80])
