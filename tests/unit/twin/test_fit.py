@@ -1,8 +1,13 @@
-"""The fit finds again what it was given, knows how sure it is, and says when it does not fit."""
+"""The fit finds again what it was given, knows how sure it is, and says when it does not fit.
+
+Under open loops: of closed ones, which are bistable, it may find another mixture of parts that run
+alone and parts that share cores.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -26,8 +31,6 @@ from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.system import Scheduler, Service, Way
 
-pytestmark = pytest.mark.fitting
-
 SETTING = Setting(
     parse(
         'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]', "config.pbtxt"
@@ -48,10 +51,8 @@ def config(instances: int, batch: int, delay_us: int | None) -> Candidate:
 
 
 FITTED = (config(1, 8, None), config(1, 16, 0), config(3, 16, 0), config(2, 8, 2000))
-LOADS = (
-    LoadPoint(Arrivals.CLOSED, 24),
-    LoadPoint(Arrivals.POISSON, 90.0),
-)
+#: Requests per second for each of them: at ease, and near its capacity.
+RATES = ((90.0, 135.0), (300.0, 950.0), (300.0, 900.0), (300.0, 1050.0))
 
 
 def measured(
@@ -94,17 +95,31 @@ def trial(number: int, candidate: Candidate, points: list[Measurement]) -> Trial
     return Trial(number, candidate, TrialState.MEASURED, tuple(Point(m, (), None) for m in points))
 
 
+def fitted_trials(factors: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> list[Trial]:
+    """Of the four configs; ``factors``: of their latencies."""
+    return [
+        trial(i, c, [measured(c, poisson(rate), factor=factor) for rate in rates])
+        for i, (c, rates, factor) in enumerate(zip(FITTED, RATES, factors, strict=True))
+    ]
+
+
+def poisson(rate: float) -> LoadPoint:
+    return LoadPoint(Arrivals.POISSON, rate)
+
+
 @pytest.fixture(scope="module")
 def twin() -> Twin:
-    trials = [trial(i, c, [measured(c, load) for load in LOADS]) for i, c in enumerate(FITTED)]
-    found = fit(trials, SETTING)
+    found = fit(fitted_trials(), SETTING)
     assert isinstance(found, Twin)
     return found
 
 
-@pytest.mark.parametrize("unseen", [config(2, 16, 0), config(4, 8, None), config(1, 32, 4000)])
-def test_predicts_configs_it_was_not_fitted_to(twin: Twin, unseen: Candidate) -> None:
-    for load in (LoadPoint(Arrivals.CLOSED, 32), LoadPoint(Arrivals.POISSON, 150.0)):
+@pytest.mark.parametrize(
+    ("unseen", "rate"),
+    [(config(2, 16, 0), 900.0), (config(4, 8, None), 190.0), (config(1, 32, 4000), 1200.0)],
+)
+def test_predicts_configs_it_was_not_fitted_to(twin: Twin, unseen: Candidate, rate: float) -> None:
+    for load in (poisson(150.0), poisson(rate)):
         truth = measured(unseen, load)
         found = twin.predict(unseen, load, duration_s=2.0, seed=7)
         assert not isinstance(found, Unmodelled)
@@ -123,28 +138,22 @@ def test_finds_which_part_runs_alone(twin: Twin) -> None:
 
 def test_says_when_nothing_fits() -> None:
     """Latencies that no queue explains: they jump from one config to the next."""
-    trials = [
-        trial(i, c, [measured(c, load, factor=(0.2, 1.0, 5.0, 25.0)[i]) for load in LOADS])
-        for i, c in enumerate(FITTED)
-    ]
-    found = fit(trials, SETTING)
+    found = fit(fitted_trials((0.2, 1.0, 5.0, 25.0)), SETTING)
     assert isinstance(found, Twin)
     assert not found.fitness.usable
     assert "off in the median" in str(found.fitness.reason)
 
 
 def test_too_few_trials_are_no_fit() -> None:
-    one = [trial(0, FITTED[0], [measured(FITTED[0], load) for load in LOADS])]
-    assert isinstance(fit(one, SETTING), Unmodelled)
+    assert isinstance(fit(fitted_trials()[:1], SETTING), Unmodelled)
 
 
 def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
-    trials = [trial(i, c, [measured(c, load) for load in LOADS]) for i, c in enumerate(FITTED)]
     path = "parameters.threads"
     slow = Costs(dataclasses.replace(TRUTH.service, exclusive_base_s=0.05), TRUTH.way)
     other = Candidate({**FITTED[0].fields, path: "9"})
-    strange = trial(9, other, [measured(FITTED[0], load, slow) for load in LOADS])
-    found = fit([*trials, strange], SETTING, start=twin)
+    strange = trial(9, other, [measured(FITTED[0], poisson(rate), slow) for rate in RATES[0]])
+    found = fit([*fitted_trials(), strange], SETTING, start=twin)
     assert isinstance(found, Twin)
     assert found.costs.service.exclusive_base_s < 0.01
 
