@@ -198,6 +198,16 @@ class RecordedWorld:
         return float(np.corrcoef(np.array(pairs).T)[0, 1]) if len(pairs) > 2 else math.nan
 
     @property
+    def repeatability(self) -> float:
+        """How far a repeat's p99 is off, as a share, in the median over loads up to the capacity.
+
+        NaN without repeats.
+        """
+        p99 = FIGURES.index("p99_latency_us")
+        off = [n.residuals[n.shares <= 1.0, p99] for n in self.noises]
+        return float(np.expm1(np.median(np.abs(np.concatenate(off))))) if off else math.nan
+
+    @property
     def best(self) -> float:
         """The best config's goodput."""
         return max(self.goodput(key) for key in self.curves)

@@ -147,8 +147,9 @@ def _facts(machine: Mapping[str, Any], world: RecordedWorld, space: Space) -> st
         f"Best feasible goodput {world.best:.0f}/s, the current config's {current:.0f}/s; "
         f"{near} configs are within 1 % of the best, {sum(g > 0 for g in good)} are feasible. "
         f"Noise: {len(world.noises)} recordings of repeated configs, in windows "
-        f"{'as long as those of a run' if world.like_a_run else 'of the table'}; errors of p99 "
-        f"that one has at neighbouring loads up to the capacity correlate by {world.likeness:.2f}."
+        f"{'as long as those of a run' if world.like_a_run else 'of the table'}; up to the "
+        f"capacity a p99 is {world.repeatability:.0%} off in the median, and its errors at "
+        f"neighbouring loads correlate by {world.likeness:.2f}."
     )
 
 

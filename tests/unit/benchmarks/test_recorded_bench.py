@@ -144,6 +144,8 @@ def test_repeats_in_windows_of_a_runs_length_are_the_noise_and_no_part_of_the_tr
     p99 = FIGURES.index("p99_latency_us")
     off = [float(noise.residuals[0, p99]) for noise in world.noises]
     assert sorted(off) == pytest.approx([-0.014, 0.014], abs=1e-4)
+    assert world.repeatability == pytest.approx(0.0141, abs=1e-4)
+    assert math.isnan(RecordedWorld({}, ()).repeatability)
 
 
 def test_the_best_config_may_answer_as_an_ordinary_one() -> None:
