@@ -20,6 +20,9 @@ import sys
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PARENT_DIED = signal.SIGUSR1
+#: Python ignores the first two, and a script's background job inherits ignoring the others; a
+#: SIGINT is what ends a load early. What nohup ignores stays so.
+_HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main() -> None:
@@ -33,8 +36,8 @@ def main() -> None:
     if os.fork() == 0:
         _guard(itself, leftovers.split(os.pathsep))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED})
-    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored_by_python, signal.SIG_DFL)
+    for number in _HEEDED:
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(command[0], command)  # noqa: S606 - the command is what we are for
     except OSError as error:

@@ -48,7 +48,8 @@ def test_below_saturation_everything_is_answered(bench: Bench, protocol: str) ->
     generator = bench.generator("plain", protocol=protocol)
     found = generator.measure(poisson(40.0), SHORT, seed=1)
     assert found.source is LatencySource.REQUESTS
-    assert found.throughput_infer_per_s == pytest.approx(40.0, abs=3.0)
+    # Answers that fall into the window: a stall of 0.1 s before it moves four into it.
+    assert found.throughput_infer_per_s == pytest.approx(40.0, abs=6.0)
     assert found.sent_per_s == pytest.approx(40.0, abs=1.0)
     assert SERVICE_US < found.p50_latency_us < 3 * SERVICE_US
     assert found.latencies_us is not None

@@ -86,13 +86,23 @@ with child({FAMILY!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as proce
         eventually(lambda: group_members(group) == [])
 
 
-def test_signals_python_ignores_are_not_ignored_by_the_child(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as output:
-        argv = [SHELL, "-c", "grep -E 'Sig(Ign|Blk)' /proc/self/status"]
-        with child(argv, env=dict(os.environ), stdout=output) as process:
-            assert process.wait(10) == 0
-    masks = [int(line.split()[1], 16) for line in (tmp_path / "log").read_text().splitlines()]
-    assert masks == [0, 0]
+def test_signals_that_python_or_a_background_job_ignores_are_heeded_by_the_child(
+    tmp_path: Path,
+) -> None:
+    argv = [SHELL, "-c", "grep -E 'Sig(Ign|Blk)' /proc/self/status"]
+    before = {s: signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        with (tmp_path / "log").open("wb") as output:
+            with child(argv, env=dict(os.environ), stdout=output) as process:
+                assert process.wait(10) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    blocked, ignored = (
+        int(line.split()[1], 16) for line in (tmp_path / "log").read_text().splitlines()
+    )
+    assert blocked == 0
+    assert ignored & ~(1 << signal.SIGHUP - 1) == 0  # under nohup that one stays ignored
 
 
 def test_a_program_that_cannot_run_is_said_so(tmp_path: Path) -> None:
