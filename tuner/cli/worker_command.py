@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +15,8 @@ from tuner.cli.console import PlainEvents
 from tuner.cli.options import results_option
 from tuner.run.trial import Trial, TrialState
 
-Gpus = Literal["all", "none"] | tuple[int, ...]
+if TYPE_CHECKING:
+    from tuner.spec.fields import Gpus
 
 #: Words for the last line.
 _ENDS = {

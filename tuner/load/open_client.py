@@ -47,10 +47,10 @@ from tuner.load.timeline import (
     observe_open,
     percentile,
 )
+from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import Protocol
 from tuner.triton import health
-from tuner.triton.gpu_clocks import Gpus
 from tuner.triton.process import child, tail
 
 _SLACK_S = 2.0  # perf_analyzer is given arrivals for so much longer; the same draw needs the same

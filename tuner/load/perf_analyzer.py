@@ -23,9 +23,9 @@ from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.rest import comes_to_rest
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
 from tuner.load.timeline import Observed, begun_ns, figures_of, observe_closed, observe_open
+from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
 from tuner.triton import health
-from tuner.triton.gpu_clocks import Gpus
 
 #: Above this the export takes longer to write and read than it is worth.
 MAX_EXPORT_BYTES = 64 << 20

@@ -24,8 +24,9 @@ from tuner.load.machine import (
 )
 from tuner.load.measurement import HostUse, ServerStatistics
 from tuner.load.statistics import difference
+from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
-from tuner.triton.gpu_clocks import GpuClocks, Gpus, ReadClocks, gpu_clocks
+from tuner.triton.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 PERIOD_S = 0.5

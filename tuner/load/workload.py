@@ -21,6 +21,7 @@ from tuner.load.perf_analyzer import PerfAnalyzer
 from tuner.load.restarts import Restarted
 from tuner.load.runner import PATIENCE_S
 from tuner.load.tensors import TensorShape, resolve
+from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import (
     ArrivalsSpec,
@@ -33,7 +34,6 @@ from tuner.spec.workload import (
 )
 from tuner.triton.binaries import Installation
 from tuner.triton.control import Control, ModelMetadata, Tensor
-from tuner.triton.gpu_clocks import Gpus
 from tuner.triton.server import Endpoints
 
 _NUMBER_BYTES = 20  # a float in the export, with its comma

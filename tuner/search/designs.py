@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
@@ -36,15 +35,15 @@ def designs(space: Space) -> tuple[Candidate, ...]:
         _corner(space, {COUNT: _between, MAX_BATCH_SIZE: _last}),
         _corner(space, dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
-    known = (c for c in dict.fromkeys(corners) if c != space.current and _allowed(space, c))
-    chosen = list(islice(known, _PLAIN))
-    if space.restarts:
-        chosen.append(_cached(space, corners[0]))
-    return tuple(c for c in dict.fromkeys(chosen) if c != space.current and _allowed(space, c))
+    cached = [_cached(space, corners[0])] if space.restarts else []
+    chosen = (*_new(space, corners)[:_PLAIN], *_new(space, cached))
+    return tuple(dict.fromkeys(chosen))
 
 
-def _allowed(space: Space, candidate: Candidate) -> bool:
-    return space.contains(candidate) and not space.violations(candidate)
+def _new(space: Space, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that the space allows, each once, without the current config."""
+    allowed = (c for c in candidates if space.contains(c) and not space.violations(c))
+    return [c for c in dict.fromkeys(allowed) if c != space.current]
 
 
 def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 from tuner.run.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal, Strategy
-from tuner.search.study import Claim, StudyRecord
+from tuner.search.study import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 
@@ -66,10 +65,3 @@ class JoinedSearcher(Searcher):
         """A finished trial; hand it in first."""
         self.history.append(trial)
         self.mine.append(trial)
-
-    def _learn(self, claims: Sequence[Claim]) -> None:
-        known = {t.candidate.key for t in self.history}
-        for claim in claims:
-            trial = None if claim.candidate_key in known else claim.trial()
-            if trial is not None:
-                self.history.append(replace(trial, number=len(self.history)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tuner.run.trial import Trial
 from tuner.search.strategy import Enough, Proposal, Strategy
-from tuner.search.study import StudyRecord
+from tuner.search.study import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 
@@ -91,6 +91,10 @@ class Searcher:
             return
         claims = [c for c in self._record.claims() if c.by_worker]
         self._workers = {c.candidate_key for c in claims}
+        self._learn(claims)
+
+    def _learn(self, claims: Sequence[Claim]) -> None:
+        """Finished trials that are not known yet get the next numbers here."""
         known = {t.candidate.key for t in self.history}
         for claim in claims:
             trial = None if claim.candidate_key in known else claim.trial()

@@ -6,7 +6,7 @@ YAML turns ``on`` into true and ``"16"`` into text; neither is a number here.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -15,6 +15,8 @@ Natural = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
+#: Which of a machine's GPUs a server may see, by number.
+Gpus = Literal["all", "none"] | tuple[int, ...]
 
 
 def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:

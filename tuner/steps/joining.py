@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.run.manifest import Manifest
@@ -26,6 +26,7 @@ from tuner.search.joined import JoinedSearcher
 from tuner.search.offer import Offer, find_offer
 from tuner.search.strategy import STRATEGIES
 from tuner.search.study import StudyRecord
+from tuner.spec.fields import Gpus
 from tuner.spec.load import LoadedSpec
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.units import Percent
@@ -59,7 +60,7 @@ class JoinRequest:
     name: str
     storage: str
     repository: Path | None = None
-    gpus: Literal["all", "none"] | tuple[int, ...] | None = None
+    gpus: Gpus | None = None
     logs: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -220,7 +221,7 @@ def _facts(
     }
 
 
-def _gpus_text(gpus: Literal["all", "none"] | tuple[int, ...]) -> str:
+def _gpus_text(gpus: Gpus) -> str:
     return gpus if isinstance(gpus, str) else ",".join(map(str, gpus))
 
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.spec.fields import Gpus
 from tuner.triton import container_owner, process
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints
@@ -94,7 +95,7 @@ class DockerLauncher:
     engine_environment: Mapping[str, str] = field(repr=False)
     args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    gpus: Literal["all", "none"] | tuple[int, ...] = "all"
+    gpus: Gpus = "all"
     mounts: Mapping[str, str] = field(default_factory=dict)
     shm_size_bytes: int = 1 << 30
     start_timeout_s: float = 120.0
@@ -290,7 +291,7 @@ def _existing(path: str) -> str:
     return path
 
 
-def _device_requests(gpus: Literal["all", "none"] | tuple[int, ...]) -> list[Any]:
+def _device_requests(gpus: Gpus) -> list[Any]:
     from docker.types import DeviceRequest
 
     if gpus == "none" or (gpus == "all" and not any(Path(d).exists() for d in _GPU_DEVICES)):

@@ -10,10 +10,9 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-#: GPUs of this machine by number, as the spec's ``server.gpus``.
-Gpus = Literal["all", "none"] | tuple[int, ...]
+from tuner.spec.fields import Gpus
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.

@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
+from tuner.spec.fields import Gpus
 from tuner.triton import process
 from tuner.triton.binaries import Installation
 from tuner.triton.mirror import mirrored
@@ -55,7 +56,7 @@ class LocalLauncher:
     installation: Installation
     repository: Path
     args: tuple[str, ...] = ()
-    gpus: Literal["all", "none"] | tuple[int, ...] = "all"
+    gpus: Gpus = "all"
     start_timeout_s: float = 60.0
     restartable: ClassVar[bool] = True
 
