@@ -82,7 +82,8 @@ def parse_table(lines: Iterator[str]) -> Table:
     first = next(lines, None)
     if first is None:
         raise ValueError("the table is empty: record it with record_table.py")
-    return Table(json.loads(first)["machine"], tuple(_recording(json.loads(x)) for x in lines))
+    machine = json.loads(first)["machine"]
+    return Table(machine, tuple(_recording(json.loads(x), machine["cores"]) for x in lines))
 
 
 def pack(name: str) -> Path:
@@ -135,11 +136,11 @@ def _lines(growing: Path) -> Iterator[str]:
             yield from file
 
 
-def _recording(line: Mapping[str, Any]) -> Recording:
+def _recording(line: Mapping[str, Any], cores: int) -> Recording:
     return Recording(
         candidate=Candidate.from_json(line["candidate"]),
         repeat=line["repeat"],
-        points=tuple(_measurement(p) for p in line["points"]),
+        points=tuple(_measurement(p, cores) for p in line["points"]),
         deployment=line["deployment"],
         seconds=line["seconds"],
     )
@@ -155,8 +156,9 @@ def _plain(measurement: Measurement) -> dict[str, Any]:
     return {k: _rounded(v) for k, v in kept.items()}
 
 
-def _measurement(data: Mapping[str, Any]) -> Measurement:
-    return Measurement.from_json({"warnings": (), "command": (), **data})
+def _measurement(data: Mapping[str, Any], cores: int) -> Measurement:
+    host = {"cores": cores, **data["host"]}
+    return Measurement.from_json({"warnings": (), "command": (), **data, "host": host})
 
 
 def _rounded(value: Any) -> Any:

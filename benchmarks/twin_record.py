@@ -1,10 +1,12 @@
 """Records what the twin's accuracy is tested with: configs of an example model under load.
 
-    python benchmarks/twin_record.py emulated-accelerator --seconds 90
-    python benchmarks/twin_record.py tiny-bert --seconds 90
+    python benchmarks/twin_record.py emulated-accelerator --seconds 280
+    python benchmarks/twin_record.py tiny-bert --seconds 1100 --rounds 4
 
 Each config is loaded by a closed loop of 32 first, then by Poisson arrivals at shares of what it
-answered there. Goes on where it stopped, one line of JSON a config, until the time is over.
+answered there. Further rounds go over all configs again, in another order, with other arrivals at
+the loads of the first: they tell the machine's noise from the twin's error. Goes on where it
+stopped, one line of JSON a config and round, until the time is over.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tuner.bench.bench import Bench
 from tuner.load.generator import Window
@@ -82,14 +86,23 @@ CONFIGS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", choices=("emulated-accelerator", "tiny-bert"))
-    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--seconds", type=float, default=280.0)
+    parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
-    record(args.model, RECORDED / f"twin-{args.model}.jsonl", time.monotonic() + args.seconds)
+    path = RECORDED / f"twin-{args.model}.jsonl"
+    record(args.model, path, args.rounds, time.monotonic() + args.seconds)
 
 
-def record(model: str, path: Path, stop_at: float) -> None:
-    done = {line["candidate"] for line in map(json.loads, path.open())} if path.exists() else set()
-    left = [c for c in CONFIGS if c.key not in done]
+def record(model: str, path: Path, rounds: int, stop_at: float) -> None:
+    lines = list(map(json.loads, path.open())) if path.exists() else []
+    done = {(line["round"], line["candidate"]) for line in lines}
+    loads = {line["candidate"]: _loads(line["points"]) for line in lines if not line["round"]}
+    left = [
+        (number, c)
+        for number in range(rounds)
+        for c in _order(number)
+        if (number, c.key) not in done
+    ]
     with tempfile.TemporaryDirectory() as directory:
         spec = Path(directory) / "spec.yaml"
         spec.write_text(SPEC.format(model=model, repository=ROOT / "model_repository"))
@@ -103,11 +116,13 @@ def record(model: str, path: Path, stop_at: float) -> None:
             host = (
                 programs.host.to_json() if hasattr(programs.host, "to_json") else str(programs.host)
             )
-            for candidate in left:
+            for number, candidate in left:
                 if time.monotonic() > stop_at - 18.0:
                     return
-                points = measured(bench, candidate)
+                points = measured(bench, candidate, number, loads.get(candidate.key, ()))
+                loads.setdefault(candidate.key, tuple(p.load for p in points[1:]))
                 line = {
+                    "round": number,
                     "candidate": candidate.key,
                     "fields": candidate.to_json(),
                     "host": host,
@@ -127,15 +142,30 @@ def record(model: str, path: Path, stop_at: float) -> None:
                     )
 
 
-def measured(bench: Bench, candidate: Candidate) -> list[Measurement]:
+def _order(number: int) -> Sequence[Candidate]:
+    return CONFIGS if number == 0 else random.Random(number).sample(CONFIGS, len(CONFIGS))
+
+
+def _loads(points: Sequence[Any]) -> tuple[LoadPoint, ...]:
+    return tuple(Measurement.from_json(p).load for p in points[1:])
+
+
+def measured(
+    bench: Bench, candidate: Candidate, number: int, loads: Sequence[LoadPoint]
+) -> list[Measurement]:
+    """``loads`` is empty in the first round, which finds them."""
     bench.deploy(candidate)
-    seed = CONFIGS.index(candidate) * 10 + 1
+    seed = 1000 * number + CONFIGS.index(candidate) * 10 + 1
     closed = bench._put(CLOSED, WINDOW, seed)
     points = [closed]
-    for number, share in enumerate(SHARES, start=1):
-        load = LoadPoint(Arrivals.POISSON, float(f"{closed.throughput_infer_per_s * share:.3g}"))
-        points.append(bench._put(load, WINDOW, seed + number))
+    loads = loads or [_share(closed, share) for share in SHARES]
+    for step, load in enumerate(loads, start=1):
+        points.append(bench._put(load, WINDOW, seed + step))
     return points
+
+
+def _share(closed: Measurement, share: float) -> LoadPoint:
+    return LoadPoint(Arrivals.POISSON, float(f"{closed.throughput_infer_per_s * share:.3g}"))
 
 
 if __name__ == "__main__":

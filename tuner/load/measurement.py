@@ -83,6 +83,7 @@ class HostUse:
     cpu_percent: float | None = None  # of all cores, 0..100
     other_cpu_percent: float | None = None  # of all cores, by processes that are not ours
     stolen_cpu_percent: float | None = None  # of all cores, taken by the hypervisor
+    cores: int | None = None  # all cores, where server and load generator share them
     load_1m: float | None = None  # load average over the last minute, at the end
     governor: str | None = None  # frequency governor of the first core
     pending_requests_max: float | None = None  # nv_inference_pending_request_count, sampled

@@ -13,6 +13,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 
+import psutil
+
 from tuner.errors import TunerError
 from tuner.load.machine import (
     MachineReading,
@@ -44,6 +46,7 @@ class Sample:
     metrics: Metrics | None
     machine: MachineReading
     gpus: GpuClocks | None = None
+    shared_cores: int | None = None
 
 
 class Sampler:
@@ -101,22 +104,23 @@ class Sampler:
 
     def _run(self) -> None:
         remote = self._server is ServerMode.REMOTE
+        cores = None if remote else psutil.cpu_count()
         ours = OwnProcesses() if self._server is ServerMode.LOCAL else None
         with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
             due = time.monotonic()
             while True:
                 try:
-                    self._samples.append(self._sample(ours, clocks))
+                    self._samples.append(self._sample(ours, clocks, cores))
                 except TunerError:
                     return
                 due = max(due + self._period_s, time.monotonic())
                 if self._stop.wait(due - time.monotonic()):
                     return
 
-    def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks) -> Sample:
+    def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
-        return Sample(taken_ns, statistics, self._scrape(), read_machine(ours), clocks())
+        return Sample(taken_ns, statistics, self._scrape(), read_machine(ours), clocks(), cores)
 
 
 def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:
@@ -139,6 +143,7 @@ def host_use(samples: Sequence[Sample], model: str) -> HostUse:
         cpu_percent=busy_percent(before, after),
         other_cpu_percent=other_percent(before, after),
         stolen_cpu_percent=stolen_percent(before, after),
+        cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
         governor=after.governor,
         pending_requests_max=max(

@@ -19,7 +19,7 @@ from tuner.twin.costs import Figure
 from tuner.twin.fit import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
-from tuner.twin.setting import setting_of, with_response_bytes
+from tuner.twin.setting import setting_of, with_measured
 
 #: Trials a fit uses: the first ones, and the best.
 _FIRST, _BEST = 4, 8
@@ -78,7 +78,7 @@ class Fitting:
     def _fit(self, history: Sequence[Trial], start: Twin | None) -> Twin | Unmodelled:
         count = len(history)
         if count not in self._fits:
-            setting = with_response_bytes(self.setting, history)
+            setting = with_measured(self.setting, history)
             found = fit(self.telling(history), setting, start=start)
             if isinstance(found, Twin) and found.fitness.reason is not None:
                 found = Unmodelled(found.fitness.reason)

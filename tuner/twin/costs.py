@@ -17,27 +17,26 @@ Vector = npt.NDArray[np.float64]
 
 #: From a batch being handed over to a sleeping thread taking it: two threads are woken.
 HANDOFF_S = 60e-6
-#: More cores than this are no limit to anything.
-MANY_CORES = 64.0
 
-#: Name, least and most of each number; seconds, cores, or a share.
+#: Name, least and most of each number; seconds, or a share.
 _BOUNDS = {
     "overlap_base_s": (1e-6, 10.0),
     "overlap_item_s": (1e-7, 1.0),
     "exclusive_base_s": (1e-6, 10.0),
     "exclusive_item_s": (1e-7, 1.0),
     "response_s": (1e-7, 0.1),
-    "spread": (0.01, 1.0),
+    "release_s": (1e-7, 0.1),
+    "spread": (0.01, 2.0),
     "base_s": (1e-5, 1.0),
     "spread_s": (1e-5, 1.0),
     "front_s": (1e-6, 0.1),
     "front_more": (0.05, 1.0),
-    "cores": (0.5, MANY_CORES),
+    "slept_s": (1e-6, 1e-2),
 }
 NAMES = tuple(_BOUNDS)
 LOWEST: Vector = np.log([low for low, _ in _BOUNDS.values()])
 HIGHEST: Vector = np.log([high for _, high in _BOUNDS.values()])
-_OF_SERVICE = frozenset(NAMES[:6])
+_OF_SERVICE = frozenset(NAMES[:7])
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,11 @@ class Costs:
     way: Way
 
     @classmethod
-    def from_vector(cls, vector: Vector, pad_to: int) -> Costs:
+    def from_vector(cls, vector: Vector, pad_to: int, cores: float) -> Costs:
         values = dict(zip(NAMES, np.exp(np.clip(vector, LOWEST, HIGHEST)).tolist(), strict=True))
         service = Service(pad_to=pad_to, **{n: v for n, v in values.items() if n in _OF_SERVICE})
-        way = Way(handoff_s=HANDOFF_S, **{n: v for n, v in values.items() if n not in _OF_SERVICE})
+        others = {n: v for n, v in values.items() if n not in _OF_SERVICE}
+        way = Way(handoff_s=HANDOFF_S, cores=cores, **others)
         # A hit costs the host what a response costs it.
         return cls(service, replace(way, hit_s=service.response_s))
 
@@ -84,7 +84,7 @@ SCALES = {
     Figure.P95: 0.12,
     Figure.P99: 0.15,
 }
-_COMPUTE_SCALE, _BATCH_SCALE = 0.05, 0.10
+_COMPUTE_SCALE, _BATCH_SCALE, _CORES_SCALE = 0.05, 0.10, 0.05
 #: An overloaded server's latencies grow with the length of the run.
 _SATURATED_SCALE = 0.5
 
@@ -103,7 +103,7 @@ def residuals(costs: Costs, observations: Sequence[Observation]) -> Vector:
 
 
 #: Residuals of one observation.
-PER_OBSERVATION = len(Figure) + 2
+PER_OBSERVATION = len(Figure) + 3
 
 
 def _of_one(costs: Costs, observation: Observation) -> Vector:
@@ -117,6 +117,7 @@ def _of_one(costs: Costs, observation: Observation) -> Vector:
         found.append(_log_ratio(simulated[figure], measured) / scale)
     found.append(_log_ratio(outcome.compute_us, observation.compute_us) / _COMPUTE_SCALE)
     found.append(_log_ratio(outcome.mean_batch_size, observation.mean_batch_size) / _BATCH_SCALE)
+    found.append(_log_ratio(outcome.busy_cores, observation.busy_cores) / _CORES_SCALE)
     return np.array(found)
 
 

@@ -9,7 +9,16 @@ import numpy as np
 from tuner.twin.batcher import notices, run_batcher, take
 from tuner.twin.cache import insert, look_up
 from tuner.twin.heap import heap_pop
-from tuner.twin.host import end_task, reach_client, send_back, send_next, start_front, start_task
+from tuner.twin.host import (
+    INTERRUPTED,
+    end_task,
+    leave_core,
+    reach_client,
+    send_back,
+    send_next,
+    start_front,
+    start_task,
+)
 from tuner.twin.jit import compiled
 from tuner.twin.queue import accepts, push, shift
 from tuner.twin.state import (
@@ -20,6 +29,7 @@ from tuner.twin.state import (
     IDLE,
     QUEUED,
     REJECTED,
+    RELEASING,
     SERVED,
     WAKING,
 )
@@ -44,7 +54,8 @@ def run(states: Any, m: Any, warm_keys: Any) -> None:
         if now_s == arrival_s:
             _receive(s, m, _pop_arrival(s, m), now_s)
         elif now_s == s.core_s:
-            _end_task(s, m, end_task(s, m, now_s), now_s)
+            _follow_up(s, m, end_task(s, m, now_s), now_s)
+            leave_core(s, m, now_s)
         elif now_s == s.instance_s:
             _step_instances(s, m, now_s)
         else:
@@ -165,6 +176,7 @@ def _take_work(s: Any, m: Any, i: int, now_s: float) -> None:
 
 @compiled
 def _start(s: Any, m: Any, i: int, first: int, size: int, now_s: float) -> None:
+    more_s = s.slept_s if s.doing[i] == WAKING else 0.0
     s.doing[i] = HOST
     s.since_s[i] = now_s
     s.running_first[i] = first
@@ -176,7 +188,7 @@ def _start(s: Any, m: Any, i: int, first: int, size: int, now_s: float) -> None:
         m.requests[request].started_s = now_s
         request = m.requests[request].after
     work_s = (s.overlap_base_s + s.overlap_item_s * _padded(s, size)) * s.noise[i]
-    start_task(s, m, -1 - i, work_s, now_s)
+    start_task(s, m, -1 - i, work_s + more_s, now_s)
 
 
 @compiled
@@ -185,13 +197,18 @@ def _padded(s: Any, size: int) -> int:
 
 
 @compiled
-def _end_task(s: Any, m: Any, task: int, now_s: float) -> None:
+def _follow_up(s: Any, m: Any, task: int, now_s: float) -> None:
+    """What a task was done for."""
+    if task == INTERRUPTED:
+        return
     if task >= 0 and task % 2 == 0:
         _enqueue(s, m, task // 2, now_s)
     elif task >= 0:
         reach_client(s, m, task // 2, now_s)
     elif s.doing[-1 - task] == HOST:
         _reach_device(s, m, -1 - task, now_s)
+    elif s.doing[-1 - task] == RELEASING:
+        _finish(s, m, -1 - task, now_s)
     else:
         _send_response(s, m, -1 - task, now_s)
 
@@ -236,7 +253,7 @@ def _answer(s: Any, m: Any, i: int, now_s: float) -> None:
         return
     while s.running_first[i] >= 0:
         _respond(s, m, i, now_s)
-    _finish(s, m, i, now_s)
+    _release(s, m, i, now_s)
 
 
 @compiled
@@ -245,7 +262,7 @@ def _send_response(s: Any, m: Any, i: int, now_s: float) -> None:
     if s.running_first[i] >= 0:
         start_task(s, m, -1 - i, s.response_s, now_s)
     else:
-        _finish(s, m, i, now_s)
+        _release(s, m, i, now_s)
 
 
 @compiled
@@ -259,11 +276,22 @@ def _respond(s: Any, m: Any, i: int, now_s: float) -> None:
 
 
 @compiled
-def _finish(s: Any, m: Any, i: int, now_s: float) -> None:
-    """An execution is over: the batcher is told, and the instance takes what is waiting."""
+def _release(s: Any, m: Any, i: int, now_s: float) -> None:
+    """An execution is over, as the statistics count it: its requests are given back."""
+    size = s.running_size[i]
     if s.window_start_s <= now_s < s.window_end_s:
-        s.executions[s.running_size[i]] += 1
-        s.busy_s[s.running_size[i]] += now_s - s.since_s[i]
+        s.executions[size] += 1
+        s.busy_s[size] += now_s - s.since_s[i]
+    if s.release_s > 0.0:
+        s.doing[i] = RELEASING
+        start_task(s, m, -1 - i, s.release_s * size / s.request_size, now_s)
+    else:
+        _finish(s, m, i, now_s)
+
+
+@compiled
+def _finish(s: Any, m: Any, i: int, now_s: float) -> None:
+    """The batcher is told, and the instance takes what is waiting."""
     s.doing[i] = IDLE
     s.since_s[i] = now_s
     _take_work(s, m, i, now_s)

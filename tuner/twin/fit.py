@@ -8,6 +8,7 @@ linear approximation around the fit, so that it costs nothing).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,7 +24,6 @@ from tuner.twin.costs import (
     HANDOFF_S,
     HIGHEST,
     LOWEST,
-    MANY_CORES,
     PER_OBSERVATION,
     SCALES,
     Costs,
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
 #: Load points a fit needs, and of how many trials.
 LEAST_POINTS, LEAST_TRIALS = 4, 2
-#: Of the places where the search for a fit begins, those that are followed to the end.
-FINALISTS = 2
-#: Steps of a fit that begins at an earlier one.
-WARM_ROUNDS = 4
 #: Refits on resampled trials.
 REFITS = 12
 #: A twin whose median error is above fits nothing: another model of the machine is needed. Near
@@ -55,17 +51,40 @@ MOST_OFF: Mapping[Figure, float] = {
     Figure.P50: 0.25,
     Figure.P99: 0.40,
 }
-#: Steps of the numerical derivatives, in logarithms: above the noise of a short simulation.
-_STEP = 0.04
 #: A step that improves the fit by less, as a share, is the last.
 _GOOD_ENOUGH = 3e-3
 #: A resampled fit is trusted this far from the fit, in logarithms.
 _TRUST = 0.7
 #: Half width of a 90 % interval in standard deviations.
 Z90 = 1.645
-_SHARES_EXCLUSIVE = (0.9, 0.1)
-#: Where a search begins: a client on another machine, or on the same few cores.
-_FRONTS = ((MANY_CORES, 2e-5), (2.0, 2e-4))
+#: Where a search begins: a device, which is regular, or the host's cores, which are not. Share of
+#: the device, and spread.
+_KINDS = ((0.9, 0.05), (0.1, 0.5))
+#: And a client on another machine, or on the same few cores.
+_FRONTS_S = (2e-5, 2e-4)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a fit: some steps of least squares from each place that is left.
+
+    What a simulation shows jumps a little, so derivatives over one distance mislead sooner or
+    later, and those over another go on.
+
+    Attributes:
+        step: Of the derivatives, in logarithms.
+        rounds: Steps at the most.
+        kept: So many of the best places are followed further.
+    """
+
+    step: float
+    rounds: int
+    kept: int
+
+
+#: From nothing, and from an earlier fit.
+_COLD = (Phase(0.2, 4, 3), Phase(0.08, 6, 2), Phase(0.2, 6, 1), Phase(0.08, 6, 1))
+_WARM = (Phase(0.2, 3, 1), Phase(0.08, 3, 1))
 
 
 @dataclass(frozen=True)
@@ -171,20 +190,24 @@ def fit_observations(
 ) -> Twin:
     curve = curve_of(observations)
     pad_to = 1 if curve is None else curve.pad_to
+    cores = math.inf if setting.cores is None else float(setting.cores)
+
+    def costs_of(vector: Vector) -> Costs:
+        return Costs.from_vector(vector, pad_to, cores)
+
     starts = _starts(observations) if start is None else [start.costs.to_vector()]
-    if len(starts) > FINALISTS:
-        rough = [_least_squares(s, observations, pad_to, 4) for s in starts]
-        starts = [r.x for r in sorted(rough, key=lambda r: float(r.cost))[:FINALISTS]]
-    rounds = 12 if start is None else WARM_ROUNDS
-    fits = [_least_squares(s, observations, pad_to, rounds) for s in starts]
-    best = min(fits, key=lambda r: float(r.cost))
-    left = residuals(Costs.from_vector(best.x, pad_to), observations)
+    for phase in _COLD if start is None else _WARM:
+        fits = [_least_squares(x, observations, costs_of, phase) for x in starts]
+        fits = sorted(fits, key=lambda r: float(r.cost))[: phase.kept]
+        starts = [r.x for r in fits]
+    best = fits[0]
+    left = residuals(costs_of(best.x), observations)
     vectors = _resampled(best.x, left, best.jac, [o.trial for o in observations], seed)
     noise, fitness = _judged(left, observations)
     return Twin(
         setting=setting,
-        costs=Costs.from_vector(best.x, pad_to),
-        refits=tuple(Costs.from_vector(v, pad_to) for v in vectors),
+        costs=costs_of(best.x),
+        refits=tuple(costs_of(v) for v in vectors),
         noise=noise,
         fitness=fitness,
     )
@@ -200,33 +223,38 @@ def _starts(observations: Sequence[Observation]) -> list[Vector]:
         base_s=max(0.1 * fastest_us / 1e6, 1e-4),
         spread_s=max(0.1 * fastest_us / 1e6, 1e-4),
         front_more=0.5,
+        slept_s=1e-4,
         handoff_s=HANDOFF_S,
     )
     starts = []
-    for share in _SHARES_EXCLUSIVE:
-        for cores, front_s in _FRONTS:
+    for share, spread in _KINDS:
+        for front_s in _FRONTS_S:
             service = Service(
                 overlap_base_s=base_s * (1.0 - share),
                 overlap_item_s=item_s * (1.0 - share),
                 exclusive_base_s=base_s * share,
                 exclusive_item_s=item_s * share,
                 response_s=2e-5,
-                spread=0.05,
+                release_s=2e-5,
+                spread=spread,
             )
-            starts.append(Costs(service, replace(way, cores=cores, front_s=front_s)).to_vector())
+            starts.append(Costs(service, replace(way, front_s=front_s)).to_vector())
     return starts
 
 
 def _least_squares(
-    start: Vector, observations: Sequence[Observation], pad_to: int, rounds: int
+    start: Vector,
+    observations: Sequence[Observation],
+    costs_of: Callable[[Vector], Costs],
+    phase: Phase,
 ) -> OptimizeResult:
     from scipy.optimize import least_squares
 
     def off(vector: Vector) -> Vector:
-        return residuals(Costs.from_vector(vector, pad_to), observations)
+        return residuals(costs_of(vector), observations)
 
     def slopes(vector: Vector) -> npt.NDArray[np.float64]:
-        return _slopes(off, vector)
+        return _slopes(off, vector, phase.step)
 
     inside = np.clip(start, LOWEST + 1e-6, HIGHEST - 1e-6)
     return least_squares(
@@ -235,17 +263,20 @@ def _least_squares(
         slopes,
         bounds=(LOWEST, HIGHEST),
         loss="soft_l1",
-        max_nfev=rounds,
+        x_scale="jac",
+        max_nfev=phase.rounds,
         ftol=_GOOD_ENOUGH,
     )
 
 
-def _slopes(off: Callable[[Vector], Vector], vector: Vector) -> npt.NDArray[np.float64]:
-    steps = np.where(vector + _STEP < HIGHEST, _STEP, -_STEP)
+def _slopes(
+    off: Callable[[Vector], Vector], vector: Vector, step: float
+) -> npt.NDArray[np.float64]:
+    steps = np.where(vector + step < HIGHEST, step, -step)
     moved = [vector, *(vector + np.diag(steps))]
     with ThreadPoolExecutor() as threads:  # the simulation leaves the interpreter to others
         at, *found = threads.map(off, moved)
-    return np.stack([(there - at) / step for there, step in zip(found, steps, strict=True)], 1)
+    return np.stack([(there - at) / far for there, far in zip(found, steps, strict=True)], 1)
 
 
 def _resampled(
@@ -281,8 +312,9 @@ def _judged(
         rows = table[telling if figure is Figure.THROUGHPUT else fair, column]
         errors = np.abs(rows * SCALES[figure])
         off[figure] = float(np.expm1(np.median(errors))) if errors.size else float("nan")
-        # 1.4826 times the median deviation is the standard deviation of a normal distribution.
-        noise[figure] = float(1.4826 * np.median(errors) * freedom) if errors.size else 1.0
+        # Of a normal distribution four in five are within 1.2816 standard deviations; where a few
+        # are far off, this says so and the median would not.
+        noise[figure] = float(np.quantile(errors, 0.8) / 1.2816 * freedom) if errors.size else 1.0
     worst = [f for f, most in MOST_OFF.items() if not off[f] <= most]
     reason = None
     if worst:

@@ -42,6 +42,7 @@ class Setting:
         shape: Of arrivals that have one beside their rate.
         repeats: None when no input comes twice.
         response_bytes: Size of a cache entry, where known.
+        cores: That server and client share; None where they are not on one machine.
     """
 
     base: Any
@@ -52,6 +53,7 @@ class Setting:
     shape: Shape | None = None
     repeats: Repeats | None = None
     response_bytes: int | None = None
+    cores: int | None = None
 
     def scheduler(self, candidate: Candidate) -> Scheduler | Unmodelled:
         return scheduler_of(
@@ -101,6 +103,7 @@ class Observation:
     Attributes:
         trial: Which trial it belongs to; trials are resampled as a whole.
         compute_us: Mean time of the batch a request was in, responses included; None if unknown.
+        busy_cores: Of the machine, by server and client together; None if unknown.
         saturated: Open loop, and the server did not keep up: its latencies depend on how long
             the load went on, and only its throughput says something.
     """
@@ -112,6 +115,7 @@ class Observation:
     measurement: Measurement
     compute_us: float | None
     mean_batch_size: float | None
+    busy_cores: float | None
     saturated: bool
 
     @property
@@ -160,6 +164,14 @@ def observation(
         measurement=measurement,
         compute_us=compute_us,
         mean_batch_size=None if server is None else server.mean_batch_size,
+        busy_cores=_busy_cores(measurement, setting.cores),
         saturated=measurement.throughput_infer_per_s < 0.97 * offered
         or measurement.unanswered_count > 0.01 * max(measurement.completed_count, 1),
     )
+
+
+def _busy_cores(measurement: Measurement, cores: int | None) -> float | None:
+    used, others = measurement.host.cpu_percent, measurement.host.other_cpu_percent
+    if cores is None or used is None:
+        return None
+    return cores * (used - (others or 0.0)) / 100.0

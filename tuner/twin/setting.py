@@ -44,16 +44,25 @@ def setting_of(space: Space, spec: Spec) -> Setting:
     )
 
 
-def with_response_bytes(setting: Setting, trials: Sequence[Trial]) -> Setting:
-    """The same with the size of a cache entry, once a trial has shown it."""
-    for trial in trials:
-        size = cache.split_args(trial.candidate.server_args)[1]
-        for point in trial.points if size else ():
-            host = point.measurement.host
-            if size and host.cache_entries and host.cache_utilization:
-                used = size * host.cache_utilization
-                return replace(setting, response_bytes=max(round(used / host.cache_entries), 1))
-    return setting
+def with_measured(setting: Setting, trials: Sequence[Trial]) -> Setting:
+    """The same with what only trials show: the size of a cache entry, and the cores."""
+    hosts = [p.measurement.host for trial in trials for p in trial.points]
+    cores = next((host.cores for host in hosts if host.cores), setting.cores)
+    found = (_response_bytes(trial) for trial in trials)
+    return replace(
+        setting,
+        response_bytes=next((size for size in found if size), setting.response_bytes),
+        cores=cores,
+    )
+
+
+def _response_bytes(trial: Trial) -> int | None:
+    size = cache.split_args(trial.candidate.server_args)[1]
+    for point in trial.points if size else ():
+        host = point.measurement.host
+        if size and host.cache_entries and host.cache_utilization:
+            return max(round(size * host.cache_utilization / host.cache_entries), 1)
+    return None
 
 
 def _repeats(spec: Spec) -> Repeats | None:

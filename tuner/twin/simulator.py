@@ -7,6 +7,7 @@ milliseconds. The modules beside this one hold the parts, each after the source 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ class Outcome:
         compute_us: Mean over requests of the time of the batch they were in.
         executions: By batch size, from 0 on, finished inside the window.
         backlog: Requests sent and not answered when the run ended.
+        busy_cores: Of the host, in the mean of the window.
     """
 
     throughput_infer_per_s: float
@@ -42,6 +44,7 @@ class Outcome:
     compute_us: float
     executions: npt.NDArray[np.int64]
     backlog: int
+    busy_cores: float
 
     def percentile_us(self, share: float) -> float:
         """Nearest rank; not a number when there are no latencies."""
@@ -84,8 +87,8 @@ def simulate(
         seed: Of everything random. Equal seeds draw equal numbers for every config, so that
             differences are the configs' own.
     """
-    requests, executions, busy_s = _run(scheduler, service, way, traffic, seed)
-    return _observe(requests, traffic, executions, busy_s)
+    requests, state = _run(scheduler, service, way, traffic, seed)
+    return _observe(requests, traffic, state)
 
 
 def trace_requests(
@@ -97,7 +100,8 @@ def trace_requests(
 
 def _run(
     scheduler: Scheduler, service: Service, way: Way, traffic: Traffic, seed: int
-) -> tuple[Requests, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+) -> tuple[Requests, Any]:
+    """The requests, and the record at the end (`tuner.twin.state.STATE`)."""
     from tuner.twin.events import run  # numba takes a second to import
 
     count = _most_requests(scheduler, service, way, traffic)
@@ -109,8 +113,7 @@ def _run(
     sent = count if traffic.due_s is not None else int(states[0]["sent"])
     rows = memory.requests[:sent]
     requests = Requests(*(np.ascontiguousarray(rows[name]) for name in _KEPT))
-    sizes = int(states[0]["max_batch"]) + 1
-    return requests, states[0]["executions"][:sizes], states[0]["busy_s"][:sizes]
+    return requests, states[0]
 
 
 def _most_requests(scheduler: Scheduler, service: Service, way: Way, traffic: Traffic) -> int:
@@ -133,13 +136,10 @@ def _cut(given: npt.NDArray[np.int64] | None, count: int) -> npt.NDArray[np.int6
     return None if given is None else given[:count]
 
 
-def _observe(
-    requests: Requests,
-    traffic: Traffic,
-    executions: npt.NDArray[np.int64],
-    busy_s: npt.NDArray[np.float64],
-) -> Outcome:
+def _observe(requests: Requests, traffic: Traffic, state: Any) -> Outcome:
     start_s, end_s = traffic.window_s
+    count = int(state["max_batch"]) + 1
+    executions, busy_s = state["executions"][:count], state["busy_s"][:count]
     answered = (requests.answered_s >= start_s) & (requests.answered_s < end_s)
     served = (requests.fate == SERVED) | (requests.fate == HIT)
     due_inside = (requests.due_s >= start_s) & (requests.due_s < end_s)
@@ -166,6 +166,7 @@ def _observe(
         compute_us=float((sizes * busy_s).sum() / weight) * 1e6 if weight else 0.0,
         executions=executions,
         backlog=int((requests.fate == PENDING).sum()),
+        busy_cores=float(state["worked_s"]) / (end_s - start_s),
     )
 
 

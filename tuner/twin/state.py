@@ -9,6 +9,7 @@ already taken (stale).
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from tuner.twin.system import Scheduler, Service, Traffic, Way
 #: What became of a request.
 PENDING, SERVED, HIT, REJECTED = 0, 1, 2, 3
 #: What an instance is doing.
-IDLE, WAKING, HOST, QUEUED, DEVICE, ANSWERING = 0, 1, 2, 3, 4, 5
+IDLE, WAKING, HOST, QUEUED, DEVICE, ANSWERING, RELEASING = 0, 1, 2, 3, 4, 5, 6
 
 #: Random factors of service times, used in turn.
 _NOISES = 4096
@@ -33,17 +34,24 @@ _INTEGERS = (
     # of the cache
     *("cached", "newest", "oldest"),
     # of the rest
-    *("sent", "arrived", "coming", "tasks", "fronts", "executed"),
+    *("sent", "arrived", "coming", "fronts", "executed"),
+    # of the host: cores at work, the one an instance goes on with, who waits for one
+    *("cores", "running", "held", "held_core", "idle_count"),
 )
 _REALS = (
     *("delay_s", "overlap_base_s", "overlap_item_s", "exclusive_base_s", "exclusive_item_s"),
-    *("response_s", "cores", "front_s", "front_more", "handoff_s", "hit_s", "end_s"),
+    *("response_s", "release_s", "front_s", "front_more", "slept_s", "handoff_s"),
+    *("hit_s", "end_s"),
     *("window_start_s", "window_end_s"),
-    # moments of the next events, and how far the host's work is
-    *("wake_s", "instance_s", "core_s", "work_s", "worked_at_s"),
+    # moments of the next events, and the cores' work inside the window
+    *("wake_s", "instance_s", "core_s", "worked_s"),
 )
 #: Most of each kind; a config with more is not simulated.
 MAX_INSTANCES, MAX_BATCH, MAX_LEVELS = 64, 1024, 16
+#: More cores than this are no limit to anything.
+MAX_CORES = 64
+#: No task, where a task's number is asked for; tasks of instances begin at -1.
+NOBODY = -1 - MAX_INSTANCES
 #: Batches at once: two waiting for each instance, and one in the making; a power of two.
 BATCHES = 256
 
@@ -55,6 +63,10 @@ STATE = np.dtype(
     + [("batch_since_s", np.float64, BATCHES), ("batch_stale", np.int64, BATCHES)]
     + [(n, np.int64, MAX_INSTANCES) for n in ("doing", "running_first", "running_size")]
     + [(n, np.float64, MAX_INSTANCES) for n in ("until_s", "since_s", "reached_s", "noise")]
+    + [(n, np.int64, MAX_INSTANCES) for n in ("behind", "core_of")]
+    + [(n, np.int64, MAX_CORES) for n in ("fronts_first", "fronts_last", "idle")]
+    + [(n, np.int64, MAX_CORES) for n in ("ready_first", "ready_last")]
+    + [(n, np.float64, MAX_INSTANCES) for n in ("left_s", "slice_s")]
     + [("device_busy", np.int64, MAX_INSTANCES)]
     # requests in order, then (odd places) those that expired and were put behind
     + [(n, np.int64, 2 * MAX_LEVELS) for n in ("queue_first", "queue_last", "queue_length")]
@@ -72,6 +84,9 @@ REQUEST = np.dtype(
         ("way_in_s", np.float64),
         ("way_out_s", np.float64),
         ("after", np.int64),
+        ("work_s", np.float64),  # while it waits for a core,
+        ("behind", np.int32),  # and the task that waits behind it
+        ("core", np.int16),
         ("key", np.int32),
         ("level", np.int16),
         ("fate", np.int16),
@@ -89,7 +104,7 @@ class Memory(NamedTuple):
 
     requests: Any  # REQUEST
     coming: Any  # ENTRY, closed loop only
-    tasks: Any  # ENTRY
+    tasks: Any  # ENTRY, at the end of their turn
     keys: Any  # KEY
     noise: npt.NDArray[np.float64]
 
@@ -114,6 +129,7 @@ def new_state(
         "pad_to": service.pad_to,
         "closed": traffic.due_s is None,
         "requests": count,
+        "held": NOBODY,
         "newest": -1,
         "oldest": -1,
         "delay_s": scheduler.max_queue_delay_s,
@@ -122,9 +138,11 @@ def new_state(
         "exclusive_base_s": service.exclusive_base_s,
         "exclusive_item_s": service.exclusive_item_s,
         "response_s": service.response_s,
-        "cores": way.cores,
+        "release_s": service.release_s,
+        "cores": min(way.cores, MAX_CORES),
         "front_s": way.front_s,
         "front_more": way.front_more,
+        "slept_s": way.slept_s,
         "handoff_s": way.handoff_s,
         "hit_s": way.hit_s,
         "end_s": traffic.end_s,
@@ -139,6 +157,9 @@ def new_state(
         states[name] = value
     state = states[0]
     state["until_s"][:] = np.inf
+    state["idle_count"] = int(state["cores"])
+    state["idle"][:] = np.arange(MAX_CORES)[::-1] % int(state["cores"])
+    state["fronts_first"][:] = state["ready_first"][:] = -1
     state["batch_first"][:] = state["batch_last"][:] = -1
     state["preferred"][preferred] = 1
     state["max_queue_size"][: len(policies)] = [p.max_queue_size for p in policies]
@@ -152,7 +173,8 @@ def new_memory(
 ) -> Memory:
     """All arrays, with everything random drawn: equal seeds, equal numbers for every config."""
     rng = np.random.default_rng(seed)
-    noise = np.maximum(1.0 + service.spread * (rng.standard_exponential(_NOISES) - 1.0), 0.0)
+    sigma = math.sqrt(math.log1p(service.spread**2))
+    noise = np.exp(sigma * rng.standard_normal(_NOISES) - sigma**2 / 2.0)
     requests = np.empty(count, REQUEST)
     for name in ("way_in_s", "way_out_s"):
         requests[name] = way.base_s / 2.0 + way.spread_s / 2.0 * rng.standard_exponential(count)

@@ -63,6 +63,8 @@ class Service:
         exclusive_base_s: The device's part.
         exclusive_item_s: And of each inference.
         response_s: The host's work for each response.
+        release_s: And for each request given back afterwards, when all answers are on their way;
+            Triton does not count it as compute time.
         pad_to: The device computes whole multiples of this.
         spread: Coefficient of variation of the first two parts.
     """
@@ -72,6 +74,7 @@ class Service:
     exclusive_base_s: float = 0.0
     exclusive_item_s: float = 0.0
     response_s: float = 0.0
+    release_s: float = 0.0
     pad_to: int = 1
     spread: float = 0.0
 
@@ -84,10 +87,11 @@ class Way:
         base_s: The least, there and back.
         spread_s: Mean of what comes on top, exponential, half of it each way.
         front_s: Work of the host for each request and each way (receiving, sending).
-        front_more: Share of that work for a request that finds the front awake already.
-        cores: Tasks of the host (of models and of the front) that run at full speed at once;
-            more share them evenly. Infinite where the client has a machine of its own and the
-            host has cores to spare.
+        front_more: Share of that work for a request that finds the front at work on many others.
+        slept_s: Work of the host beside that of a batch, when its instance slept: threads of
+            server and model are woken, their caches are cold.
+        cores: Of the host: tasks (of models and of the front) that run at once; others wait.
+            Infinite where nothing is known of the host.
         handoff_s: From a batch being ready to an idle instance taking it; it grows meanwhile.
         hit_s: Instead of queue and model, for a response found in the cache.
     """
@@ -96,6 +100,7 @@ class Way:
     spread_s: float = 0.0
     front_s: float = 0.0
     front_more: float = 1.0
+    slept_s: float = 0.0
     cores: float = math.inf
     handoff_s: float = 0.0
     hit_s: float = 0.0

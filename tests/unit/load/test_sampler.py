@@ -117,9 +117,10 @@ def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
     samples = [
         Sample(0, BEFORE, None, machine(0, ours=5.0)),
         Sample(1, AFTER, None, machine(1, ours=5.0)),
-        Sample(2, AFTER, None, machine(10, ours=6.0, load=2.5)),
+        Sample(2, AFTER, None, machine(10, ours=6.0, load=2.5), shared_cores=2),
     ]
     found = host_use(samples, "m")
+    assert found.cores == 2
     # 20 CPU seconds passed: processes had 3 of them, 1 of these was ours
     assert found.other_cpu_percent == pytest.approx(10.0)
     assert found.stolen_cpu_percent == pytest.approx(5.0)
@@ -150,6 +151,8 @@ def test_only_a_local_servers_processes_are_ours(mode: ServerMode, known: bool) 
         eventually(lambda: bool(sampler.between(0, time.time_ns())))
     first = sampler.between(0, time.time_ns())[0]
     assert (first.machine.ours_s is not None) is known
+    # The load generator always is here; a remote server is not.
+    assert (first.shared_cores is None) is (mode is ServerMode.REMOTE)
 
 
 def eventually(true: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tuner.load.measurement import (
     Arrivals,
+    HostUse,
     LatencySource,
     LoadPoint,
     Measurement,
@@ -38,7 +39,13 @@ SETTING = Setting(
 )
 TRUTH = Costs(
     Service(2e-3, 1e-4, 4e-3, 3e-4, 2e-5, spread=0.05),
-    Way(4e-4, 3e-4, front_s=2e-5, cores=64.0, handoff_s=6e-5),
+    Way(4e-4, 3e-4, front_s=2e-5, handoff_s=6e-5),
+)
+#: A model that computes on the two cores it shares with server and clients.
+HOST_CORES = 2
+ON_THE_HOST = Costs(
+    Service(5e-4, 4e-4, 1e-5, 1e-5, 2e-5, 2e-5, spread=0.3),
+    Way(2e-4, 1e-4, front_s=1e-4, front_more=0.5, slept_s=1e-4, cores=HOST_CORES, handoff_s=6e-5),
 )
 
 
@@ -88,6 +95,7 @@ def measured(
             compute_output_us=0.0,
             batch_stats=rows,
         ),
+        host=HostUse(cpu_percent=100.0 * outcome.busy_cores / HOST_CORES),
     )
 
 
@@ -127,6 +135,23 @@ def test_predicts_configs_it_was_not_fitted_to(twin: Twin, unseen: Candidate, ra
         assert throughput.value == pytest.approx(truth.throughput_infer_per_s, rel=0.05)
         assert p99.value == pytest.approx(truth.p99_latency_us, rel=0.15)
         assert p99.low <= p99.value <= p99.high
+
+
+def test_predicts_a_model_that_shares_few_cores_with_its_clients() -> None:
+    setting = dataclasses.replace(SETTING, cores=HOST_CORES)
+    rates = ((500.0, 750.0), (700.0, 1200.0), (700.0, 1300.0), (700.0, 1300.0))
+    trials = [
+        trial(i, c, [measured(c, poisson(rate), ON_THE_HOST) for rate in own])
+        for i, (c, own) in enumerate(zip(FITTED, rates, strict=True))
+    ]
+    found = fit(trials, setting)
+    assert isinstance(found, Twin)
+    assert found.fitness.usable
+    unseen, load = config(4, 16, 0), poisson(1300.0)
+    truth = measured(unseen, load, ON_THE_HOST)
+    predicted = found.predict(unseen, load, duration_s=2.0, seed=7)
+    assert not isinstance(predicted, Unmodelled)
+    assert predicted.p99_latency_us.value == pytest.approx(truth.p99_latency_us, rel=0.2)
 
 
 def test_finds_which_part_runs_alone(twin: Twin) -> None:

@@ -32,9 +32,8 @@ def benchmark() -> ModuleType:
 
 def test_predicts_twelve_configs_from_six(benchmark: ModuleType) -> None:
     """Throughput within 5 %, p99 within 15 % (medians), the order of configs within 0.9."""
-    accuracy, twin, points = _accuracy(benchmark, "emulated-accelerator")
+    accuracy, twin = _accuracy(benchmark, "emulated-accelerator")
     assert twin.fitness.usable, twin.fitness.reason
-    assert points == 48
     assert accuracy.throughput <= 0.05
     assert accuracy.closed_throughput <= 0.05
     assert accuracy.p99 <= 0.15
@@ -42,16 +41,21 @@ def test_predicts_twelve_configs_from_six(benchmark: ModuleType) -> None:
     assert accuracy.inside >= 0.75
 
 
-def test_knows_that_it_does_not_fit_a_machine_that_changes_its_speed(benchmark: ModuleType) -> None:
-    """tiny-bert shared two cores with other work, which came and went between the recordings."""
-    accuracy, twin, _ = _accuracy(benchmark, "tiny-bert")
-    assert not twin.fitness.usable
+def test_predicts_a_model_on_the_cores_of_its_clients(benchmark: ModuleType) -> None:
+    """Where one measurement is 15 % off the mean of three others in p99, 5 % in closed loops."""
+    accuracy, twin = _accuracy(benchmark, "tiny-bert")
+    assert twin.fitness.usable, twin.fitness.reason
+    assert accuracy.throughput <= 0.05
+    assert accuracy.closed_throughput <= 0.10
+    assert accuracy.p99 <= 0.20
+    assert accuracy.spearman >= 0.75
     assert accuracy.inside >= 0.75
 
 
-def _accuracy(benchmark: ModuleType, model: str) -> tuple[Any, Twin, int]:
-    trials = benchmark.read(model)
-    twin = fit(trials[: benchmark.FITTED], benchmark.setting(model))
+def _accuracy(benchmark: ModuleType, model: str) -> tuple[Any, Twin]:
+    rounds = benchmark.read(model)
+    twin = fit(rounds[0][: benchmark.FITTED], benchmark.setting(model))
     assert isinstance(twin, Twin)
-    accuracy, pairs = benchmark.compare(twin, trials[benchmark.FITTED :])
-    return accuracy, twin, len(pairs)
+    pairs = benchmark.compare(twin, [own[benchmark.FITTED :] for own in rounds])
+    assert len(pairs) == 48
+    return benchmark.accuracy_of(pairs), twin

@@ -123,11 +123,45 @@ def test_the_device_runs_one_batch_at_a_time_and_hosts_overlap() -> None:
     assert answered_ms(apart, service, at(0, 0)) == [6, 6]
 
 
-def test_more_host_parts_than_cores_share_them() -> None:
+def test_instances_without_a_core_wait_for_a_slice() -> None:
     service, two = Service(overlap_base_s=4 * MS), Scheduler(instances=2, batching=False)
     requests = trace_requests(two, service, Way(cores=1.0), at(0, 2))
-    # Alone for 2 ms, then at half speed until 6 ms; the other has 2 ms left.
-    assert requests.answered_s.tolist() == pytest.approx([6 * MS, 8 * MS])
+    # The first has the core for 3 ms, then the second for as long, then each its last one.
+    assert requests.answered_s.tolist() == pytest.approx([7 * MS, 8 * MS])
+
+
+def test_an_instance_keeps_its_core_while_nobody_waits() -> None:
+    service = Service(overlap_base_s=5 * MS, response_s=MS)
+    requests = trace_requests(Scheduler(batching=False), service, Way(cores=1.0), at(0, 10))
+    assert requests.answered_s.tolist() == pytest.approx([6 * MS, 16 * MS])
+
+
+def test_a_request_comes_in_once_the_slice_of_an_instance_is_over() -> None:
+    service, two = Service(overlap_base_s=4 * MS), Scheduler(instances=2, batching=False)
+    way = Way(cores=1.0, front_s=0.5 * MS)
+    requests = trace_requests(two, service, way, at(0, 1))
+    # The first runs from 0.5 to 3.5; the second comes in until 4; the first's last one, its
+    # answer; then the second from 5.5 on, and its answer.
+    assert requests.arrived_s.tolist() == pytest.approx([0.5 * MS, 4 * MS])
+    assert requests.answered_s.tolist() == pytest.approx([5.5 * MS, 10 * MS])
+
+
+def test_an_instance_that_slept_does_more_for_its_batch() -> None:
+    service, way = Service(overlap_base_s=4 * MS), Way(cores=1.0, slept_s=MS)
+    requests = trace_requests(Scheduler(batching=False), service, way, at(0, 1, 20))
+    assert requests.answered_s.tolist() == pytest.approx([5 * MS, 9 * MS, 25 * MS])
+
+
+def test_requests_are_given_back_after_their_answers() -> None:
+    service = Service(exclusive_base_s=MS, release_s=0.5 * MS)
+    requests = trace_requests(Scheduler(batching=False), service, NO_WAY, at(0, 0))
+    assert requests.answered_s.tolist() == pytest.approx([MS, 2.5 * MS])
+
+
+def test_busy_cores_are_those_at_work_inside_the_window() -> None:
+    service, way = Service(overlap_base_s=4 * MS), Way(cores=2.0, front_s=0.5 * MS)
+    outcome = simulate(Scheduler(batching=False), service, way, at(0, end_ms=10))
+    assert outcome.busy_cores == pytest.approx(0.5)
 
 
 def test_responses_leave_one_after_the_other() -> None:
