@@ -161,7 +161,7 @@ def _rows(by_strategy: Mapping[str, Sequence[Replay]]) -> list[str]:
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, runs in by_strategy.items():
         shares = np.array([r.shares() for r in runs])
-        cells = [_both(shares[:, n - 1]) for n in columns]
+        cells = [_both(shares[:, n - 1]) if n <= shares.shape[1] else "not run" for n in columns]
         there = np.flatnonzero(np.median(shares, axis=0) >= MEDIAN_GOAL)
         reached = str(there[0] + 1) if there.size else f"not in {asked}"
         times = [s.choosing_s for r in runs for s in r.steps[1:]]
