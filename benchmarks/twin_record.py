@@ -1,7 +1,7 @@
 """Records what the twin's accuracy is tested with: configs of an example model under load.
 
     python benchmarks/twin_record.py emulated-accelerator --seconds 280
-    python benchmarks/twin_record.py tiny-bert --seconds 1100 --rounds 4
+    python benchmarks/twin_record.py tiny-bert --seconds 1200 --rounds 4
 
 Each config is loaded by a closed loop of 32 first, then by Poisson arrivals at shares of what it
 answered there. Further rounds go over all configs again, in another order, with other arrivals at
