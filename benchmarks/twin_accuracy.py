@@ -14,7 +14,7 @@ import argparse
 import gzip
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,14 +41,17 @@ CORES = 2
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Median absolute errors as shares; ``inside`` is how often an interval held a round's p99."""
+    """Median absolute errors as shares, and the order of the configs.
+
+    ``inside``: how often an interval held a round's p99; None where there are none.
+    """
 
     throughput: float
     closed_throughput: float
     p50: float
     p99: float
     spearman: float
-    inside: float
+    inside: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,16 @@ class Compared:
         return not self.measured[0].load.arrivals.open_loop
 
     def middle(self, figure: Figure) -> tuple[float, float]:
-        """Measured and predicted, each the geometric mean of the rounds."""
+        """Predicted and measured, each the geometric mean of the rounds."""
         return (
-            _middle([getattr(m, figure.value) for m in self.measured]),
             _middle([getattr(p, figure.value).value for p in self.predicted]),
+            _middle([getattr(m, figure.value) for m in self.measured]),
         )
+
+    def split(self, figure: Figure) -> list[tuple[float, float]]:
+        """Each round, and the geometric mean of the others."""
+        values = [getattr(m, figure.value) for m in self.measured]
+        return [(v, _middle([*values[:n], *values[n + 1 :]])) for n, v in enumerate(values)]
 
     def held(self) -> list[bool]:
         """Whether a round's p99 was inside its interval."""
@@ -84,16 +92,17 @@ def _middle(values: Sequence[float]) -> float:
 def read(model: str) -> list[list[Trial]]:
     """The recording as finished trials, a list for each round; configs in the same order in all."""
     path = RECORDED / f"twin-{model}.jsonl.gz"
-    rounds: dict[int, dict[str, Trial]] = {}
+    rounds: dict[int, dict[str, tuple[Candidate, tuple[Point, ...]]]] = {}
     with gzip.open(path, "rt") as file:
         for line in map(json.loads, file):
             points = tuple(Point(Measurement.from_json(p), (), None) for p in line["points"])
-            candidate = Candidate.from_json(line["fields"])
             own = rounds.setdefault(line.get("round", 0), {})
-            trial = Trial(len(own), candidate, TrialState.MEASURED, points)
-            own[line["candidate"]] = trial
+            own[line["candidate"]] = Candidate.from_json(line["fields"]), points
     first, *_ = rounds.values()
-    return [[replace(own[key], number=n) for n, key in enumerate(first)] for own in rounds.values()]
+    return [
+        [Trial(n, own[key][0], TrialState.MEASURED, own[key][1]) for n, key in enumerate(first)]
+        for own in rounds.values()
+    ]
 
 
 def setting(model: str) -> Setting:
@@ -121,24 +130,14 @@ def _predict(twin: Twin, trial: Trial, load: int) -> Prediction:
     return twin.predict_traffic(scheduler, traffic, m.seed)
 
 
+#: What one says of a figure of a load, beside what it is.
+Told = Callable[[Compared, Figure], tuple[float, float]]
+
+
 def accuracy_of(pairs: Sequence[Compared]) -> Accuracy:
-    closed = [pair for pair in pairs if pair.closed]
-
-    def off(figure: Figure, chosen: Sequence[Compared] = pairs) -> float:
-        middles = [pair.middle(figure) for pair in chosen]
-        return float(
-            np.median([abs(predicted / measured - 1.0) for measured, predicted in middles])
-        )
-
-    order = spearmanr(*np.array([pair.middle(Figure.THROUGHPUT) for pair in closed]).T).statistic
-    return Accuracy(
-        throughput=off(Figure.THROUGHPUT),
-        closed_throughput=off(Figure.THROUGHPUT, closed),
-        p50=off(Figure.P50),
-        p99=off(Figure.P99),
-        spearman=float(order),
-        inside=float(np.mean([held for pair in pairs for held in pair.held()])),
-    )
+    """How well the twin predicts the mean of the rounds."""
+    inside = float(np.mean([held for pair in pairs for held in pair.held()]))
+    return replace(_errors(pairs, [Compared.middle]), inside=inside)
 
 
 def repeatability(pairs: Sequence[Compared]) -> Accuracy | None:
@@ -149,30 +148,28 @@ def repeatability(pairs: Sequence[Compared]) -> Accuracy | None:
     rounds = len(pairs[0].measured)
     if rounds == 1:
         return None
+    return _errors(pairs, [lambda pair, f, n=n: pair.split(f)[n] for n in range(rounds)])
+
+
+def _errors(pairs: Sequence[Compared], tellers: Sequence[Told]) -> Accuracy:
+    """Of all tellers together; the order is the mean of theirs."""
+    closed = [pair for pair in pairs if pair.closed]
 
     def off(figure: Figure, chosen: Sequence[Compared] = pairs) -> float:
-        return float(np.median([abs(a / b - 1.0) for a, b in _split(chosen, figure)]))
+        told = [tell(pair, figure) for pair in chosen for tell in tellers]
+        return float(np.median([abs(said / true - 1.0) for said, true in told]))
 
-    closed = [pair for pair in pairs if pair.closed]
-    halves = np.array(_split(closed, Figure.THROUGHPUT)).reshape(len(closed), rounds, 2)
-    orders = [spearmanr(*halves[:, n].T).statistic for n in range(rounds)]
+    def order(tell: Told) -> float:
+        told = np.array([tell(pair, Figure.THROUGHPUT) for pair in closed])
+        return float(spearmanr(*told.T).statistic)
+
     return Accuracy(
         throughput=off(Figure.THROUGHPUT),
         closed_throughput=off(Figure.THROUGHPUT, closed),
         p50=off(Figure.P50),
         p99=off(Figure.P99),
-        spearman=float(np.mean(orders)),
-        inside=float("nan"),
+        spearman=float(np.mean([order(tell) for tell in tellers])),
     )
-
-
-def _split(pairs: Sequence[Compared], figure: Figure) -> list[tuple[float, float]]:
-    """Each round, and the mean of the others."""
-    found = []
-    for pair in pairs:
-        values = [getattr(m, figure.value) for m in pair.measured]
-        found += [(v, _middle([*values[:n], *values[n + 1 :]])) for n, v in enumerate(values)]
-    return found
 
 
 def _show(pairs: Sequence[Compared]) -> None:
@@ -180,9 +177,9 @@ def _show(pairs: Sequence[Compared]) -> None:
         m, p = pair.measured[0], pair.predicted[0]
         throughput, p50, p99 = map(pair.middle, (Figure.THROUGHPUT, Figure.P50, Figure.P99))
         print(
-            f"   {m.load!s:>16} {throughput[0]:6.0f}/s {throughput[1]:6.0f}"
-            f"  p50 {p50[0] / 1e3:6.1f} {p50[1] / 1e3:6.1f}"
-            f"  p99 {p99[0] / 1e3:6.1f} {p99[1] / 1e3:6.1f}"
+            f"   {m.load!s:>16} {throughput[1]:6.0f}/s {throughput[0]:6.0f}"
+            f"  p50 {p50[1] / 1e3:6.1f} {p50[0] / 1e3:6.1f}"
+            f"  p99 {p99[1] / 1e3:6.1f} {p99[0] / 1e3:6.1f}"
             f" [{p.p99_latency_us.low / 1e3:.1f}, {p.p99_latency_us.high / 1e3:.1f}]"
         )
 
@@ -228,7 +225,7 @@ def _print(found: Accuracy) -> None:
         f" p50 {found.p50:.1%}, p99 {found.p99:.1%};"
         f" Spearman of configs by what they can do {found.spearman:.3f}"
     )
-    if found.inside == found.inside:
+    if found.inside is not None:
         print(f"   {found.inside:.0%} of p99 inside their interval")
 
 

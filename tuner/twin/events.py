@@ -11,13 +11,13 @@ from tuner.twin.cache import insert, look_up
 from tuner.twin.heap import heap_pop
 from tuner.twin.host import (
     INTERRUPTED,
+    compute,
     end_task,
     leave_core,
     reach_client,
     send_back,
     send_next,
     start_front,
-    start_task,
 )
 from tuner.twin.jit import compiled
 from tuner.twin.queue import accepts, push, shift
@@ -188,7 +188,7 @@ def _start(s: Any, m: Any, i: int, first: int, size: int, now_s: float) -> None:
         m.requests[request].started_s = now_s
         request = m.requests[request].after
     work_s = (s.overlap_base_s + s.overlap_item_s * _padded(s, size)) * s.noise[i]
-    start_task(s, m, -1 - i, work_s + more_s, now_s)
+    compute(s, m, i, work_s + more_s, now_s)
 
 
 @compiled
@@ -249,7 +249,7 @@ def _answer(s: Any, m: Any, i: int, now_s: float) -> None:
     """A batch is computed: its responses go out one after the other."""
     s.doing[i] = ANSWERING
     if s.response_s > 0.0:
-        start_task(s, m, -1 - i, s.response_s, now_s)
+        compute(s, m, i, s.response_s, now_s)
         return
     while s.running_first[i] >= 0:
         _respond(s, m, i, now_s)
@@ -260,7 +260,7 @@ def _answer(s: Any, m: Any, i: int, now_s: float) -> None:
 def _send_response(s: Any, m: Any, i: int, now_s: float) -> None:
     _respond(s, m, i, now_s)
     if s.running_first[i] >= 0:
-        start_task(s, m, -1 - i, s.response_s, now_s)
+        compute(s, m, i, s.response_s, now_s)
     else:
         _release(s, m, i, now_s)
 
@@ -284,7 +284,7 @@ def _release(s: Any, m: Any, i: int, now_s: float) -> None:
         s.busy_s[size] += now_s - s.since_s[i]
     if s.release_s > 0.0:
         s.doing[i] = RELEASING
-        start_task(s, m, -1 - i, s.release_s * size / s.request_size, now_s)
+        compute(s, m, i, s.release_s * size / s.request_size, now_s)
     else:
         _finish(s, m, i, now_s)
 

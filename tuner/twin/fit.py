@@ -214,7 +214,7 @@ def fit_observations(
 
 
 def _starts(observations: Sequence[Observation]) -> list[Vector]:
-    """From the curve, with most of it on the device or most beside it, on few cores or many."""
+    """From the curve: most of it on the device or beside it, the front costing little or much."""
     curve = curve_of(observations)
     base_s, item_s = (1e-3, 1e-4) if curve is None else (curve.base_s, curve.item_s)
     base_s, item_s = max(base_s, 1e-5), max(item_s, 1e-6)

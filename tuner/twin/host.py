@@ -29,15 +29,8 @@ _HALF = 1.5
 
 
 @compiled
-def start_task(s: Any, m: Any, task: int, work_s: float, now_s: float) -> None:
-    if task >= 0:
-        _start_front_task(s, m, task, work_s, now_s)
-    else:
-        _start_instance(s, m, -1 - task, work_s, now_s)
-
-
-@compiled
-def _start_instance(s: Any, m: Any, instance: int, work_s: float, now_s: float) -> None:
+def compute(s: Any, m: Any, instance: int, work_s: float, now_s: float) -> None:
+    """An instance has work for a core."""
     s.left_s[instance] = work_s
     if s.held == -1 - instance and s.slice_s[instance] > 0.0:
         s.held = NOBODY
@@ -76,7 +69,7 @@ def start_front(s: Any, m: Any, task: int, more_s: float, now_s: float) -> None:
     """A request comes in or an answer goes out; threads that are awake do more at less cost."""
     share = s.front_more + (1.0 - s.front_more) / (1.0 + s.fronts / _HALF)
     s.fronts += 1
-    start_task(s, m, task, s.front_s * share + more_s, now_s)
+    _start_front_task(s, m, task, s.front_s * share + more_s, now_s)
 
 
 @compiled
@@ -95,7 +88,7 @@ def end_task(s: Any, m: Any, now_s: float) -> int:
         return task
     if s.fronts_first[core] < 0 and s.ready_first[core] < 0:
         s.slice_s[instance] = SLICE_S
-    start_task(s, m, task, s.left_s[instance], now_s)
+    compute(s, m, instance, s.left_s[instance], now_s)
     return INTERRUPTED
 
 
