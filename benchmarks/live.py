@@ -236,6 +236,7 @@ def _machine(programs: Programs, job: Job) -> dict[str, object]:
         "versions": programs.versions(),
         "configs": job.space.size().count,
         "slo": [str(slo) for slo in job.spec.slo],
+        "current": job.space.canonical(job.space.current).to_json(),
     }
 
 

@@ -217,9 +217,9 @@ def _time_said(comparison: Comparison) -> list[str]:
             verdict = "met" if mine <= TIME_GOAL * theirs else "missed"
             said.append(
                 f"{OURS} held {which}, after {mine:.0f} s, that search after {theirs:.0f} s: "
-                f"{mine / theirs:.2f} of its time; at most {TIME_GOAL:g}: {verdict}. The first "
-                f"trial, of the current config, took {ours.steps[0].seconds:.0f} s and "
-                f"{other.steps[0].seconds:.0f} s of these."
+                f"{mine / theirs:.2f} of its time; at most {TIME_GOAL:g}: {verdict}. Their first "
+                f"trials took {ours.steps[0].seconds:.0f} s and {other.steps[0].seconds:.0f} s of "
+                "these."
             )
     return said
 

@@ -120,8 +120,13 @@ class Comparison:
 
     @property
     def current(self) -> Step | None:
-        """The current config, which is the first trial of every search."""
-        return next((s.steps[0] for s in self.searches.values() if s.steps), None)
+        """The current config, of the first search that found what it stands."""
+        if "current" not in self.machine:
+            return None
+        key = Candidate.from_json(self.machine["current"]).key
+        steps = (step for s in self.searches.values() for step in s.steps)
+        own = [step for step in steps if step.candidate.key == key]
+        return next((step for step in own if step.level is not None), next(iter(own), None))
 
     def entrants(self) -> dict[str, Entrant]:
         """The current config and each distinct winner, by key, as far as they met the SLOs.

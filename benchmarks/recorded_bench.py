@@ -238,6 +238,7 @@ class RecordedBench:
         self._seed = seed
         self._key = ""
         self._curve: RecordedCurve | None = None
+        self._fresh = 0
         likeness = world.likeness
         self._alike = 0.0 if math.isnan(likeness) else min(max(likeness, 0.0), 1.0)
 
@@ -246,7 +247,8 @@ class RecordedBench:
         key = self._canonical(candidate).key
         if key not in self._world.curves:
             raise LoadFailedError(f"nothing is recorded of {dict(candidate.fields)}")
-        self._key, self._curve = key, self._world.curves[key]
+        self._fresh += fresh
+        self._key, self._curve = f"{key}/{self._fresh}" if fresh else key, self._world.curves[key]
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int) -> Point:
@@ -267,6 +269,11 @@ class RecordedBench:
         """The shortest recorded mean latency, in seconds."""
         assert self._curve is not None
         return float(np.exp(self._curve.logs[:, FIGURES.index("avg_latency_us")]).min()) / 1e6
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        """The most that it was seen to answer, in requests per second."""
+        assert self._curve is not None
+        return float((self._curve.levels * np.exp(self._curve.logs[:, ANSWERED])).max())
 
 
 def row_of(measurement: Measurement) -> Vector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ COLOURS = {
 }
 _LEGEND = (
     "Share of the best feasible goodput, without noise, that the search's best config has after n "
-    "measured ones (the current config is the first): median over the seeds, and in brackets what "
-    "9 of 10 seeds reach. Proposals: time to choose the next config."
+    "measured ones (the current config is among them): median over the seeds, and in brackets what "
+    "9 of 10 seeds reach. Written: that of the config that a run would write which ends there, "
+    "after it has measured the finalists again. Proposals: time to choose the next config."
 )
 DASHES = {"random": (0, (4, 2)), "grid": (0, (1, 1)), "model-analyzer brute": (0, (5, 1, 1, 1))}
 
@@ -63,6 +64,7 @@ class Replay:
         asked: Its budget of configs, which it may not use up.
         reason: Why it ended.
         notes: What it would have told the user on the way.
+        written: By number of configs, the share of what a run that ends there would write.
     """
 
     strategy: str
@@ -71,6 +73,7 @@ class Replay:
     reason: str
     notes: tuple[str, ...]
     steps: tuple[Step, ...]
+    written: Mapping[str, float] = field(default_factory=dict)
 
     def shares(self) -> npt.NDArray[np.float64]:
         """Share after 1 to ``asked`` configs; a search that stopped keeps what it had."""
@@ -157,17 +160,24 @@ def _rows(by_strategy: Mapping[str, Sequence[Replay]]) -> list[str]:
     asked = max((r.asked for runs in by_strategy.values() for r in runs), default=0)
     columns = [n for n in COLUMNS if n <= asked]
     heads = ["strategy", "seeds", *(f"after {n}" for n in columns)]
+    heads += [f"written after {n}" for n in columns]
     heads += ["configs to 99 % (median)", "proposals: median, slowest"]
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, runs in by_strategy.items():
         shares = np.array([r.shares() for r in runs])
         cells = [_both(shares[:, n - 1]) if n <= shares.shape[1] else "not run" for n in columns]
+        cells += [_written(runs, n) for n in columns]
         there = np.flatnonzero(np.median(shares, axis=0) >= MEDIAN_GOAL)
         reached = str(there[0] + 1) if there.size else f"not in {asked}"
         times = [s.choosing_s for r in runs for s in r.steps[1:]]
         spent = f"{np.median(times):.3f} s, {max(times):.2f} s" if times else "none"
         rows.append(f"| {name} | {len(runs)} | {' | '.join(cells)} | {reached} | {spent} |")
     return rows
+
+
+def _written(runs: Sequence[Replay], columns: int) -> str:
+    known = [r.written[str(columns)] for r in runs if str(columns) in r.written]
+    return _both(np.array(known)) if len(known) == len(runs) else "not run"
 
 
 def _both(shares: npt.NDArray[np.float64]) -> str:

@@ -25,6 +25,7 @@ from functools import lru_cache
 import recorded_curves as results
 import recorded_table as tables
 from recorded_bench import RecordedBench, RecordedWorld
+from recorded_confirmation import written_after
 from recorded_curves import Replay, Step
 from recorded_space import covered, sampled
 
@@ -35,6 +36,7 @@ from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES, Enough, Proposal
 from tuner.search.strategy import Strategy as SearchStrategy
+from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
@@ -144,7 +146,20 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     )
     history, reason = searched(search)
     steps = tuple(_steps(search, space, history, world, strategy))
-    return Replay(name, seed, trials, reason.value, tuple(notes), steps)
+    written = _written(search, space, history, world, trials)
+    return Replay(name, seed, trials, reason.value, tuple(notes), steps, written)
+
+
+def _written(
+    search: Search, space: Space, history: Sequence[Trial], world: RecordedWorld, trials: int
+) -> dict[str, float]:
+    """What runs that end after so many configs would write, as a share of the best."""
+    found = {}
+    for count in (n for n in results.COLUMNS if n <= trials):
+        candidate = written_after(search, history[:count])
+        goodput = world.goodput(space.canonical(candidate).key)
+        found[str(count)] = round(goodput / world.best, 5)
+    return found
 
 
 @lru_cache
@@ -191,6 +206,13 @@ class _Timed:
     @property
     def at_once(self) -> int:
         return self.strategy.at_once
+
+    @property
+    def lead(self) -> Candidate | None:
+        return self.strategy.lead
+
+    def outlook(self, history: Sequence[Trial]) -> None:
+        return None
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -163,9 +163,17 @@ class Bench:
 
     def one_at_a_time(self, seed: int) -> float:
         """Mean latency in seconds of one request after another: where to begin with rates."""
-        self._rules.checkpoint()
-        measurement = self._put(LoadPoint(Arrivals.CLOSED, 1), QUICK_LOOK, seed)
-        return measurement.avg_latency_us / 1e6
+        return self._look(1, seed).avg_latency_us / 1e6
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        """Requests answered per second with so many under way: about where the server saturates.
+
+        Raises:
+            LoadFailedError: No usable result; it may refuse so many.
+            ServerGoneError: The server died, or none is deployed.
+        """
+        seen = self._look(concurrency, seed)
+        return seen.throughput_infer_per_s / seen.batch_size
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
         """What the deployed candidate does beyond its capacity, and afterwards.
@@ -199,6 +207,10 @@ class Bench:
             raise ServerGoneError("no candidate is deployed")
         with self._book.phase(Phase.MEASURING):
             return self._generator.answers()
+
+    def _look(self, concurrency: int, seed: int) -> Measurement:
+        self._rules.checkpoint()
+        return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
 
     def _believable(self, load: LoadPoint, seed: int) -> Measurement:
         first = self._checked(load, seed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tuner.errors import ClientLimitError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
-from tuner.score.capacity import LevelRange, Probe, find_capacity
+from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
 from tuner.score.judge import passes, stress
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.objective import Goal, Objective
@@ -16,6 +16,8 @@ from tuner.spec.workload import ClosedArrivals, Workload
 
 #: Measurements of a candidate at the most, the race included.
 MOST_PROBES = 5
+#: A telling candidate that lost the race is measured at this share of what it answered there.
+WELL_BELOW_SATURATION = 0.75
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def evaluate(
     plan: LoadPlan,
     start: float,
     to_beat: float | None,
+    telling: bool = False,
 ) -> Evaluation:
     """Measures a deployed candidate as far as its score needs.
 
@@ -72,10 +75,11 @@ def evaluate(
         start: First level of a capacity search without an incumbent.
         to_beat: Level the incumbent sustains times one plus the smallest gain worth having;
             a candidate that fails there cannot win and is measured no further (racing).
+        telling: Where it fails there it is measured once more, where it should pass.
     """
     if plan.listed is not None:
         return _at_listed_levels(measure, objective, plan.listed)
-    return _capacity(measure, objective, plan, start, to_beat)
+    return _capacity(measure, objective, plan, start, to_beat, telling)
 
 
 def _at_listed_levels(
@@ -108,12 +112,20 @@ def probe_of(point: Point) -> Probe:
     )
 
 
+def _well_below(lost: Probe) -> float:
+    """Where a candidate that lost the race should pass, with a latency that tells of its work."""
+    if lost.saturated and lost.served_per_s:
+        return WELL_BELOW_SATURATION * lost.served_per_s
+    return next_level([lost])
+
+
 def _capacity(
     measure: Callable[[float], Point],
     objective: Objective,
     plan: LoadPlan,
     start: float,
     to_beat: float | None,
+    telling: bool,
 ) -> Evaluation:
     points: list[Point] = []
 
@@ -127,9 +139,12 @@ def _capacity(
             known = [probe(plan.levels.nearest(to_beat))]
         if known and not known[0].passed:
             state = TrialState.PRUNED
+            if telling:
+                probe(plan.levels.nearest(_well_below(known[0])))
         else:
             find_capacity(probe, start, plan.levels, at_most=MOST_PROBES - len(known), known=known)
     except ClientLimitError:
-        if not any(passes(p.slo) for p in points):
+        if state is TrialState.MEASURED and not any(passes(p.slo) for p in points):
             raise  # what was measured, if anything, says nothing about the config
-    return Evaluation(state, tuple(points), score_points(objective, points))
+    judged = points[:1] if state is TrialState.PRUNED else points  # the race gives the bound
+    return Evaluation(state, tuple(points), score_points(objective, judged))

@@ -106,7 +106,9 @@ def outcome_text(trial: Trial) -> str:
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return f"failed: {first_line(trial.reason or 'no reason given')}"
     if trial.state is TrialState.PRUNED:
-        return f"out of the race: {point_text(trial.points[-1])}"
+        race, *less = trial.points
+        stood = "".join(f"; it stands {p.measurement.load}" for p in less if passes(p.slo))
+        return f"out of the race: {point_text(race)}{stood}"
     if trial.score.best_point is None:
         return f"meets the SLOs at no load: {point_text(trial.points[-1])}"
     best = trial.points[trial.score.best_point]

@@ -152,8 +152,9 @@ def _outcome(trial: Trial) -> str:
         tightest = tightest_slo(point.slo)
         rate = point.measurement.throughput_infer_per_s
         return f"{rate:.4g}/s  {tightest.metric} {_value(tightest)}"
-    what = "out of the race" if trial.state is TrialState.PRUNED else "misses an SLO"
-    return f"{what} at {trial.points[-1].measurement.load}"
+    if trial.state is TrialState.PRUNED:
+        return f"out of the race at {trial.points[0].measurement.load}"
+    return f"misses an SLO at {trial.points[-1].measurement.load}"
 
 
 def _value(slo: SloResult) -> str:

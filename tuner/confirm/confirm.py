@@ -184,8 +184,7 @@ class _Rotation:
 
     def _round(self, number: int) -> None:
         self._order = 0
-        sides = [*([self._current] if self._current.entrant.level is not None else [])]
-        sides += self._racing()
+        sides = [*([self._current] if self._current_stands else []), *self._racing()]
         for side in sides if number % 2 == 0 else reversed(sides):
             try:
                 side.rounds.append(self._measured(side, number))
@@ -198,6 +197,14 @@ class _Rotation:
             if not side.rounds[-1].passed:
                 side.dropped = "it missed an SLO when measured again on a fresh server"
                 self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+
+    @property
+    def _current_stands(self) -> bool:
+        """Whether there is a load at which the current config meets the SLOs, as far as known."""
+        rounds = self._current.rounds
+        if rounds and self._rules.levels is not None:
+            return any(r.passed for r in rounds)
+        return self._current.entrant.level is not None
 
     def _measured(self, side: Contender, number: int) -> Round:
         self._bench.deploy(side.candidate, fresh=True)
@@ -221,7 +228,8 @@ class _Rotation:
         racing = self._racing()
         means = {f.candidate: geometric_mean(f.capacities()) for f in racing}
         bar = BEHIND * max(means.values(), default=0.0)
-        now = BEHIND * geometric_mean(self._current.capacities()) if self._current.rounds else 0.0
+        current = self._current.capacities() if self._current_stands else []
+        now = BEHIND * geometric_mean(current) if current else 0.0
         for finalist in racing:
             if means[finalist.candidate] < now:
                 finalist.dropped = "measured again it stands less than the current config"
@@ -278,7 +286,7 @@ class _Rotation:
         The capacity, or the metric that is minimised.
         """
         rounds = min(len(finalist.rounds), len(self._current.rounds))
-        if not rounds:
+        if not rounds or not self._current_stands:
             return None
         if self._rules.objective.goal is Goal.MINIMIZE:
             current = self._current.points[:rounds]

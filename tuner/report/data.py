@@ -224,7 +224,7 @@ def _assemble(
     result: Result | None,
 ) -> ReportData:
     objective = Objective.parse(str(manifest.spec.get("objective", Objective.goodput())))
-    current = _current(trials, repeats, result)
+    current = _current(manifest, trials, repeats, result)
     best = _best(objective, trials, repeats, result, current)
     status = Status.INTERRUPTED if result is None else result.status
     about = current if status is Status.KEPT else (best or current)
@@ -263,13 +263,18 @@ def _taken_back(written: WrittenFacts | None) -> bool:
 
 
 def _current(
-    trials: Sequence[Trial], repeats: Sequence[Repeat], result: Result | None
+    manifest: Manifest,
+    trials: Sequence[Trial],
+    repeats: Sequence[Repeat],
+    result: Result | None,
 ) -> Side | None:
-    """The config found in the repository: the result's, else trial 0."""
+    """The config found in the repository: the result's, else what was measured of it."""
     if result is not None and result.baseline is not None:
         return _side_of(result.baseline, trials, repeats)
-    first = next((t for t in trials if t.number == 0), None)
-    return None if first is None else _side(first.candidate, trials, repeats)
+    current = None if manifest.current is None else Candidate.from_json(manifest.current)
+    own = (t for t in trials if (t.candidate == current if current else t.number == 0))
+    trial = next(own, None)
+    return None if trial is None else _side(trial.candidate, trials, repeats)
 
 
 def _best(
@@ -320,7 +325,7 @@ def _side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repea
     trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
     again = tuple(r for r in repeats if r.candidate_key == candidate.key)
     proofs = _proofs(again)
-    judged = _judged_again(proofs) or (None if trial is None else judged_point(trial))
+    judged = _judged_again(proofs) or (None if trial is None else _nearest(trial))
     return Side(
         candidate=candidate,
         trial=None if trial is None else trial.number,
@@ -369,7 +374,15 @@ def _goodput(judged: Point | None) -> float | None:
 
 
 def judged_point(trial: Trial) -> Point | None:
-    """The point a trial's score stands for; the nearest miss when none met the SLOs."""
+    """The point a trial's score stands for; the nearest miss when none met the SLOs.
+
+    Of a trial that lost the race that is the race, also where it was measured at less after it.
+    """
+    raced = trial.state is TrialState.PRUNED and trial.points
+    return trial.points[0] if raced else _nearest(trial)
+
+
+def _nearest(trial: Trial) -> Point | None:
     if trial.score is not None and trial.score.best_point is not None:
         return trial.points[trial.score.best_point]
     return min(trial.points, key=lambda p: violation(p.slo), default=None)

@@ -26,6 +26,8 @@ class Manifest:
         host: CPU, cores, memory, governor, as `tuner.triton.host` reads them.
         fingerprint: Of the machine and its GPUs.
         command: How the run was started.
+        current: The config in the repository, as a candidate; None in runs of an older tune, whose
+            trial 0 it is.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -46,6 +48,7 @@ class Manifest:
     fingerprint: str
     command: Sequence[str] = field(default_factory=list)
     space_size: int | None = None
+    current: Mapping[str, Any] | None = None
     noise: Mapping[str, Any] | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 

@@ -29,6 +29,7 @@ class Progress:
     Attributes:
         trials: Finished ones, the current config included.
         failed: Of those.
+        begun: The current config was measured; before that a search has nothing to compare with.
         since_best: Finished after the best one.
         elapsed_s: Spent on the search, earlier parts of a resumed run included.
         exhausted: The strategy had nothing left to propose.
@@ -39,6 +40,7 @@ class Progress:
     failed: int
     since_best: int
     elapsed_s: float
+    begun: bool = True
     exhausted: bool = False
     enough: bool = False
 
@@ -62,6 +64,8 @@ class Budget:
         failed, done = progress.failed, progress.trials
         if failed >= FEWEST_FAILED and failed > self.max_failed * done:
             return StopReason.TOO_MANY_FAILED
+        if not progress.begun:
+            return None
         if progress.exhausted:
             return StopReason.EXHAUSTED
         if progress.enough:

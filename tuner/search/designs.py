@@ -26,16 +26,17 @@ _Pick = Callable[[Sequence[FieldValue]], FieldValue]
 def designs(space: Space) -> tuple[Candidate, ...]:
     """Distinct candidates of the space, at most four, the current config not among them.
 
-    Where instances cannot tell, the middle of everything is one. The fourth, with the largest
-    cache, only where the cache is searched.
+    The first is the likeliest to be good. Where instances cannot tell, the middle of everything
+    is one. The fourth, with the largest cache, only where the cache is searched.
     """
+    many = _corner(space, {COUNT: _last, MAX_BATCH_SIZE: _last})
     corners = [
-        _corner(space, {COUNT: _last, MAX_BATCH_SIZE: _last}),
-        _corner(space, {COUNT: _first, MAX_BATCH_SIZE: _last}),
         _corner(space, {COUNT: _between, MAX_BATCH_SIZE: _last}),
+        many,
+        _corner(space, {COUNT: _first, MAX_BATCH_SIZE: _last}),
         _corner(space, dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
-    cached = [_cached(space, corners[0])] if space.restarts else []
+    cached = [_cached(space, many)] if space.restarts else []
     chosen = (*_new(space, corners)[:_PLAIN], *_new(space, cached))
     return tuple(dict.fromkeys(chosen))
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence, Set
 
 from tuner.run.trial import Trial
 from tuner.search.random_search import draw_new
-from tuner.search.strategy import BATCH, Proposal, chance
+from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.space import Space
 
 #: Values of a range: enough to see its shape, few enough to be measured.
 POINTS = 8
 
 
-class GridStrategy:
+class GridStrategy(Quick):
     """In order when the budget is enough for the whole grid, else in random order over all of it.
 
     Args:

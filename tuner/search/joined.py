@@ -15,7 +15,7 @@ from tuner.space.space import Space
 class JoinedSearcher(Searcher):
     """Proposes by the run's own strategy from all trials that anybody has finished.
 
-    The run measures trial 0, the current config, and alone decides when the search is over.
+    The run measures trial 0 and the current config, and alone decides when the search is over.
 
     Args:
         record: Opened for a worker.

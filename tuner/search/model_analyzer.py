@@ -9,13 +9,13 @@ from tuner.model_analyzer.search import ModelAnalyzerSearch
 from tuner.run.trial import Trial
 from tuner.search.observation import observe
 from tuner.search.quiet import quiet_optuna
-from tuner.search.strategy import Proposal
+from tuner.search.strategy import Proposal, Quick
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 
 
-class ModelAnalyzerStrategy:
+class ModelAnalyzerStrategy(Quick):
     """Ends when NVIDIA's search does, which may be long before the space is exhausted."""
 
     at_once = 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from itertools import islice
 
 from tuner.run.trial import Trial
-from tuner.search.strategy import BATCH, Proposal, chance
+from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 
@@ -17,7 +17,7 @@ MOST_DRAWS = 50
 MOST_LISTED = 1000
 
 
-class RandomStrategy:
+class RandomStrategy(Quick):
     at_once = BATCH
 
     def __init__(self, space: Space, seed: int) -> None:

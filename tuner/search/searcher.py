@@ -13,7 +13,9 @@ from tuner.space.space import Space
 
 
 class Searcher:
-    """Trial 0 is the current config; the strategy proposes the others, none twice.
+    """Begins with the strategy's lead, where it has one, and the current config.
+
+    The strategy proposes the others, none twice.
 
     Where server arguments are searched, a strategy may make several proposals from the same
     history, and those that the running server can take are measured first. Batches begin at fixed
@@ -57,8 +59,11 @@ class Searcher:
         """
         self._take_over()
         number = len(self.history)
+        current = self._space.current
         if number == 0:
-            return Proposal(self._space.current)
+            return Proposal(self._strategy.lead or current)
+        if all(t.candidate != current for t in self.history):
+            return Proposal(current, telling=True)
         start = number - (number - 1) % self._size
         if start != self._batch_start:
             self._batch, self._enough = self._proposed(start)
@@ -68,6 +73,10 @@ class Searcher:
         if isinstance(proposal, Proposal) and proposal.candidate.key in self._workers:
             return self._strategy.propose(number, self.history, self._taken(self.history))
         return proposal
+
+    def outlook(self) -> str | None:
+        """What `next` will take seconds for; None when it is quick."""
+        return self._strategy.outlook(self.history)
 
     def start(self, candidate: Candidate) -> bool:
         """``candidate`` is about to be measured as the next trial; False when a worker has it."""
@@ -104,7 +113,8 @@ class Searcher:
                 self.history.append(numbered)
 
     def _taken(self, history: Sequence[Trial]) -> set[str]:
-        return {self._space.canonical(t.candidate).key for t in history} | self._workers
+        known = {self._space.canonical(t.candidate).key for t in history}
+        return known | self._workers | {self._space.canonical(self._space.current).key}
 
     def _proposed(self, start: int) -> tuple[list[Proposal], Enough | None]:
         """A batch, and why it is shorter than asked for when the strategy had enough."""

@@ -26,12 +26,14 @@ class Proposal:
     Attributes:
         duplicates: Candidates drawn on the way that were measured already.
         predicted: What a strategy that has a model expects of it.
+        telling: It says much about the others: measured once more where it lost the race.
         note: What the user should know about how it was chosen.
     """
 
     candidate: Candidate
     duplicates: int = 0
     predicted: Predicted | None = None
+    telling: bool = False
     note: str | None = None
 
 
@@ -56,6 +58,16 @@ class Strategy(Protocol):
         1 where each trial is worth more than a start.
         """
 
+    @property
+    def lead(self) -> Candidate | None:
+        """What to measure before the current config, so that this only has to lose the race.
+
+        None where the current config is the first trial.
+        """
+
+    def outlook(self, history: Sequence[Trial]) -> str | None:
+        """What the next proposal takes seconds for, for the user; None when it is quick."""
+
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
@@ -69,6 +81,15 @@ class Strategy(Protocol):
         Returns:
             None when the space holds no other candidate.
         """
+
+
+class Quick:
+    """A base of strategies that begin with the current config and propose in no time."""
+
+    lead = None
+
+    def outlook(self, history: Sequence[Trial]) -> None:
+        return None
 
 
 def chance(seed: int, number: int) -> random.Random:

@@ -14,7 +14,7 @@ from tuner.run.trial import Trial
 from tuner.search.observation import CONSTRAINTS, frozen_trial
 from tuner.search.quiet import quiet_optuna
 from tuner.search.random_search import draw_new
-from tuner.search.strategy import BATCH, Proposal, chance
+from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.adapter import OptunaValue, distributions, suggested
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_DRAWS = 15
 
 
-class TpeStrategy:
+class TpeStrategy(Quick):
     """Random at first, then where good trials are dense and bad ones are not.
 
     Args:

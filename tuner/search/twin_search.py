@@ -73,6 +73,7 @@ class TwinStrategy:
 
     Attributes:
         stop_below: Expected gain, as a share, below which another trial is not worth it.
+        trials: The most that the run may measure.
         fallback: Goes on where the twin does not fit.
     """
 
@@ -84,6 +85,7 @@ class TwinStrategy:
     fallback: Strategy
     seed: int
     stop_below: float
+    trials: int
     _designs: tuple[Candidate, ...] = field(init=False)
     _pool: Pool = field(init=False)
     _features: Features = field(init=False)
@@ -105,15 +107,33 @@ class TwinStrategy:
             TpeStrategy(space, spec.objective.goal, search.seed, search.startup_trials),
             search.seed,
             float(search.stop_below),
+            spec.budget.trials,
         )
+
+    @property
+    def _designed(self) -> int:
+        """How many trials the first fit is to: the designed ones and the current config."""
+        return len(self._designs) + 1
+
+    @property
+    def lead(self) -> Candidate | None:
+        """The design that is likeliest to be good, unless the current config is the only trial."""
+        return next(iter(self._designs), None) if self.trials > 1 else None
+
+    def outlook(self, history: Sequence[Trial]) -> str | None:
+        """The first fit takes a while; the later ones begin where it ended."""
+        first = self._designed
+        if len(history) != first or not self.aim.modelled:
+            return None
+        return f"fitting the twin to {first} trials"
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
         left = [c for c in self._designs if c.key not in taken]
         if left and number <= len(self._designs):
-            return Proposal(left[0])
-        first = len(self._designs) + 1
+            return Proposal(left[0], telling=True)
+        first = self._designed
         fitted, note = self._fitted(number, history, first)
         if isinstance(fitted, Unmodelled):
             return _with_note(self._fallen_back(number, history, taken), note)

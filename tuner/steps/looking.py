@@ -8,11 +8,15 @@ from typing import Protocol
 
 from tuner.bench.evaluate import LoadPlan, probe_of
 from tuner.confirm.confirm import Bench
+from tuner.errors import LoadFailedError
 from tuner.score.capacity import Probe, find_capacity
 from tuner.score.judge import passes
 
-#: Share of the one-at-a-time rate a search without an incumbent begins with.
-FIRST_SHARE = 0.6
+#: A search without an incumbent begins with this share of the rate at which the server saturates,
+#: or of the one-at-a-time rate where the former is not known.
+FIRST_SHARE, FIRST_SHARE_ALONE = 0.8, 0.6
+#: To saturate it, as many at once as it answers one by one in this time, within these limits.
+IN_FLIGHT_S, FEWEST_AT_ONCE, MOST_AT_ONCE = 1.0, 4, 256
 #: First concurrency of such a search in a closed loop.
 FIRST_CONCURRENCY = 2.0
 #: Loads tried to find the capacity roughly; the rounds correct what is missing.
@@ -21,6 +25,8 @@ PROBES = 4
 
 class LooksQuickly(Protocol):
     def one_at_a_time(self, seed: int) -> float: ...
+
+    def many_at_once(self, concurrency: int, seed: int) -> float: ...
 
 
 class RoundsBench(Bench, LooksQuickly, Protocol):
@@ -42,9 +48,19 @@ def first_level(
     if not plan.arrivals.open_loop:
         return FIRST_CONCURRENCY
     latency_s = bench.one_at_a_time(seed)
-    rate = FIRST_SHARE / latency_s
-    note(f"one request at a time takes {latency_s * 1e3:.3g} ms; first {rate:.3g}/s")
-    return rate
+    seen = f"one request at a time takes {latency_s * 1e3:.3g} ms"
+    first = FIRST_SHARE_ALONE / latency_s
+    many = min(round(IN_FLIGHT_S / latency_s), MOST_AT_ONCE)
+    if many >= FEWEST_AT_ONCE:
+        try:
+            rate = bench.many_at_once(many, seed)
+        except LoadFailedError as error:
+            seen += f"; {many} at once gave no result ({error.message})"
+        else:
+            seen += f"; with {many} at once it answers {rate:.3g}/s"
+            first = FIRST_SHARE * rate
+    note(f"{seen}; first {first:.3g}/s")
+    return first
 
 
 def rough_capacity(bench: RoundsBench, plan: LoadPlan, seed: int) -> Start:

@@ -112,6 +112,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         fingerprint=programs.fingerprint(),
         command=list(request.command),
         space_size=job.space.size().count,
+        current=job.space.current.to_json(),
         noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.bench import Bench
-from tuner.bench.evaluate import LoadPlan
+from tuner.bench.evaluate import LoadPlan, probe_of
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
@@ -14,7 +14,9 @@ from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, Winner, simplified
 from tuner.errors import TrialError
 from tuner.report.result_schema import Status
-from tuner.run.trial import Trial
+from tuner.run.trial import Trial, TrialState
+from tuner.score.capacity import next_level
+from tuner.score.judge import passes
 from tuner.search.incumbent import ranked
 from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate
@@ -95,6 +97,17 @@ def _best_that_holds(
     return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
 
 
+def compared(proof: Proof, trials: Sequence[Trial]) -> list[Confirmation]:
+    """The finalists of ``trials`` measured again beside the current config; nothing else.
+
+    Raises:
+        TrialError: The current config could not be measured again.
+    """
+    baseline = next((t for t in trials if t.candidate == proof.current), None)
+    finalists = _finalists(proof, _feasible(proof, trials), baseline)
+    return _confirmed(proof, finalists, baseline) if finalists else []
+
+
 def _best_first(proof: Proof, results: Sequence[Confirmation]) -> list[Confirmation]:
     """Those that were confirmed, by their gain; without a ratio, by the load that they stood."""
     held = [r for r in results if r.outcome is Outcome.CONFIRMED]
@@ -149,7 +162,8 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     """The current config as the confirmation measured it, where it did."""
     if baseline is None or not result.current_points:
         return baseline
-    return Side(baseline.candidate, result.current_points, baseline.feasible)
+    points = result.current_points
+    return Side(baseline.candidate, points, any(passes(p.slo) for p in points))
 
 
 def _feasible(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
@@ -180,6 +194,8 @@ def _confirmed(
 ) -> list[Confirmation]:
     level_of = sustained_level if proof.plan.listed else capacity_level
     level = None if baseline is None else level_of(baseline)
+    if baseline is not None and baseline.state is TrialState.PRUNED:
+        level = next_level([probe_of(p) for p in baseline.points])
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
     current = Entrant(proof.current, level)

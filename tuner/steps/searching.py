@@ -63,6 +63,8 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
     while True:
         history = search.searcher.history
         watch = _Watch(search.book)
+        if outlook := search.searcher.outlook():
+            search.events.note(outlook)
         with search.book.phase(Phase.SEARCHING):
             proposal = search.searcher.next()
         reason = budget(_progress(search, proposal))
@@ -95,6 +97,7 @@ def _progress(search: Search, proposal: Proposal | Enough | None) -> Progress:
         if history
         else 0,
         elapsed_s=sum(_seconds(t.time) for t in history if t.worker is None),
+        begun=any(t.candidate == search.current for t in history),
         exhausted=proposal is None,
         enough=isinstance(proposal, Enough),
     )
@@ -125,7 +128,7 @@ def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:
-            return _measured(search, bare, watch)
+            return _measured(search, bare, proposal.telling, watch)
         except ServerGoneError as error:
             bare = replace(bare, reason=error.message)
             search.events.note(f"trial {number}: {error.message}")
@@ -135,9 +138,9 @@ def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -
     return replace(bare, time=watch.time())
 
 
-def _measured(search: Search, bare: Trial, watch: _Watch) -> Trial:
+def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch) -> Trial:
     deployment = search.bench.deploy(bare.candidate)
-    evaluation = _evaluated(search)
+    evaluation = _evaluated(search, telling)
     return replace(
         bare,
         state=evaluation.state,
@@ -149,7 +152,7 @@ def _measured(search: Search, bare: Trial, watch: _Watch) -> Trial:
     )
 
 
-def _evaluated(search: Search) -> Evaluation:
+def _evaluated(search: Search, telling: bool) -> Evaluation:
     best = incumbent(search.searcher.history, search.spec.objective.goal, search.current)
     to_beat = None if best is None else sustained_level(best)
     if to_beat is not None:
@@ -166,6 +169,7 @@ def _evaluated(search: Search) -> Evaluation:
         search.plan,
         start,
         to_beat,
+        telling,
     )
 
 

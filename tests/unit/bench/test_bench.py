@@ -145,6 +145,17 @@ def test_every_measurement_of_a_cache_that_must_be_empty_gets_a_fresh_server() -
     assert deployer.log == []
 
 
+def test_a_look_counts_requests_whatever_their_batch() -> None:
+    class Batched(EmulatedLoad):
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            assert (load.arrivals, load.level) == (Arrivals.CLOSED, 40)
+            return dataclasses.replace(synthetic_server(60, 100.0), batch_size=2)
+
+    bench, _ = a_bench(CountingDeployer(), load=Batched())
+    bench.deploy(ONE)
+    assert bench.many_at_once(40, 1) == pytest.approx(30.0)
+
+
 def test_a_backlog_is_left_behind_with_its_server() -> None:
     deployer = CountingDeployer()
     bench, _ = a_bench(deployer)

@@ -44,6 +44,16 @@ def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> N
     assert result.score.violation > 0
 
 
+def test_a_telling_candidate_that_loses_is_measured_where_it_should_pass() -> None:
+    asked: list[float] = []
+    lost = evaluate(emulated(300, asked), GOODPUT, OPEN, start=1, to_beat=1000)
+    told = evaluate(emulated(300, asked), GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    assert asked == [1000, 1000, pytest.approx(0.75 * 1.05 * 300, rel=1e-3)]
+    assert (told.state, told.score) == (TrialState.PRUNED, lost.score)
+    won = evaluate(emulated(2500, []), GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    assert won == evaluate(emulated(2500, []), GOODPUT, OPEN, start=1, to_beat=1000)
+
+
 def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
     served = emulated(5000, [])
 

@@ -51,10 +51,20 @@ def searched(
     return LiveSearch(strategy, 60.0, 0.5, ended, ("a note",), tuple(steps))
 
 
+MACHINE: dict[str, object] = {
+    "cpu": "a",
+    "cores": 2,
+    "versions": {"tune": "1"},
+    "configs": 8,
+    "slo": ["p99_latency <= 40ms"],
+    "current": config(1).to_json(),
+}
+
+
 @pytest.fixture
 def comparison() -> Comparison:
     """The twin is at 8 instances after 10 s, tpe at 7 after 50 s, random at 7 after 55 s."""
-    begun = Comparison(Settings(minutes=1.0))
+    begun = Comparison(Settings(minutes=1.0), MACHINE)
     for search in (
         searched("twin", {5.0: 1, 10.0: 8, 20.0: 4}, StopReason.ENOUGH),
         searched("tpe", {5.0: 1, 30.0: 3, 50.0: 7}),
@@ -110,11 +120,10 @@ def test_other_settings_are_refused(comparison: Comparison, tmp_path: Path) -> N
 
 
 def test_it_goes_on_only_on_the_machine_it_was_begun_on(comparison: Comparison) -> None:
-    here: dict[str, object] = {"cpu": "a", "versions": {"tune": "1"}}
-    begun = live.on_machine(comparison, here)
-    assert live.on_machine(begun, here) == begun
+    assert live.on_machine(replace(comparison, machine={}), MACHINE) == comparison
+    assert live.on_machine(comparison, MACHINE) == comparison
     with pytest.raises(EnvironmentNotReadyError, match="cpu was a"):
-        live.on_machine(begun, {**here, "cpu": "b"})
+        live.on_machine(comparison, {**MACHINE, "cpu": "b"})
 
 
 def test_the_incumbent_counts_as_measured_again(comparison: Comparison) -> None:
@@ -188,6 +197,9 @@ class Servers:
 
     def one_at_a_time(self, seed: int) -> float:
         return 0.01
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        return 110.0
 
 
 JOB: Job = live.job_of(Settings())

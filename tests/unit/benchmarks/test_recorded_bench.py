@@ -123,6 +123,23 @@ def test_a_deployment_shares_noise_as_far_as_the_errors_of_a_repeat_are_alike(
     assert len(answers) == count
 
 
+def test_a_fresh_server_is_another_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordedWorld, "likeness", 1.0)
+    points = [[steady(500.0, p99), steady(1000.0, 2 * p99)] for p99 in (10_000.0, 12_100.0)]
+    recordings = tuple(recording(ONE, p, repeat) for repeat, p in enumerate(points))
+    bench = a_bench(RecordedWorld.of(Table({}, recordings), SLOS), 3)
+
+    def answers(*, fresh: bool) -> set[int]:
+        found = set()
+        for _ in range(20):
+            bench.deploy(ONE, fresh=fresh)
+            found.add(round(bench.measure(500.0, 1).measurement.p99_latency_us))
+        return found
+
+    assert len(answers(fresh=False)) == 1
+    assert len(answers(fresh=True)) == 2
+
+
 def test_errors_of_one_repeat_at_neighbouring_loads_may_be_alike() -> None:
     def errors(*off: float) -> RecordedNoise:
         residuals = np.zeros((len(off), len(FIGURES) + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def test_a_search_over_everything_ends_at_the_best(world: tuple[Job, RecordedWor
     assert shares[-1] == 1.0
     assert (np.diff(shares) >= 0.0).all()
     assert shares.size == 100
+    assert found.written == {str(n): pytest.approx(shares[n - 1], abs=0.03) for n in (6, 12, 24)}
 
 
 def test_searches_with_one_seed_are_one_search(world: tuple[Job, RecordedWorld]) -> None:
@@ -75,6 +77,10 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     }
     text = results.report("tiny-bert", kept, machine, world[1], world[0].space)
     assert "| random | 3 |" in text
+    assert "written after 12" in text
+    bare = [replace(kept[0], written={})]
+    without = results.report("tiny-bert", bare, machine, world[1], world[0].space)
+    assert without.count("not run") == 2
     assert "92 configs" in text
     assert (tmp_path / "tiny-bert.png").stat().st_size > 10_000
     assert "random" in (tmp_path / "tiny-bert.svg").read_text()

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.cli.console import PlainEvents
+from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point, score_points
@@ -53,6 +53,23 @@ def test_plain_lines_go_on_while_the_winner_is_measured_again(
     assert "round 1, instances 2: 900/s ok, p99_latency 25.8 ms" in capsys.readouterr().err
     tell_a_run(PlainEvents(-1))
     assert "round 1" not in capsys.readouterr().err
+
+
+def test_a_config_out_of_the_race_is_told_with_what_it_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    points = [judge_point([P99_40MS], synthetic_server(level, 500)) for level in (900.0, 400.0)]
+    score = score_points(Objective.goodput(), points[:1])
+    lost = Trial(1, OTHER, TrialState.PRUNED, points=tuple(points), score=score)
+    assert outcome_text(lost).startswith("out of the race: 900/s missed, p99_latency 2")
+    assert outcome_text(lost).endswith("; it stands 400/s")
+    screen = io.StringIO()
+    with LiveEvents(Console(file=io.StringIO(), width=90)) as events:
+        events.started(Path("results/r"), 2, 12)
+        events.trial_started(1, OTHER, CURRENT)
+        events.trial_finished(lost, None)
+        Console(file=screen, width=90, color_system=None).print(events.view())
+    assert "out of the race at 900/s" in screen.getvalue()
 
 
 def test_the_live_view_shows_progress_best_and_failures(

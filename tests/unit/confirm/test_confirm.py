@@ -205,6 +205,16 @@ def test_when_the_current_config_meets_no_slo_there_is_no_ratio() -> None:
     assert result.current_points == ()
 
 
+def test_a_current_config_that_meets_the_slos_nowhere_is_measured_once() -> None:
+    """The search had only raced it, so that this comes out in the first round."""
+    bench = EmulatedBench({CURRENT: 0.5, OTHER: 1000})
+    result = duel(bench, 900, 980)
+    assert result.outcome is Outcome.CONFIRMED
+    assert result.ratio is None
+    assert bench.deployed.count(CURRENT) == 1
+    assert bench.deployed.count(OTHER) == ROUNDS
+
+
 def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
     rows: list[Row] = []
     results = confirm(

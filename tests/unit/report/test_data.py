@@ -15,6 +15,7 @@ from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import judge_point
 from tuner.score.verdict import Verdict
+from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 
 
@@ -122,6 +123,20 @@ def test_a_run_that_was_killed_has_no_result_but_a_report(tmp_path: Path) -> Non
     assert len(data.trials) == 6
     assert data.wall_s == pytest.approx(sum(data.time.values()))
     assert data.wall_s > 0
+
+
+def test_the_current_config_need_not_be_the_first_trial(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=6), "killed")
+    store = RunStore.open(run)
+    other = load(run).trials[3].candidate
+    assert load(run).current.candidate == CURRENT  # type: ignore[union-attr]
+    store.write_manifest({**store.manifest(), "current": other.to_json()})
+    current = load(run).current
+    assert current is not None
+    assert (current.candidate, current.trial) == (other, 3)
+    unmeasured = Candidate({"instance_group.count": 77}).to_json()
+    store.write_manifest({**store.manifest(), "current": unmeasured})
+    assert load(run).current is None
 
 
 def test_a_run_without_trials(tmp_path: Path) -> None:

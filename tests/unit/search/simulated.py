@@ -120,12 +120,13 @@ class Simulation:
             if not isinstance(proposal, Proposal):
                 break
             self.notes += [proposal.note] if proposal.note else []
-            trial = self.trial(len(searcher.history), proposal.candidate, searcher.history)
+            trial = self.trial(len(searcher.history), proposal, searcher.history)
             searcher.tell(replace(trial, predicted=proposal.predicted))
         self.history = searcher.history
         return self.history
 
-    def trial(self, number: int, candidate: Candidate, history: list[Trial]) -> Trial:
+    def trial(self, number: int, proposal: Proposal, history: list[Trial]) -> Trial:
+        candidate = proposal.candidate
         reason = self.broken(candidate)
         if reason is not None:
             return Trial(number, candidate, TrialState.FAILED, reason=reason)
@@ -139,6 +140,7 @@ class Simulation:
             load_plan(self.spec.workload, objective),
             60.0,
             to_beat,
+            proposal.telling,
         )
         return Trial(number, candidate, evaluation.state, evaluation.points, evaluation.score)
 

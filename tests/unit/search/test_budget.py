@@ -43,6 +43,13 @@ def test_too_many_failures_come_before_every_other_reason() -> None:
     assert LIMITS(at_the_end) is StopReason.TOO_MANY_FAILED
 
 
+def test_nothing_but_failures_ends_a_search_before_the_current_config() -> None:
+    late = Progress(trials=1, failed=0, since_best=0, elapsed_s=99.0, begun=False)
+    assert LIMITS(late) is None
+    assert LIMITS(replace(late, begun=True)) is StopReason.TIME
+    assert LIMITS(replace(late, trials=4, failed=4)) is StopReason.TOO_MANY_FAILED
+
+
 def test_without_limits_only_the_trials_count() -> None:
     long = Progress(trials=39, failed=0, since_best=39, elapsed_s=1e6)
     assert Budget(trials=40)(long) is None

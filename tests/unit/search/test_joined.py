@@ -11,7 +11,7 @@ from unit.space.spaces import INSTANCES, space_of
 from tuner.run.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import Enough, Proposal
+from tuner.search.strategy import Enough, Proposal, Quick
 from tuner.search.study import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
@@ -115,7 +115,7 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         {INSTANCES: {"int": [1, 6]}, "response_cache.size": {"choice": [False, "1MiB"]}}
     )
 
-    class InOrder:
+    class InOrder(Quick):
         at_once = 4
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
@@ -174,13 +174,34 @@ def test_a_worker_waits_for_the_current_config_and_then_knows_all_trials(url: st
         assert len(worker.mine) == 3
 
 
+def test_a_worker_leaves_the_current_config_to_the_run(url: str) -> None:
+    lead = next(c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current))
+    seen = []
+
+    class Leads(Quick):
+        at_once = 1
+
+        def __init__(self) -> None:
+            self.lead = lead
+
+        def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
+            seen.append(taken)
+
+    with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
+        record.open_to_workers({})
+        record.finished(synthetic_trial(0, lead, []))
+        worker = JoinedSearcher(SPACE, Leads(), mine, 40, Waits(record, 2))
+        assert worker.next() is None
+    assert seen == [{lead.key, SPACE.canonical(SPACE.current).key}]
+
+
 @pytest.mark.parametrize("answer", [None, Enough(0.001)])
 def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
     url: str, answer: Enough | None
 ) -> None:
     asked = []
 
-    class Done:
+    class Done(Quick):
         at_once = 1
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]

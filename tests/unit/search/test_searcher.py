@@ -8,11 +8,12 @@ from unit.space.spaces import INSTANCES, space_of
 
 from tuner.run.trial import Trial
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import BATCH, Proposal
+from tuner.search.strategy import BATCH, Proposal, Quick
+from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 
 
-class Scripted:
+class Scripted(Quick):
     """Proposes given candidates in order."""
 
     at_once = BATCH
@@ -29,6 +30,24 @@ class Scripted:
 def test_the_current_config_is_trial_0() -> None:
     space = space_of(SURFACE)
     assert Searcher(space, Scripted([])).next() == Proposal(space.current)
+
+
+class Leading(Scripted):
+    def __init__(self, lead: Candidate, proposals: Sequence[Proposal]) -> None:
+        super().__init__(proposals)
+        self.lead = lead  # type: ignore[assignment]
+
+
+def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:
+    space = space_of(SURFACE)
+    lead, other = (space.candidate({INSTANCES: n}) for n in (2, 3))
+    searcher = Searcher(space, Leading(lead, []))
+    assert searcher.next() == Proposal(lead)
+    searcher.tell(synthetic_trial(0, lead, []))
+    searcher.tell(synthetic_trial(1, other, []))
+    assert searcher.next() == Proposal(space.current, telling=True)
+    searcher.tell(synthetic_trial(2, space.current, []))
+    assert searcher.next() is None
 
 
 def test_asking_again_answers_the_same() -> None:

@@ -13,7 +13,7 @@ from unit.space.spaces import INSTANCES
 
 from tuner.run.trial import Trial, TrialState
 from tuner.search.fitting import checkpoint
-from tuner.search.strategy import STRATEGIES, Proposal
+from tuner.search.strategy import STRATEGIES, Proposal, Quick
 from tuner.search.twin_search import TwinStrategy, expected_gain
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
@@ -53,6 +53,22 @@ def test_it_ends_when_little_is_to_be_expected(simulation: Simulation) -> None:
 def test_it_says_how_well_the_twin_fits(simulation: Simulation) -> None:
     assert len(simulation.notes) == 1
     assert simulation.notes[0].startswith("twin fitted: throughput ")
+
+
+def test_it_says_beforehand_that_the_first_fit_takes_a_while(simulation: Simulation) -> None:
+    strategy = TwinStrategy.of(simulation.space, simulation.spec)
+    told = [strategy.outlook(simulation.history[:count]) for count in range(7)]
+    assert [text is not None for text in told] == [False] * 4 + [True] + [False] * 2
+    assert told[4] == "fitting the twin to 4 trials"
+
+
+def test_it_leads_with_a_few_instances_unless_it_has_one_trial_only() -> None:
+    simulation = Simulation.of()
+    first, second = simulation.search(2)
+    assert first.candidate.fields[INSTANCES] == 2
+    assert second.candidate == simulation.space.current
+    alone = Simulation.of(spec={"budget": {"trials": 1}})
+    assert alone.search(1)[0].candidate == alone.space.current
 
 
 def test_what_it_expected_is_kept_with_the_trial(simulation: Simulation) -> None:
@@ -126,7 +142,7 @@ def test_the_fallback_heeds_what_fails_too() -> None:
     every = list(simulation.space.enumerate())
     large, small = (next(c for c in every if c.fields[INSTANCES] == n) for n in (4, 2))
 
-    class LargeFirst:
+    class LargeFirst(Quick):
         at_once = 1
 
         def propose(self, number: int, history: object, taken: Set[str]) -> Proposal:

@@ -72,6 +72,9 @@ class ToyBench:
     def one_at_a_time(self, seed: int) -> float:
         return 0.006
 
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        return 1.1 * self._now
+
 
 class ToyPrograms:
     def __init__(self, gpu: str) -> None:

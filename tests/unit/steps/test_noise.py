@@ -45,6 +45,9 @@ class NoisyBench:
     def one_at_a_time(self, seed: int) -> float:
         return 0.006
 
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        return self._capacity
+
     def _measurement(self, level: float) -> Measurement:
         found = synthetic_server(level, self._capacity)
         factor = float(np.exp(self._p99_cv * self._random.normal()))

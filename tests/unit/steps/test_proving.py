@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,13 @@ def spec_of(**changes: Any) -> Spec:
     return Spec.model_validate({**spec, "space": {COUNT: {"int": [1, 6]}}, **changes})
 
 
+def lost_at(bench: EmulatedBench, number: int, candidate: Candidate, *levels: float) -> Trial:
+    """A trial that lost the race at the first of ``levels``."""
+    measured = trial(bench, number, candidate, *levels)
+    score = score_points(bench.spec.objective, measured.points[:1])
+    return replace(measured, state=TrialState.PRUNED, score=score)
+
+
 def trial(bench: EmulatedBench, number: int, candidate: Candidate, *levels: float) -> Trial:
     if candidate not in bench.capacity:
         return Trial(number, candidate, TrialState.FAILED, reason="out of memory")
@@ -122,6 +130,30 @@ def test_the_winner_is_credited_with_what_it_stood_and_capacities_are_compared()
     stood = [p.measurement.load.level for p in verdict.confirmation.points]  # type: ignore[union-attr]
     assert result["winner"]["goodput_infer_per_s"] == min(stood)
     assert result["objective"] == "maximize goodput"
+
+
+@pytest.mark.parametrize("levels", [(1000,), (1000, 98)])
+def test_a_current_config_that_only_lost_the_race_is_measured_where_it_should_stand(
+    levels: tuple[float, ...],
+) -> None:
+    bench = EmulatedBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
+    lost = lost_at(bench, 1, CURRENT, *levels)
+    verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost)
+    assert verdict.status is Status.IMPROVED
+    result = result_of(bench, verdict)
+    assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
+    assert 90 < result["baseline"]["goodput_infer_per_s"] <= 100
+    assert max(level for candidate, level in bench.levels if candidate == CURRENT) < 130
+
+
+def test_a_current_config_that_lost_and_meets_the_slos_nowhere_has_no_gain_over_it() -> None:
+    bench = EmulatedBench(spec_of(), {CURRENT: 0.05, OTHER: 1000.0})
+    lost = lost_at(bench, 1, CURRENT, 1000)
+    verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost)
+    assert verdict.status is Status.IMPROVED
+    result = result_of(bench, verdict)
+    assert result["improvement"] is None
+    assert result["baseline"]["goodput_infer_per_s"] is None
 
 
 @pytest.mark.parametrize(

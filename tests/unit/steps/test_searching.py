@@ -55,6 +55,10 @@ class EmulatedBench:
     def one_at_a_time(self, seed: int) -> float:
         return 0.01
 
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        assert self.candidate is not None
+        return 110.0 * float(self.candidate.fields["instance_group.count"])  # type: ignore[arg-type]
+
 
 @dataclass
 class ListedSearcher:
@@ -62,6 +66,9 @@ class ListedSearcher:
 
     candidates: list[Candidate]
     history: list[Trial] = field(default_factory=list)
+
+    def outlook(self) -> str | None:
+        return None
 
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
