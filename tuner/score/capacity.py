@@ -214,5 +214,9 @@ def _growth(passed: Sequence[Probe], tolerance: float) -> float:
 def _bound_below(ceiling: Probe) -> float:
     if ceiling.saturated and ceiling.served_per_s:
         return _BELOW_SATURATION * ceiling.served_per_s
-    near = ceiling.stress is not None and ceiling.stress < _NEAR
-    return ceiling.level * (_BELOW_FAILURE if near else 0.5)
+    stress = ceiling.stress
+    if stress is not None and stress < _NEAR:
+        return ceiling.level * _BELOW_FAILURE
+    if stress is not None and ceiling.served_per_s is None:
+        return ceiling.level / stress  # a closed loop: beyond its capacity, clients only wait
+    return ceiling.level * 0.5

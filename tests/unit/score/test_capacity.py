@@ -103,6 +103,21 @@ def test_whole_numbers_are_bracketed_to_their_neighbours() -> None:
     assert bracket == Bracket(Probe(7.0, True), Probe(8.0, False))
 
 
+@pytest.mark.parametrize("capacity", [3.0, 20.0, 90.0])
+def test_a_closed_loop_that_fails_far_above_tells_where_it_stands(capacity: float) -> None:
+    """Beyond the capacity latency rises as the clients do."""
+    asked: list[float] = []
+
+    def probe(level: float) -> Probe:
+        asked.append(level)
+        return Probe(level, level <= capacity, stress=level / capacity)
+
+    bracket = find_capacity(probe, 200, LevelRange(1, 256, whole=True), at_most=30)
+    assert bracket.floor is not None
+    assert bracket.floor.level == capacity
+    assert asked[:2] == [200, capacity]
+
+
 def test_the_highest_level_ends_the_search() -> None:
     bracket = find_capacity(without_readings(1e9, []), 100, LevelRange(1, 1000), at_most=20)
     assert bracket == Bracket(Probe(1000.0, True), None)

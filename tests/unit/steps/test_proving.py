@@ -146,6 +146,17 @@ def test_a_current_config_that_only_lost_the_race_is_measured_where_it_should_st
     assert max(level for candidate, level in bench.levels if candidate == CURRENT) < 130
 
 
+def test_a_closed_loop_that_only_lost_the_race_is_measured_where_it_should_stand() -> None:
+    spec = spec_of(workload={"arrivals": {"kind": "closed"}})
+    bench = EmulatedBench(spec, {CURRENT: 4.0, OTHER: 100.0})
+    lost = lost_at(bench, 1, CURRENT, 102)
+    verdict = prove(bench, trial(bench, 0, OTHER, 100, 104), lost)
+    assert verdict.status is Status.IMPROVED
+    result = result_of(bench, verdict)
+    assert result["baseline"]["goodput_infer_per_s"] == 40.0
+    assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(25, rel=0.05)
+
+
 def test_a_current_config_that_lost_and_meets_the_slos_nowhere_has_no_gain_over_it() -> None:
     bench = EmulatedBench(spec_of(), {CURRENT: 0.05, OTHER: 1000.0})
     lost = lost_at(bench, 1, CURRENT, 1000)
