@@ -265,6 +265,9 @@ class RecordedBench:
         shared, own = (random.Random(name).choice(self._world.noises).at(share) for name in names)
         return math.sqrt(self._alike) * shared + math.sqrt(1.0 - self._alike) * own
 
+    def lost(self, reason: str) -> None:
+        """Nothing is kept here."""
+
     def one_at_a_time(self, seed: int) -> float:
         """The shortest recorded mean latency, in seconds."""
         assert self._curve is not None

@@ -151,15 +151,17 @@ class Bench:
         load = LoadPoint(self._rules.arrivals, level)
         try:
             measurement = self._believable(load, seed)
-        except ClientLimitError:
-            raise
-        except (TrialError, InterruptedRunError) as error:
-            self._rejects.trial_lost(error.message)
+        except (ServerGoneError, InterruptedRunError) as error:
+            self.lost(error.message)
             raise
         self._rejects.keep(measurement)
         point = judge_point(self._rules.slos, measurement)
         self._rules.measured(point)
         return point
+
+    def lost(self, reason: str) -> None:
+        """The deployed candidate's trial ended without a result, and so did what was measured."""
+        self._rejects.trial_lost(reason)
 
     def one_at_a_time(self, seed: int) -> float:
         """Mean latency in seconds of one request after another: where to begin with rates."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tuner.errors import ClientLimitError
+from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
@@ -133,6 +133,16 @@ def _capacity(
         points.append(measure(level))
         return probe_of(points[-1])
 
+    def beyond(level: float) -> Probe:
+        """A load from which no result comes is too much where a lower one has passed."""
+        try:
+            return probe(level)
+        except LoadFailedError:
+            stood = [p.measurement.load.level for p in points if passes(p.slo)]
+            if not stood or level <= max(stood):
+                raise
+            return Probe(level, passed=False)
+
     state, known = TrialState.MEASURED, []
     try:
         if to_beat is not None:
@@ -142,7 +152,7 @@ def _capacity(
             if telling:
                 probe(plan.levels.nearest(_well_below(known[0])))
         else:
-            find_capacity(probe, start, plan.levels, at_most=MOST_PROBES - len(known), known=known)
+            find_capacity(beyond, start, plan.levels, at_most=MOST_PROBES - len(known), known=known)
     except ClientLimitError:
         if state is TrialState.MEASURED and not any(passes(p.slo) for p in points):
             raise  # what was measured, if anything, says nothing about the config

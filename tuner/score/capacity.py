@@ -108,6 +108,8 @@ _STRAIGHT = 4.0
 #: With less than this stress nothing is known of the capacity yet: go far, to see the saturation.
 _AT_EASE = 0.5
 _FAR = 3.0
+#: Power of the load with which stress is taken to rise at least: two noisy readings may show less.
+_FLATTEST = 0.5
 #: Steps far up that do not count, so that a start far below the capacity costs no accuracy.
 MOST_FREE = 2
 #: Where to look below a saturation, as share of it, and below a failure that was a near one.
@@ -197,7 +199,7 @@ def _growth(passed: Sequence[Probe], tolerance: float) -> float:
     """Up to where the stress would be 1 if it went on as between the two highest loads.
 
     From a single load as if latency rose as the load does, and far while there is much margin
-    left or the latency does not rise at all.
+    left.
     """
     *_, below, floor = (None, *sorted(passed, key=lambda p: p.level))
     if floor.stress is None:
@@ -207,6 +209,7 @@ def _growth(passed: Sequence[Probe], tolerance: float) -> float:
     slope = 1.0
     if below is not None and below.stress:
         slope = math.log(floor.stress / below.stress) / math.log(floor.level / below.level)
+        slope = max(slope, _FLATTEST)
     to_bound = -math.log(min(floor.stress, 1.0 - tolerance))
     return _FAR if to_bound >= slope * math.log(_FAR) else math.exp(to_bound / slope)
 

@@ -133,6 +133,7 @@ def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -
             bare = replace(bare, reason=error.message)
             search.events.note(f"trial {number}: {error.message}")
         except TrialError as error:
+            search.bench.lost(error.message)
             bare = replace(bare, reason=error.message)
             break
     return replace(bare, time=watch.time())

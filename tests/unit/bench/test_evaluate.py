@@ -74,6 +74,21 @@ def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
         evaluate(limited, GOODPUT, LoadPlan(Arrivals.POISSON, (2000.0,), OPEN.levels), 1, None)
 
 
+def test_a_load_without_a_result_is_too_much_where_a_lower_one_passed() -> None:
+    served = emulated(1000, [])
+
+    def drowning(level: float) -> Point:
+        if level > 1200:
+            raise LoadFailedError("no results by the deadline")
+        return served(level)
+
+    result = evaluate(drowning, GOODPUT, OPEN, start=300, to_beat=None)
+    assert result.state is TrialState.MEASURED
+    assert 900 <= result.score.value <= 1000
+    with pytest.raises(LoadFailedError):
+        evaluate(drowning, GOODPUT, OPEN, start=2000, to_beat=None)
+
+
 def test_a_near_miss_scores_better_than_a_far_one() -> None:
     near = evaluate(emulated(950, []), GOODPUT, OPEN, start=100, to_beat=1000)
     far = evaluate(emulated(300, []), GOODPUT, OPEN, start=100, to_beat=1000)

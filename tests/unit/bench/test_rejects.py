@@ -181,14 +181,23 @@ def test_a_trial_that_fails_names_all_that_it_measured(end: Any) -> None:
     bench, rejected = a_bench(quiet, quiet, end)
     bench.measure(10, 1)
     bench.measure(20, 2)
-    with pytest.raises((ServerGoneError, LoadFailedError)):
+    with pytest.raises((ServerGoneError, LoadFailedError)) as raised:
         bench.measure(30, 3)
+    bench.lost(raised.value.message)
     assert [(r.level, r.measurement is None) for r in rejected] == [
         (30, True),
         (10, False),
         (20, False),
     ]
     assert "its trial ended without a result" in rejected[1].reason
+
+
+def test_a_load_without_a_result_need_not_be_the_trials_end() -> None:
+    bench, rejected = a_bench(quiet, failing)
+    bench.measure(10, 1)
+    with pytest.raises(LoadFailedError):
+        bench.measure(30, 2)
+    assert [r.level for r in rejected] == [30]
 
 
 def test_what_another_trial_measured_stays_valid() -> None:

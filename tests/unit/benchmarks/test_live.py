@@ -195,6 +195,9 @@ class Servers:
         assert isinstance(instances, int)
         return judge_point(JOB.spec.slo, synthetic_server(level, 100.0 * instances))
 
+    def lost(self, reason: str) -> None:
+        pass
+
     def one_at_a_time(self, seed: int) -> float:
         return 0.01
 

@@ -77,9 +77,11 @@ def test_from_far_below_two_probes_more_lose_no_accuracy(start: float, base: flo
     assert bracket.capacity() == pytest.approx(1000.0, rel=TOLERANCE)
 
 
-def test_a_latency_that_does_not_rise_allows_a_far_step() -> None:
+def test_a_latency_that_does_not_rise_allows_a_step_by_what_is_left() -> None:
     flat = [Probe(100, True, 100, 0.6), Probe(160, True, 160, 0.6)]
-    assert next_level(flat) == pytest.approx(480)
+    assert next_level(flat) == pytest.approx(160 / 0.6**2)
+    near = [Probe(2190, True, 2190, 0.84), Probe(2600, True, 2600, 0.8)]
+    assert next_level(near) == pytest.approx(2600 / 0.8**2)
     assert next_level([flat[0], Probe(160, True, 160, 0.9)]) < 200
 
 

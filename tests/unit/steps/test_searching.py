@@ -39,6 +39,7 @@ class EmulatedBench:
     def __init__(self, troubles: dict[Candidate, list[Exception]] | None = None) -> None:
         self.troubles = troubles or {}
         self.candidate: Candidate | None = None
+        self.given_up: list[str] = []
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         self.candidate = candidate
@@ -51,6 +52,9 @@ class EmulatedBench:
         count = self.candidate.fields["instance_group.count"]
         assert isinstance(count, int)
         return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, 100.0 * count))
+
+    def lost(self, reason: str) -> None:
+        self.given_up.append(reason)
 
     def one_at_a_time(self, seed: int) -> float:
         return 0.01
@@ -146,10 +150,12 @@ def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
 
 def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [DeployRefusedError("no GPU")]}
-    search, _ = a_search(EmulatedBench(troubles), CANDIDATES[:3])
+    bench = EmulatedBench(troubles)
+    search, _ = a_search(bench, CANDIDATES[:3])
     trials, _ = searched(search)
     assert trials[1].state is TrialState.FAILED
     assert trials[1].reason == "no GPU"
+    assert bench.given_up == ["no GPU"]
     assert trials[1].attempts == 1
     assert trials[2].state is TrialState.MEASURED
 
