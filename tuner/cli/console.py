@@ -36,7 +36,8 @@ def slo_text(result: SloResult) -> str:
 
 def value_text(metric: str, value: float) -> str:
     if metric.endswith("_latency"):
-        return f"{value / 1000:.3g} ms"
+        ms = value / 1000
+        return f"{ms:.3g} ms" if ms < 1000 else f"{ms:.0f} ms"
     if metric == "error_rate":
         return f"{value:.3g}"
     if metric == "gpu_memory":

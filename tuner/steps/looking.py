@@ -57,9 +57,9 @@ def first_level(
         except LoadFailedError as error:
             seen += f"; {many} at once gave no result ({error.message})"
         else:
-            seen += f"; with {many} at once it answers {rate:.3g}/s"
+            seen += f"; with {many} at once it answers {rate:.4g}/s"
             first = FIRST_SHARE * rate
-    note(f"{seen}; first {first:.3g}/s")
+    note(f"{seen}; first {first:.4g}/s")
     return first
 
 
