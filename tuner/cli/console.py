@@ -37,7 +37,7 @@ def slo_text(result: SloResult) -> str:
 def value_text(metric: str, value: float) -> str:
     if metric.endswith("_latency"):
         ms = value / 1000
-        return f"{ms:.3g} ms" if ms < 1000 else f"{ms:.0f} ms"
+        return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:.0f} ms"
     if metric == "error_rate":
         return f"{value:.3g}"
     if metric == "gpu_memory":
