@@ -10,10 +10,11 @@ from tuner.report.charts.chart import Table
 from tuner.report.data import Repeat, ReportData
 from tuner.report.quantities import NOTHING
 from tuner.report.sentence import change_text, score_text
-from tuner.run.trial import Point, Trial
+from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.judge import value_of
 
 _MISSED = "no load met the SLOs"
+_RACED = "out of the race"
 _UNCONFIRMED = "not in every round"
 _SIMPLER = (
     "The best config was then made simpler, and measured at a little less than the load that held "
@@ -83,11 +84,12 @@ def _row(
     again = [value for value in found.values() if value is not None]
     mean = geometric_mean(again) if again and len(again) == len(found) else None
     difference = mean / searched - 1.0 if mean and searched else None
+    lost = trial.state is TrialState.PRUNED  # it only met the load it was to beat
     return (
         change_text(data, trial.candidate),
-        _text(data, score),
+        _RACED if lost else _text(data, score),
         _UNCONFIRMED if confirmed is None else score_text(data, confirmed),
-        *([_text(data, searched)] if capacities else []),
+        *([_RACED if lost else _text(data, searched)] if capacities else []),
         *(_text(data, found[n]) if n in found else NOTHING for n in numbers),
         NOTHING if mean is None else score_text(data, mean),
         NOTHING if difference is None else f"{difference * 100:+.1f} %",

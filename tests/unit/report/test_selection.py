@@ -12,7 +12,7 @@ from tuner.report import html, markdown
 from tuner.report.data import Repeat, ReportData
 from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
-from tuner.run.trial import Trial
+from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point
 from tuner.spec.slo import Slo
 
@@ -104,6 +104,23 @@ def test_where_loads_are_searched_capacities_are_beside_the_score_that_held(
     assert low < float(row[4].removesuffix("/s").replace(",", "")) < high
     # What passed above a failure overtakes it; the load counts, not what was answered of it.
     assert row[5] == rate_text(repeats[3].point.measurement.load.level)
+
+
+def test_a_current_config_that_only_lost_the_race_is_not_said_to_meet_no_slo(
+    data: ReportData,
+) -> None:
+    (one, _), current = finalists(data), data.trials[0]
+    assert current.score is not None
+    lost = replace(
+        current,
+        state=TrialState.PRUNED,
+        score=replace(current.score, feasible=False, best_point=None),
+    )
+    repeats = (repeat(one, 0, 0.9, role="candidate"), repeat(current, 0, 1.0, role="current"))
+    shown = replace(data, trials=(lost, *data.trials[1:]), repeats=repeats)
+    table = measured_again(shown)
+    assert table is not None
+    assert table.rows[0][:2] == ("current config", "out of the race")
 
 
 def test_a_config_that_met_the_slos_nowhere_in_the_search_has_no_difference(
