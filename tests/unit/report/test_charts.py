@@ -15,7 +15,7 @@ from tuner.report.charts.prediction import predicted
 from tuner.report.charts.search import history
 from tuner.report.data import ReportData, judged_point
 from tuner.report.sentence import config_text
-from tuner.run.trial import Predicted, Trial
+from tuner.run.trial import Predicted, Trial, TrialState
 from tuner.space.candidate import Candidate
 
 
@@ -74,6 +74,18 @@ class TestFront:
         assert ring["x"] == [data.best.judged.measurement.throughput_infer_per_s]
         assert "customdata" not in ring
 
+    def test_a_current_config_that_only_lost_the_race_is_ringed_where_it_was_confirmed(
+        self, made: Made
+    ) -> None:
+        data = made()
+        raced = replace(data.trials[0], state=TrialState.PRUNED)
+        chart = front(replace(data, trials=(raced, *data.trials[1:])))
+        assert chart is not None
+        assert data.current is not None
+        assert data.current.judged is not None
+        ring = trace(chart, "current config, as confirmed")
+        assert ring["x"] == [data.current.judged.measurement.throughput_infer_per_s]
+
     def test_trials_given_up_far_beyond_the_others_are_at_the_edge(self, made: Made) -> None:
         data = made()
         lost = next(t for t in data.trials if t.state.value == "pruned")
@@ -113,6 +125,18 @@ def test_the_history_has_failures_on_its_axis_and_the_best_to_the_end(made: Made
     assert set(failed["y"]) == {0.0}
     assert "failed to allocate &lt;pinned&gt; memory" in failed["text"][0].replace("<br>", " ")
     assert trace(chart, "best so far")["x"][-1] == data.trials[-1].number
+
+
+def test_the_history_says_which_trial_was_the_current_config(made: Made) -> None:
+    data = made()
+    assert data.current is not None
+    for number in (0, 3):
+        chart = history(replace(data, current=replace(data.current, trial=number)))
+        assert chart is not None
+        assert chart.note.startswith(f"Trial {number} is the current config. One given up")
+    chart = history(replace(data, current=None))
+    assert chart is not None
+    assert chart.note.startswith("One given up")
 
 
 class TestPredicted:

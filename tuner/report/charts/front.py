@@ -94,8 +94,13 @@ def _trials(
 
 
 def _ring(data: ReportData, name: str, color: str, side: Side, metric: str) -> dict[str, Any]:
-    """Marks the current or the best config: around its trial, or where it was confirmed."""
+    """Marks the current or the best config: around its trial, or where it was confirmed.
+
+    A trial that only lost the race was overloaded, which is no place to show a config at.
+    """
     trial = next((t for t in data.trials if t.number == side.trial), None)
+    if trial is not None and trial.state is TrialState.PRUNED and side.proofs:
+        trial = None
     point = (None if trial is None else judged_point(trial)) or side.judged
     assert point is not None  # `sides` has only those that were measured
     shown: dict[str, Any] = {} if trial is None else {"customdata": [trial.number]}

@@ -70,14 +70,20 @@ def history(data: ReportData) -> Chart | None:
     return Chart(
         name="history",
         title="Scores by trial",
-        note="Trial 0 is the current config. One given up early is drawn at what it can be at "
-        "best. Click a point to see the trial.",
+        note=f"{_which_is_current(data)}One given up early is drawn at what it can be at best. "
+        "Click a point to see the trial.",
         figure={
             "data": [*_scores(data, scored, lambda t: t.number), *_failures(data), best],
             "layout": layout,
         },
         table=Table(("trial", "outcome", "score", "change"), rows),
     )
+
+
+def _which_is_current(data: ReportData) -> str:
+    if data.current is None or data.current.trial is None:
+        return ""
+    return f"Trial {data.current.trial} is the current config. "
 
 
 def _scores(
