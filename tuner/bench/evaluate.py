@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tuner.errors import ClientLimitError, LoadFailedError
@@ -150,7 +151,8 @@ def _capacity(
         if known and not known[0].passed:
             state = TrialState.PRUNED
             if telling:
-                probe(plan.levels.nearest(_well_below(known[0])))
+                with suppress(LoadFailedError):  # the race is its result
+                    probe(plan.levels.nearest(_well_below(known[0])))
         else:
             find_capacity(beyond, start, plan.levels, at_most=MOST_PROBES - len(known), known=known)
     except ClientLimitError:

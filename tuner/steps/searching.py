@@ -10,7 +10,12 @@ from typing import Protocol
 from tuner.bench.bench import Bench
 from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate
 from tuner.bench.levels import sustained_level
-from tuner.errors import ServerGoneError, TooManyFailedTrialsError, TrialError
+from tuner.errors import (
+    LoadFailedError,
+    ServerGoneError,
+    TooManyFailedTrialsError,
+    TrialError,
+)
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Budget, Progress, StopReason
@@ -159,19 +164,32 @@ def _evaluated(search: Search, telling: bool) -> Evaluation:
     if to_beat is not None:
         to_beat *= 1.0 + float(search.spec.confirm.min_gain)
     seed = _Seeds(search.spec.search.seed)
-    start = (
-        1.0
-        if search.plan.listed or to_beat is not None
-        else first_level(search.bench, search.plan, seed(), search.events.note)
-    )
-    return evaluate(
-        lambda level: search.bench.measure(level, seed()),
-        search.spec.objective,
-        search.plan,
-        start,
-        to_beat,
-        telling,
-    )
+
+    def measured(start: float, to_beat: float | None) -> Evaluation:
+        return evaluate(
+            lambda level: search.bench.measure(level, seed()),
+            search.spec.objective,
+            search.plan,
+            start,
+            to_beat,
+            telling,
+        )
+
+    def first() -> float:
+        return first_level(search.bench, search.plan, seed(), search.events.note)
+
+    if search.plan.listed:
+        return measured(1.0, to_beat)
+    if to_beat is None:
+        return measured(first(), None)
+    try:
+        return measured(1.0, to_beat)
+    except LoadFailedError as error:
+        if not telling:
+            raise
+        # the load to beat may be so far beyond it that no result comes
+        search.events.note(f"measured from below: {error.message}")
+        return measured(first(), None)
 
 
 class _Seeds:

@@ -54,6 +54,18 @@ def test_a_telling_candidate_that_loses_is_measured_where_it_should_pass() -> No
     assert won == evaluate(emulated(2500, []), GOODPUT, OPEN, start=1, to_beat=1000)
 
 
+def test_a_race_counts_without_the_measurement_after_it() -> None:
+    served = emulated(300, [])
+
+    def once(level: float) -> Point:
+        if level < 1000:
+            raise LoadFailedError("no results by the deadline")
+        return served(level)
+
+    found = evaluate(once, GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    assert (found.state, len(found.points)) == (TrialState.PRUNED, 1)
+
+
 def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
     served = emulated(5000, [])
 

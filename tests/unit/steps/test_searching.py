@@ -14,6 +14,7 @@ from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
     DeployRefusedError,
     InterruptedRunError,
+    LoadFailedError,
     ServerGoneError,
     TooManyFailedTrialsError,
 )
@@ -70,13 +71,14 @@ class ListedSearcher:
 
     candidates: list[Candidate]
     history: list[Trial] = field(default_factory=list)
+    telling: bool = False
 
     def outlook(self) -> str | None:
         return None
 
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
-        return Proposal(left[0]) if left else None
+        return Proposal(left[0], telling=self.telling) if left else None
 
     def start(self, candidate: Candidate) -> bool:
         return True
@@ -94,7 +96,10 @@ class Kept:
 
 
 def a_search(
-    bench: EmulatedBench, candidates: list[Candidate], checkpoint: Any = lambda: None
+    bench: EmulatedBench,
+    candidates: list[Candidate],
+    checkpoint: Any = lambda: None,
+    telling: bool = False,
 ) -> tuple[Search, Kept]:
     spec = Spec.model_validate(
         {
@@ -109,7 +114,7 @@ def a_search(
         spec=spec,
         plan=LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5)),
         bench=bench,  # type: ignore[arg-type]
-        searcher=ListedSearcher(candidates),  # type: ignore[arg-type]
+        searcher=ListedSearcher(candidates, telling=telling),  # type: ignore[arg-type]
         store=kept,
         book=TimeBook(),
         events=Silent(),
@@ -158,6 +163,27 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
     assert bench.given_up == ["no GPU"]
     assert trials[1].attempts == 1
     assert trials[2].state is TrialState.MEASURED
+
+
+@pytest.mark.parametrize("telling", [True, False])
+def test_a_telling_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below(
+    telling: bool,
+) -> None:
+    class Drowning(EmulatedBench):
+        def measure(self, level: float, seed: int) -> Point:
+            if self.candidate == CANDIDATES[0] and level > 150:
+                raise LoadFailedError("no results by the deadline")
+            return super().measure(level, seed)
+
+    bench = Drowning()
+    search, _ = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], telling=telling)
+    trials, _ = searched(search)
+    if telling:
+        assert trials[1].state is TrialState.MEASURED
+        assert 90 < trials[1].score.value <= 100  # type: ignore[union-attr]
+        assert bench.given_up == []
+    else:
+        assert trials[1].state is TrialState.FAILED
 
 
 def test_a_trial_whose_server_died_is_repeated_once() -> None:
