@@ -21,6 +21,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.trial import Trial, Worker
 from tuner.search.observation import FAILED_VIOLATION, observe
 from tuner.search.quiet import quiet_optuna
+from tuner.search.uninterrupted import uninterrupted
 from tuner.space.adapter import distributions, params
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -108,6 +109,7 @@ class StudyRecord:
         finally:
             close_storage(self._storage)
 
+    @uninterrupted()
     def resume(self, history: Sequence[Trial]) -> None:
         """Makes the study agree with the trials on disk after an interruption."""
         import optuna
@@ -124,6 +126,7 @@ class StudyRecord:
             if trial.candidate.key not in done:
                 self.finished(trial)
 
+    @uninterrupted()
     def started(self, number: int, candidate: Candidate) -> bool:
         """A trial is about to be measured; False when somebody else claimed it before."""
         import optuna
@@ -141,6 +144,7 @@ class StudyRecord:
         self._open[candidate.key] = claim
         return True
 
+    @uninterrupted()
     def finished(self, trial: Trial) -> None:
         """A trial's result; one that was never `started` is added whole."""
         import optuna
@@ -167,6 +171,7 @@ class StudyRecord:
             self._study.tell(self._storage.get_trial_number_from_id(claim), seen.value, state)
         self._open.pop(key, None)
 
+    @uninterrupted()
     def claims(self) -> list[Claim]:
         """Everybody's on this run, oldest first; without those that were given up."""
         import optuna
@@ -182,16 +187,19 @@ class StudyRecord:
             if t.state is not states.FAIL
         ]
 
+    @uninterrupted()
     def open_to_workers(self, offer: Mapping[str, Any]) -> None:
         """The run searches; ``offer`` is what somebody needs to measure for it."""
         self._study.set_user_attr(offer_key(self._run), dict(offer))
         self._study.set_user_attr(searching_key(self._run), True)
 
+    @uninterrupted()
     def close_to_workers(self) -> None:
         """The search is over."""
         self._study.set_user_attr(searching_key(self._run), False)
 
     @property
+    @uninterrupted()
     def searching(self) -> bool:
         """The run still takes trials."""
         return bool(self._storage.get_study_user_attrs(self._id).get(searching_key(self._run)))

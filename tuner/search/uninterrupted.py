@@ -1,0 +1,34 @@
+"""Transactions that no signal ends midway.
+
+A handler that raises inside a transaction leaves a connection behind that holds the database's
+lock, and the next write of the same process waits for it until its patience is over.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM are heard at the end of the block.
+
+    In other threads nothing is to be done: handlers run in the main thread only.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda n, _: heard.append(n))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for n in heard:
+            signal.raise_signal(n)
