@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.confirm.confirm import Outcome
 from tuner.run.trial import Trial
 from tuner.space.candidate import Candidate
-from tuner.steps.proving import Proof, compared
+from tuner.steps.proving import Proof, that_hold
 from tuner.steps.searching import Search
 
 
@@ -22,6 +21,5 @@ def written_after(search: Search, history: Sequence[Trial]) -> Candidate:
         current=search.current,
         allowed=lambda _: True,
     )
-    held = [r for r in compared(proof, history) if r.outcome is Outcome.CONFIRMED]
-    best = max(held, key=lambda r: r.means[0] if r.means else r.level, default=None)
+    best = next(iter(that_hold(proof, history)), None)
     return search.current if best is None else best.candidate

@@ -54,7 +54,7 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
     Raises:
         InterruptedRunError: The user stopped it.
     """
-    baseline_trial = next((t for t in trials if t.candidate == proof.current), None)
+    baseline_trial = _trial_of(proof.current, trials)
     baseline = side_of_trial(baseline_trial)
     feasible = _feasible(proof, trials)
     if not feasible:
@@ -97,15 +97,19 @@ def _best_that_holds(
     return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
 
 
-def compared(proof: Proof, trials: Sequence[Trial]) -> list[Confirmation]:
-    """The finalists of ``trials`` measured again beside the current config; nothing else.
+def that_hold(proof: Proof, trials: Sequence[Trial]) -> list[Confirmation]:
+    """The finalists that hold beside the current config, best first; nothing else is proved.
 
     Raises:
         TrialError: The current config could not be measured again.
     """
-    baseline = next((t for t in trials if t.candidate == proof.current), None)
+    baseline = _trial_of(proof.current, trials)
     finalists = _finalists(proof, _feasible(proof, trials), baseline)
-    return _confirmed(proof, finalists, baseline) if finalists else []
+    return _best_first(proof, _confirmed(proof, finalists, baseline)) if finalists else []
+
+
+def _trial_of(candidate: Candidate, trials: Sequence[Trial]) -> Trial | None:
+    return next((t for t in trials if t.candidate == candidate), None)
 
 
 def _best_first(proof: Proof, results: Sequence[Confirmation]) -> list[Confirmation]:

@@ -55,9 +55,7 @@ def test_plain_lines_go_on_while_the_winner_is_measured_again(
     assert "round 1" not in capsys.readouterr().err
 
 
-def test_a_config_out_of_the_race_is_told_with_what_it_stands(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
     points = [judge_point([P99_40MS], synthetic_server(level, 500)) for level in (900.0, 400.0)]
     score = score_points(Objective.goodput(), points[:1])
     lost = Trial(1, OTHER, TrialState.PRUNED, points=tuple(points), score=score)
