@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from tuner.spec.model import ServerMode
 from tuner.steps.job import Job
 from tuner.steps.rig import Programs
 from tuner.triton.deploy import Deployer, Deployment
+from tuner.triton.private import private_directory
 
 
 @dataclass
@@ -55,8 +55,7 @@ class Rig:
 @contextmanager
 def rig(job: Job, programs: Programs) -> Iterator[Rig]:
     """Everything of it is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="triton-tune-") as private:
-        directory = Path(private)
+    with private_directory() as directory:
         log = directory / "server.log"
         with Deployer(programs.launcher, job.spec.model, job.config, log) as deployer:
             yield Rig(job, programs, deployer, directory)

@@ -38,6 +38,8 @@ SPECS = (
 )
 SWEEPS = ("loads", "memory", "transports")
 STAGES = ("doctor", *SWEEPS, *SPECS, "table")
+#: Of the directory that is unpacked into. `tune` up to 0.1 removes old ``triton-tune-*``.
+WORK = "tune-gpu-bundle"
 #: A stage is not begun with less time than this.
 LEAST_S = 30.0
 #: An interrupted run stores its results and stops its server within this.
@@ -281,9 +283,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--search-seconds", type=int, help="instead of each spec's own budget")
     parser.add_argument("--trials", type=int, help="instead of each spec's own budget")
-    parser.add_argument(
-        "--work", type=Path, default=Path(tempfile.gettempdir()) / "triton-tune-gpu"
-    )
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / WORK)
     begun = time.monotonic()
     given = parser.parse_args()
     given.work = given.work.absolute()

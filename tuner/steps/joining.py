@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from tuner.steps.job import Job, job_from
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.stop import Stop
+from tuner.triton.private import private_directory
 
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
 POLL_S = 1.0
@@ -228,8 +228,8 @@ def _gpus_text(gpus: Gpus) -> str:
 @contextmanager
 def _logs(given: Path | None) -> Iterator[Path]:
     if given is None:
-        with tempfile.TemporaryDirectory(prefix="triton-tune-") as directory:
-            yield Path(directory)
+        with private_directory() as directory:
+            yield directory
     else:
         given.mkdir(parents=True, exist_ok=True)
         yield given

@@ -7,7 +7,6 @@ would find it, always with the same arrivals. So what differs is noise.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -43,6 +42,7 @@ from tuner.steps.job import Job, Request, prepare
 from tuner.steps.looking import RoundsBench, highest_that_holds, rough_capacity
 from tuner.steps.rig import Watch, installed, rigged
 from tuner.steps.stop import Stop
+from tuner.triton.private import private_directory
 
 #: No further server is started that would not be done within this time ...
 BUDGET_S = 80.0
@@ -105,8 +105,8 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
     with (
         stop.listening(),
         installed(job, environment) as programs,
-        tempfile.TemporaryDirectory(prefix="tune-noise-") as logs,
-        rigged(job, programs, Path(logs), Watch(TimeBook(), events, stop.checkpoint)) as bench,
+        private_directory() as logs,
+        rigged(job, programs, logs, Watch(TimeBook(), events, stop.checkpoint)) as bench,
     ):
         if not programs.launcher.restartable:
             raise EnvironmentNotReadyError(

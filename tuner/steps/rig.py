@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from tuner.triton.host import Host, read_host
 from tuner.triton.launchers import server_launcher
 from tuner.triton.local import LocalLauncher
 from tuner.triton.models_python import numpy_of_models
+from tuner.triton.private import private_directory
 from tuner.triton.server import ServerLauncher
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
@@ -95,7 +95,7 @@ def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[B
     """A bench that is ready to measure; every process and file of it is gone afterwards."""
     spec = job.spec
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-tune-")))
+        directory = stack.enter_context(private_directory())
         deployer = stack.enter_context(
             Deployer(
                 programs.launcher,

@@ -1,4 +1,7 @@
-"""Temporary directories that do not pile up when their owners are killed."""
+"""Temporary directories that do not pile up when their owners are killed.
+
+Whatever a run keeps in a temporary directory belongs into one of these.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PREFIX = "triton-tune-"
+#: Only directories made here have it: whatever has it and is not locked may be removed.
+_PREFIX = ".tune-private-"
 _YOUNG_S = 60.0  # its owner may not have locked it yet
 
 

@@ -16,6 +16,7 @@ from unit.report.synthetic import Toy, make_run
 
 from tuner.modelconfig.rules import violations
 from tuner.steps.job import Request, prepare
+from tuner.triton import private
 
 GPU = Path(__file__).parents[3] / "benchmarks" / "gpu"
 SPECS = sorted((GPU / "specs").glob("*.yaml"))
@@ -57,6 +58,13 @@ def test_the_models_of_a_cpu_are_small_and_say_so(script: Script, tmp_path: Path
 
 def test_every_spec_is_a_stage(script: Script) -> None:
     assert sorted(script("run").SPECS) == [path.stem for path in SPECS]
+
+
+def test_the_work_directory_is_out_of_every_sweepers_reach(script: Script) -> None:
+    """It holds the environment that runs and all results, for as long as the machine is lent."""
+    name = script("run").WORK
+    for swept in ("triton-tune-*", f"{private._PREFIX}*"):
+        assert not Path(name).match(swept)
 
 
 @pytest.fixture
