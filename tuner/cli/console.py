@@ -14,6 +14,7 @@ from tuner.score.point import Point
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
+from tuner.spec.digits import digits
 
 
 def point_text(point: Point) -> str:
@@ -37,12 +38,12 @@ def slo_text(result: SloResult) -> str:
 def value_text(metric: str, value: float) -> str:
     if metric.endswith("_latency"):
         ms = value / 1000
-        return f"{ms:.3g} ms" if ms < 999.5 else f"{ms:.0f} ms"
+        return f"{digits(ms)} ms" if ms < 999.5 else f"{ms:.0f} ms"
     if metric == "error_rate":
-        return f"{value:.3g}"
+        return digits(value)
     if metric == "gpu_memory":
-        return f"{value / (1 << 30):.3g} GiB"
-    return f"{value:.4g}/s"
+        return f"{digits(value / (1 << 30))} GiB"
+    return f"{digits(value, 4)}/s"
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -78,7 +79,7 @@ class PlainEvents:
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
         self._doing = changes_text(candidate, current)
         if self._verbosity > 0:
-            self._say(f"trial {number + 1}/{self._trials}: {self._doing}")
+            self._say(f"trial {number}: {self._doing}")
 
     def measured(self, point: Point) -> None:
         if self._verbosity > 0:
@@ -92,8 +93,9 @@ class PlainEvents:
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
         mark = " *best*" if best is not None and best.number == trial.number else ""
-        number = f"trial {trial.number + 1}/{self._trials}"
-        self._say(f"{number}  {self._doing}  ->  {outcome_text(trial)}{mark}")
+        count = f"{trial.number + 1}/{self._trials}"
+        outcome = f"{outcome_text(trial)}{mark}"
+        self._say(f"{count}  trial {trial.number}  {self._doing}  ->  {outcome}")
 
     def _say(self, text: str) -> None:
         if self._verbosity < -1:
@@ -111,10 +113,12 @@ def outcome_text(trial: Trial) -> str:
         stood = "".join(f"; it stands {p.measurement.load}" for p in less if passes(p.slo))
         return f"out of the race: {point_text(race)}{stood}"
     if trial.score.best_point is None:
-        return f"meets the SLOs at no load: {point_text(trial.points[-1])}"
+        lowest = min(trial.points, key=lambda p: p.measurement.load.level)
+        nearest = slo_text(tightest_slo(lowest.slo))
+        return f"misses the SLOs at every load tried, down to {lowest.measurement.load}: {nearest}"
     best = trial.points[trial.score.best_point]
     rate = best.measurement.throughput_infer_per_s
-    return f"{rate:.4g}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
+    return f"{digits(rate, 4)}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
 
 
 def first_line(text: str) -> str:

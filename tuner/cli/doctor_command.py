@@ -14,6 +14,7 @@ import click
 from tuner.cli.completion import complete_spec
 from tuner.cli.options import output_format
 from tuner.errors import EnvironmentNotReadyError
+from tuner.spec.digits import digits
 
 if TYPE_CHECKING:
     from tuner.confirm.repeatability import Spread
@@ -105,7 +106,7 @@ def noise_lines(noise: Noise) -> list[str]:
     """What was measured, what to set, and why."""
     now, advised = noise.settings, noise.advice.settings
     unsure = 1.0 / math.sqrt(2.0 * (noise.servers - 1))  # of a standard deviation, normal noise
-    where = f"{noise.model} at {noise.level:.4g}, {noise.servers} fresh servers"
+    where = f"{noise.model} at {digits(noise.level, 4)}, {noise.servers} fresh servers"
     return [
         "",
         f"{where}, the same arrivals each time ({noise.seconds:.0f} s)",

@@ -19,6 +19,7 @@ from tuner.score.point import Point
 from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
+from tuner.spec.digits import digits
 
 _REDRAWS_PER_S = 1.0
 _RECENT = 6
@@ -74,7 +75,7 @@ class LiveEvents:
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
         self._current = current
         self._candidate_text = changes_text(candidate, current)
-        self._doing, self._point = f"trial {number + 1}: {self._candidate_text}", "deploying"
+        self._doing, self._point = f"trial {number}: {self._candidate_text}", "deploying"
 
     def measured(self, point: Point) -> None:
         self._point = point_text(point)
@@ -87,7 +88,7 @@ class LiveEvents:
         self._recent = [*self._recent, (self._candidate_text, trial)][-_RECENT:]
         if trial.state is TrialState.FAILED:
             reason = first_line(trial.reason or "no reason given")
-            self._failures = [*self._failures, f"trial {trial.number + 1}: {reason}"][-2:]
+            self._failures = [*self._failures, f"trial {trial.number}: {reason}"][-2:]
 
     def view(self) -> Group:
         """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""
@@ -106,7 +107,7 @@ class LiveEvents:
         throughput = point.measurement.throughput_infer_per_s
         slos = "; ".join(f"{s.expression}: {_value(s)}, {margin_text(s)}" for s in point.slo)
         return [
-            f"best    {throughput:.4g}/s  {changes_text(best.candidate, self._current)}",
+            f"best    {digits(throughput, 4)}/s  {changes_text(best.candidate, self._current)}",
             f"        {slos}",
         ]
 
@@ -126,7 +127,7 @@ class LiveEvents:
             style = "red" if trial.state is TrialState.FAILED else ""
             is_best = self._best is not None and trial.number == self._best.number
             table.add_row(
-                Text(f"{trial.number + 1:>6}"),
+                Text(f"{trial.number:>6}"),
                 Text(name),
                 Text(_outcome(trial), style="green" if is_best else style),
             )
@@ -151,7 +152,7 @@ def _outcome(trial: Trial) -> str:
         point = _best_point(trial)
         tightest = tightest_slo(point.slo)
         rate = point.measurement.throughput_infer_per_s
-        return f"{rate:.4g}/s  {tightest.metric} {_value(tightest)}"
+        return f"{digits(rate, 4)}/s  {tightest.metric} {_value(tightest)}"
     if trial.state is TrialState.PRUNED:
         return f"out of the race at {trial.points[0].measurement.load}"
     return f"misses an SLO at {trial.points[-1].measurement.load}"

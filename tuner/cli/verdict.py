@@ -15,6 +15,7 @@ from tuner.load.measurement import Measurement
 from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
+from tuner.spec.digits import digits
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
 from tuner.writeback.rollback import is_back
@@ -74,8 +75,10 @@ def _gain(result: Mapping[str, Any]) -> list[str]:
         lines += _means(gain) if metric is None else []
         ratio, compared = gain["goodput_ratio"], gain.get("compared")
         of = "better" if metric else f"the current config's {compared or 'goodput'}"
-        interval = f"{gain['confidence']:.0%} interval {ratio['low']:.3g} to {ratio['high']:.3g}"
-        lines.append(f"  gain      {ratio['estimate']:.3g} times {of} ({interval})")
+        interval = (
+            f"{gain['confidence']:.0%} interval {digits(ratio['low'])} to {digits(ratio['high'])}"
+        )
+        lines.append(f"  gain      {digits(ratio['estimate'])} times {of} ({interval})")
     return lines
 
 
@@ -87,9 +90,9 @@ def _goodput(facts: Mapping[str, Any] | None) -> str:
         return "none within the SLOs"
     met, rounds = facts.get("rounds_met"), len(facts["measurements"])
     if met is None:
-        return f"{facts['goodput_infer_per_s']:.4g}/s"
+        return f"{digits(facts['goodput_infer_per_s'], 4)}/s"
     some = f" in {met} of {rounds} rounds" if met < rounds else ""
-    return f"{facts['worst_round_infer_per_s']:.4g}/s{some}"
+    return f"{digits(facts['worst_round_infer_per_s'], 4)}/s{some}"
 
 
 def _means(gain: Mapping[str, Any]) -> list[str]:
@@ -97,7 +100,7 @@ def _means(gain: Mapping[str, Any]) -> list[str]:
     means, compared = gain.get("means"), gain.get("compared")
     if means is None or compared is None:
         return []
-    now, before = f"{means['winner']:.4g}/s", f"{means['current']:.4g}/s"
+    now, before = f"{digits(means['winner'], 4)}/s", f"{digits(means['current'], 4)}/s"
     return [f"  {compared:<9} {now}, mean of the rounds; the current config: {before}"]
 
 

@@ -31,6 +31,7 @@ from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
 from tuner.spec.objective import Goal, Objective
 
 __all__ = ["Bench", "Confirmation", "Entrant", "Outcome", "Role", "Row", "Rules", "confirm"]
@@ -258,9 +259,9 @@ class _Rotation:
             return Outcome.CONFIRMED, f"every SLO met in each of {len(finalist.rounds)} rounds"
         assert ratio is not None
         return Outcome.NOT_BETTER, (
-            f"measured again in {len(finalist.rounds)} rounds it is {ratio.estimate:.3g} times "
-            f"the current config (95 % interval {ratio.low:.3g} to {ratio.high:.3g}), not surely "
-            f"better by the {self._rules.min_gain:.0%} a change must be worth"
+            f"measured again in {len(finalist.rounds)} rounds it is {digits(ratio.estimate)} times "
+            f"the current config (95 % interval {digits(ratio.low)} to {digits(ratio.high)}), not "
+            f"surely better by the {self._rules.min_gain:.0%} a change must be worth"
         )
 
     def _ratio(self, finalist: Contender) -> Ratio | None:

@@ -19,6 +19,7 @@ from tuner.errors import LoadFailedError, ServerGoneError, SpecError
 from tuner.load.channel import INFER, channel_options, is_refusal
 from tuner.load.inputs import InputFiles
 from tuner.load.messages import RequestForm, build
+from tuner.spec.digits import digits
 
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
 _DEADLINE_S = 60.0
@@ -167,4 +168,4 @@ def _unequal(one: Array, other: Array, tolerance: float) -> str:
     if (off <= tolerance * (sizes + sizes.mean())).all():
         return ""
     worst = int(off.argmax())
-    return f"by up to {off[worst]:.3g} ({a[worst]:.6g} became {b[worst]:.6g})"
+    return f"by up to {digits(off[worst])} ({digits(a[worst], 6)} became {digits(b[worst], 6)})"

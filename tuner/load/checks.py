@@ -9,6 +9,7 @@ from tuner.load.generator import Window
 from tuner.load.length import requests_needed
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.sampler import Sample
+from tuner.spec.digits import digits
 
 _LATE_SENDS = 0.05
 #: Of the p99; latencies count from the moment a request was due, so that a lag is in them.
@@ -42,7 +43,7 @@ def client_behind(measurement: Measurement) -> ClientLimitError:
     See `client_kept_up`.
     """
     m = measurement
-    little = [f"it sent {m.sent_per_s:.4g}/s"] if _sent_too_little(m) is not None else []
+    little = [f"it sent {_sent(m)}/s"] if _sent_too_little(m) is not None else []
     return _client_error(m.load, *little, *_sent_late(m))
 
 
@@ -50,7 +51,7 @@ def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
     """The error of a load generator that cannot send what is asked for, and sent so much of it."""
     if sent_per_s is None or sent_per_s >= _SENT_SHARE * load.level:
         return _client_error(load)
-    return _client_error(load, f"it sent {sent_per_s:.4g}/s")
+    return _client_error(load, f"it sent {digits(sent_per_s, 4)}/s")
 
 
 def _client_error(load: LoadPoint, *why: str) -> ClientLimitError:
@@ -86,7 +87,7 @@ def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
     """What is to be said of a window that is shorter than planned."""
     if window.duration_s >= planned.duration_s:
         return ()
-    return (f"Ended after {window.duration_s:.2g} s: certainly over the SLO.",)
+    return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
 
 
 def _client_behind(m: Measurement) -> Iterator[str]:
@@ -95,16 +96,21 @@ def _client_behind(m: Measurement) -> Iterator[str]:
     asked = _sent_too_little(m)
     if asked is not None:
         yield (
-            f"The load generator could not keep up: it sent {m.sent_per_s:.4g} of {asked:.4g} "
+            f"The load generator could not keep up: it sent {_sent(m)} of {digits(asked, 4)} "
             "requests per second."
         )
+
+
+def _sent(m: Measurement) -> str:
+    assert m.sent_per_s is not None
+    return digits(m.sent_per_s, 4)
 
 
 def _sent_late(m: Measurement) -> Iterator[str]:
     if m.late_sends is not None and m.late_sends > _LATE_SENDS and _lag_matters(m):
         late = f"{m.late_sends:.0%} of the requests were sent more than 1 ms late"
         lag_us = m.send_lag_p99_us
-        yield late if lag_us is None else f"{late}, 1% by {lag_us / 1e3:.3g} ms or more"
+        yield late if lag_us is None else f"{late}, 1% by {digits(lag_us / 1e3)} ms or more"
 
 
 def _sent_too_little(m: Measurement) -> float | None:
@@ -155,6 +161,6 @@ def _littles_law(m: Measurement) -> Iterator[str]:
     found = m.throughput_infer_per_s / m.batch_size * m.avg_latency_us / 1e6
     if abs(found - expected) > max(_LITTLE * expected, 1.0):
         yield (
-            f"Little's law does not hold: rate times latency gives {found:.3g} requests in "
-            f"flight, there were {expected:.3g}; the system was not in a steady state."
+            f"Little's law does not hold: rate times latency gives {digits(found)} requests in "
+            f"flight, there were {digits(expected)}; the system was not in a steady state."
         )

@@ -7,6 +7,7 @@ share taken from it moves the capacity by about that share.
 from __future__ import annotations
 
 from tuner.load.measurement import HostUse, Measurement
+from tuner.spec.digits import digits
 
 #: Other processes' share of all cores, in percent. Housekeeping stays well below; with this much
 #: the capacity may have moved by as much as the usual ``min_gain``.
@@ -33,7 +34,7 @@ def _others(host: HostUse) -> str:
     if share is None or share <= OTHER_CPU_PERCENT:
         return ""
     return (
-        f"Other processes took {share:.0f} % of the machine's CPU meanwhile "
+        f"Other processes took {digits(share, 2)} % of the machine's CPU meanwhile "
         f"(up to {OTHER_CPU_PERCENT:.0f} % is quiet)."
     )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from tuner.spec.digits import digits
+
 if TYPE_CHECKING:  # numpy takes a tenth of a second to import
     import numpy as np
     import numpy.typing as npt
@@ -36,7 +38,7 @@ class LoadPoint:
 
     def __str__(self) -> str:
         unit = "/s" if self.arrivals.open_loop else " concurrent"
-        return f"{self.level:.4g}{unit}"
+        return f"{digits(self.level, 4)}{unit}"
 
 
 class LatencySource(Enum):

@@ -16,6 +16,7 @@ from tuner.load.arrivals import OVERLOAD
 from tuner.load.checks import client_kept_up
 from tuner.load.generator import Window
 from tuner.load.measurement import Measurement, Slice
+from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 
 SLICE_S = 0.25
@@ -80,22 +81,24 @@ class Overload:
     @property
     def sentence(self) -> str:
         """For a reader; the config is "it"."""
-        asked = f"asked for {self.asked_per_s:.4g}/s for {self.overload_s:.3g} s"
+        asked = f"asked for {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
         start = f"{asked}, {_percent(OVERLOAD)} of what it stood, it answered"
         refused = f", {_percent(self.rejected_share)} refused" if self.rejected_share else ""
-        late = f"p99 {self.p99_latency_us / 1e3:.3g} ms, {_percent(self.late_share)} late{refused}"
-        return f"{start} {self.served_per_s:.4g}/s ({late}); {self._recovery}."
+        late = (
+            f"p99 {digits(self.p99_latency_us / 1e3)} ms, {_percent(self.late_share)} late{refused}"
+        )
+        return f"{start} {digits(self.served_per_s, 4)}/s ({late}); {self._recovery}."
 
     @property
     def _recovery(self) -> str:
         after = self.recovered_after_s
         if after is None:
-            return f"{self.watched_s:.3g} s later it was not yet within {self.slo} again"
+            return f"{digits(self.watched_s)} s later it was not yet within {self.slo} again"
         if after == 0.0 and not self.missed:
             return f"it stayed within {self.slo}"
         if after == 0.0:
             return f"it was within {self.slo} again by the end of the overload"
-        return f"it was within {self.slo} again {after:.3g} s after the overload ended"
+        return f"it was within {self.slo} again {digits(after)} s after the overload ended"
 
 
 def overload_window(slo: Slo) -> Window:
@@ -173,7 +176,7 @@ def _judged(slices: Sequence[Slice], window: Window, bound_us: float) -> tuple[S
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.3g} %"
+    return f"{digits(100.0 * share)} %"
 
 
 def _is_late(part: Slice, bound_us: float) -> bool:

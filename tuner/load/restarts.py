@@ -26,6 +26,7 @@ from tuner.load.measurement import (
     ServerStatistics,
 )
 from tuner.load.timeline import SHARES, latency_figures
+from tuner.spec.digits import digits
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0
@@ -91,7 +92,7 @@ def _spread(whole: Measurement) -> tuple[str, ...]:
     low, high = min(rates), max(rates)
     if high <= low * (1.0 + SPREAD):
         return ()
-    span = f"{low:.4g} to {high:.4g} infer/s over {len(rates)} starts"
+    span = f"{digits(low, 4)} to {digits(high, 4)} infer/s over {len(rates)} starts"
     return (f"The closed loop settles in different modes: {span}.",)
 
 

@@ -33,6 +33,7 @@ from tuner.report.result_schema import SloFacts
 from tuner.report.trend import ratio_text, trend, value_text
 from tuner.run.store import write_text
 from tuner.score.verdict import SloResult
+from tuner.spec.digits import digits
 
 HEADLINES = {
     CheckStatus.FINE: "as good as the accepted result",
@@ -214,7 +215,7 @@ def _column(
     return (
         value_text(check.compared, mean),
         ", ".join(value_text(check.compared, value) for value in values),
-        NOTHING if level is None else f"{level:.4g}",
+        NOTHING if level is None else digits(level, 4),
         config[:8],
     )
 

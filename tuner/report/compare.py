@@ -19,6 +19,7 @@ from tuner.run.store import RunStore
 from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
 from tuner.space.words import field_text, server_arg_text
+from tuner.spec.digits import digits
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Metric
 
@@ -222,4 +223,4 @@ def _value_text(side: RunSide) -> str:
 def _ratio_text(ratio: Ratio | None) -> str:
     if ratio is None:
         return NOTHING
-    return f"{ratio.estimate:.3g} times ({ratio.low:.3g} to {ratio.high:.3g})"
+    return f"{digits(ratio.estimate)} times ({digits(ratio.low)} to {digits(ratio.high)})"

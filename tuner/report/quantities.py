@@ -7,9 +7,12 @@ from math import isfinite
 from tuner.load.measurement import LoadPoint
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
+from tuner.spec.digits import digits
 from tuner.spec.slo import Metric
 
 NOTHING = "-"
+
+_MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a percentage then
 
 VERDICTS = {
     Verdict.PASS: "met",
@@ -18,20 +21,20 @@ VERDICTS = {
 }
 
 
-def latency_text(microseconds: float | None, digits: int = 3) -> str:
+def latency_text(microseconds: float | None, most: int = 3) -> str:
     if microseconds is None or not isfinite(microseconds):
         return NOTHING
     if microseconds >= 1e6:
-        return f"{microseconds / 1e6:.{digits}g} s"
+        return f"{digits(microseconds / 1e6, most)} s"
     if microseconds >= 1e3:
-        return f"{microseconds / 1e3:.{digits}g} ms"
+        return f"{digits(microseconds / 1e3, most)} ms"
     return f"{microseconds:.0f} us"
 
 
 def rate_text(per_second: float | None) -> str:
     if per_second is None:
         return NOTHING
-    return f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"
+    return f"{per_second:,.0f}/s" if per_second >= 100 else f"{digits(per_second)}/s"
 
 
 def load_text(load: LoadPoint) -> str:
@@ -49,7 +52,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def share_text(share: float | None) -> str:
-    return NOTHING if share is None else f"{share * 100:.3g} %"
+    return NOTHING if share is None else f"{digits(share * 100)} %"
 
 
 def metric_text(metric: str, value: float | None) -> str:
@@ -77,6 +80,8 @@ def margin_text(result: SloResult) -> str:
         return NOTHING
     if result.bound == 0:
         return "none allowed" if result.margin >= 0 else f"{share_text(-result.margin)} too many"
+    if result.margin <= -_MANY_TIMES:
+        return f"{digits(1 - result.margin, 2)} times the bound"
     if result.margin < 0:
         return f"missed by {share_text(-result.margin)}"
     return f"{share_text(result.margin)} left"

@@ -10,6 +10,7 @@ from tuner.score.judge import value_of
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text, field_text, server_arg_text
+from tuner.spec.digits import digits
 from tuner.spec.slo import Metric
 
 HEADLINES = {
@@ -157,7 +158,7 @@ def _gain(data: ReportData) -> str:
         reason = "the current config met the SLOs at no load tried"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     ratio = data.improvement.goodput_ratio
-    times, means = f"{ratio.estimate:.3g} times", data.improvement.means
+    times, means = f"{digits(ratio.estimate)} times", data.improvement.means
     if not data.maximizes:
         said = f", {times} better than the current config"
     elif data.improvement.compared == "capacity":
@@ -166,5 +167,5 @@ def _gain(data: ReportData) -> str:
             said += f", {rate_text(means.winner)} over {rate_text(means.current)} in the mean"
     else:
         said = f", {times} the current config"
-    confidence = f"{data.improvement.confidence * 100:.3g} % interval"
-    return f"{said} ({confidence} {ratio.low:.3g} to {ratio.high:.3g})"
+    confidence = f"{digits(data.improvement.confidence * 100)} % interval"
+    return f"{said} ({confidence} {digits(ratio.low)} to {digits(ratio.high)})"

@@ -19,6 +19,7 @@ from tuner.report.quantities import (
 from tuner.report.sentence import score_text
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.words import bytes_text
+from tuner.spec.digits import digits
 
 
 def comparison(data: ReportData) -> Table | None:
@@ -75,7 +76,7 @@ def _numbers(point: Point) -> dict[str, str]:
         "failed requests": f"{m.failed_count:,}",
         "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
-        "mean batch": NOTHING if batch is None else f"{batch:.3g}",
+        "mean batch": NOTHING if batch is None else digits(batch),
         "cache hit rate": share_text(hits),
         "CPU, all cores": share_text(cpu),
         "GPU memory": NOTHING if memory is None else bytes_text(memory),
@@ -93,7 +94,7 @@ def rejections(data: ReportData, at_most: int | None = None) -> Table | None:
         (
             r.stage.value,
             trials.get(r.candidate_key, NOTHING),
-            f"{r.level:.4g}",
+            digits(r.level, 4),
             seconds_text(r.wall_s),
             r.reason,
         )

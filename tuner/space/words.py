@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.digits import digits
 
 #: Shorter names of the fields people know by heart.
 _SHORT = {
@@ -24,6 +25,8 @@ def field_text(path: str, value: FieldValue) -> str:
         return f"{name} off" if name in ("dynamic batching", "cache") else f"no {name}"
     if value is True or value is False:
         return f"{name} {'on' if value else 'off'}"
+    if value == 0 and path.endswith(".count"):
+        return f"{name} left to Triton"
     if path.endswith("_microseconds") and isinstance(value, int):
         return f"{name} {value / 1000:g} ms" if value >= 1000 else f"{name} {value} us"
     if isinstance(value, tuple):
@@ -40,7 +43,7 @@ def server_arg_text(argument: str) -> str:
 def bytes_text(size: int) -> str:
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
-            return f"{size / factor:.4g} {unit}"
+            return f"{digits(size / factor, 4)} {unit}"
     return f"{size} B"
 
 

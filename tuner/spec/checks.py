@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tuner.spec.digits import digits
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import Server, ServerMode, Spec
 from tuner.spec.objective import Goal
@@ -147,7 +148,7 @@ def _check_bursts(spec: Spec) -> Iterator[Finding]:
         yield Finding((*where, "burst_length"), "must be above 0")
     elif length / share > spec.workload.window:
         text = (
-            f"a busy time comes every {length / share:.3g}s on average, and window is "
+            f"a busy time comes every {digits(length / share)}s on average, and window is "
             f"{spec.workload.window}: some measurements would see none"
         )
         given = [n for n in ("burst_length", "burst_share") if _is_given(arrivals, n)]

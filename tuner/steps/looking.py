@@ -11,6 +11,7 @@ from tuner.confirm.confirm import Bench
 from tuner.errors import LoadFailedError
 from tuner.score.capacity import Probe, find_capacity
 from tuner.score.judge import passes
+from tuner.spec.digits import digits
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
 #: or of the one-at-a-time rate where the former is not known.
@@ -48,7 +49,7 @@ def first_level(
     if not plan.arrivals.open_loop:
         return FIRST_CONCURRENCY
     latency_s = bench.one_at_a_time(seed)
-    seen = f"one request at a time takes {latency_s * 1e3:.3g} ms"
+    seen = f"one request at a time takes {digits(latency_s * 1e3)} ms"
     first = FIRST_SHARE_ALONE / latency_s
     many = min(round(IN_FLIGHT_S / latency_s), MOST_AT_ONCE)
     if many >= FEWEST_AT_ONCE:
@@ -57,9 +58,9 @@ def first_level(
         except LoadFailedError as error:
             seen += f"; {many} at once gave no result ({error.message})"
         else:
-            seen += f"; with {many} at once it answers {rate:.4g}/s"
+            seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
             first = FIRST_SHARE * rate
-    note(f"{seen}; first {first:.4g}/s")
+    note(f"{seen}; first {digits(first, 4)}/s")
     return first
 
 

@@ -36,6 +36,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import value_of
 from tuner.score.point import Point
+from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
@@ -135,7 +136,7 @@ def _repeats(job: Job, bench: RoundsBench, events: Events, begin: float) -> list
             one_s = (now - started) / len(repeats)
             if now + one_s > begin + BUDGET_S:
                 break
-        events.phase(f"fresh server {len(repeats) + 1}, about {expected:.4g} expected")
+        events.phase(f"fresh server {len(repeats) + 1}, about {digits(expected, 4)} expected")
         bench.deploy(job.space.current, fresh=True)
         times = 2 if len(repeats) < REPEATED_ON else 1
         repeats.append(_repeat(job, bench, expected, times))

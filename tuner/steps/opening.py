@@ -64,7 +64,7 @@ def open_run(
 
         def keep(trial: Trial) -> None:
             store.append_trial(trial)
-            note(f"trial {trial.number + 1} is a worker's: {_by(trial)}")
+            note(f"trial {trial.number} is a worker's: {_by(trial)}")
 
         with record:
             strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)

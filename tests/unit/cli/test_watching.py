@@ -41,7 +41,7 @@ def test_plain_lines_tell_every_trial_on_stderr(capsys: pytest.CaptureFixture[st
     tell_a_run(PlainEvents(1))
     out, err = capsys.readouterr()
     assert out == ""
-    assert "trial 1/2  current config  ->  900/s within the SLOs" in err
+    assert "1/2  trial 0  current config  ->  900/s within the SLOs" in err
     assert "instances 2  ->  failed: no GPU" in err
     assert "second line" not in err
 
@@ -94,7 +94,14 @@ def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
         tell_a_run(events)
         console.print(events.view())
     lines = screen.getvalue().splitlines()
-    first = ["1", "2", "failed", "best", "p99_latency", "0:00", "round"]
+    first = ["0", "1", "failed", "best", "p99_latency", "0:00", "round"]
     assert [line.split()[0] for line in lines] == first
     assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6 % left; error_")
     assert max(map(len, lines)) <= 60
+
+
+def test_a_config_that_misses_everywhere_is_told_by_its_lowest_load() -> None:
+    late = [judge_point([P99_40MS], synthetic_server(rate, 900)) for rate in (2000, 1200)]
+    score = score_points(Objective.goodput(), late)
+    text = outcome_text(Trial(0, OTHER, TrialState.MEASURED, points=tuple(late), score=score))
+    assert text.startswith("misses the SLOs at every load tried, down to 1200/s: p99_latency ")

@@ -31,6 +31,7 @@ def test_nothing_to_say(host: dict[str, Any]) -> None:
     ("host", "words"),
     [
         ({"other_cpu_percent": 48.6}, "Other processes took 49 %"),
+        ({"other_cpu_percent": 5.3}, "Other processes took 5.3 %"),
         ({"stolen_cpu_percent": 7.25}, "The hypervisor gave 7.2 %"),
         ({"gpu_throttled": True, "gpu_clock_mhz": 1200.0}, "down to 1200 MHz"),
         ({"gpu_throttled": True}, "held down by heat or power meanwhile."),

@@ -19,6 +19,7 @@ from tuner.report.charts.latency import MS, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
 from tuner.run.trial import Point
+from tuner.spec.digits import digits
 
 #: Batch sizes up to this many each have their place; above it only those that occurred.
 MOST_BARS = 32
@@ -118,7 +119,7 @@ def batches(data: ReportData) -> Chart | None:
         )
         for (size, count, ns), share in zip(stats, shares, strict=True):
             each = latency_text(ns / count / 1000) if count else NOTHING
-            rows.append((name, str(size), f"{count:,}", f"{share:.3g} %", each))
+            rows.append((name, str(size), f"{count:,}", f"{digits(share)} %", each))
     if not traces:
         return None
     sizes = sorted({int(row[1]) for row in rows})
