@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,8 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.suggest import did_you_mean
 
 CONFIG_NAME = "config.pbtxt"
+#: No file system has longer names.
+_NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class ModelFiles:
         text: The config, line endings as they are; empty when there is no file, which leaves
             everything to the backend's auto-complete.
         exists: There is a config.pbtxt.
-        sha256: Of the file's bytes; of no bytes when there is no file.
+        sha256: Of the text's bytes, so of no bytes when there is no file.
         versions: Its version directories, ascending.
     """
 
@@ -36,6 +41,11 @@ class ModelFiles:
     exists: bool
     sha256: str
     versions: tuple[int, ...]
+
+    @property
+    def file_sha256(self) -> str | None:
+        """Of the file: what a later write compares; ``None`` when there is no file."""
+        return self.sha256 if self.exists else None
 
     def config(self) -> ModelConfig:
         """The config as a message.
@@ -56,38 +66,73 @@ def read_model(repository: Path, model: str) -> ModelFiles:
 
     Raises:
         EnvironmentNotReadyError: The repository or the config cannot be read.
-        SpecError: There is no such model, or its config is not UTF-8.
+        SpecError: There is no such model, its config is no file, or not UTF-8.
     """
     directory = model_directory(repository, model)
     path = directory / CONFIG_NAME
-    exists = path.is_file()
-    data = b""
-    if exists:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise EnvironmentNotReadyError(f"cannot read {path}: {error.strerror}") from error
+    data = read_config(path)
     try:
-        text = data.decode("utf-8")
+        text = (data or b"").decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise SpecError(f"{path}:{line}:1: this is not UTF-8", "save the file as UTF-8") from error
-    digest = hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256(data or b"").hexdigest()
+    exists = data is not None
     return ModelFiles(model, directory, path, text, exists, digest, versions(directory))
 
 
-def model_directory(repository: Path, model: str) -> Path:
-    """Raises:
-    EnvironmentNotReadyError: The repository cannot be read.
-    SpecError: There is no such model.
+def read_config(path: Path) -> bytes | None:
+    """The bytes of a config, through links; ``None`` when there is none.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be read.
+        SpecError: There is something else than a file: Triton would not load the model, and
+            reading a pipe would never end.
     """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            return path.read_bytes()
+    except FileNotFoundError:
+        if not path.is_symlink():
+            return None
+        what = "a link to something that is not there"
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise EnvironmentNotReadyError(
+                f"cannot read {path}: {error.strerror}", "make it readable for this user"
+            ) from error
+        what = "a link that leads back to itself"
+    else:
+        what = "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+    raise SpecError(
+        f"{path} is {what}, not a config",
+        "put a file there; remove it if the model is to have none",
+    )
+
+
+def model_directory(repository: Path, model: str) -> Path:
+    """Where a model lies; its name is that of a directory in the repository, never a path.
+
+    Raises:
+        EnvironmentNotReadyError: The repository cannot be read.
+        SpecError: There is no such model.
+    """
+    directory = repository / model
+    with contextlib.suppress(OSError):  # listing the names says what is wrong
+        if is_model_name(model) and directory.is_dir():
+            return directory
     names = model_names(repository)
-    if model not in names:
-        raise SpecError(
-            f"there is no model {model!r} in {repository}",
-            did_you_mean(model, names) or f"it has {', '.join(names) or 'no models'}",
-        )
-    return repository / model
+    raise SpecError(
+        f"there is no model {model!r} in {repository}",
+        did_you_mean(model, names) or f"it has {', '.join(names) or 'no models'}",
+    )
+
+
+def is_model_name(name: str) -> bool:
+    """Whether a directory of a repository may have this name, and be a model's."""
+    plain = "/" not in name and "\0" not in name and not name.startswith(".")
+    return plain and 0 < len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES
 
 
 def model_names(repository: Path) -> list[str]:
@@ -103,10 +148,23 @@ def model_names(repository: Path) -> list[str]:
             f"cannot read the model repository {repository}: {error.strerror}",
             "name the directory that holds one directory for each model",
         ) from error
-    return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+    return [e.name for e in entries if is_model_name(e.name) and e.is_dir()]
 
 
 def versions(directory: Path) -> tuple[int, ...]:
-    """Triton's version directories: names that are positive numbers without a leading zero."""
-    names = (entry.name for entry in directory.iterdir() if entry.is_dir())
-    return tuple(sorted(int(n) for n in names if n.isdecimal() and not n.startswith("0")))
+    """Triton's version directories: names that are positive numbers without a leading zero.
+
+    Raises:
+        EnvironmentNotReadyError: The model's directory cannot be read.
+    """
+    try:
+        names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"cannot read {directory}: {error.strerror}", "make it readable for this user"
+        ) from error
+    return tuple(sorted(int(name) for name in names if _is_version(name)))
+
+
+def _is_version(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and not name.startswith("0")

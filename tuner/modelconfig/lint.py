@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
 from tuner.modelconfig.lint_config import config_findings
@@ -43,9 +43,10 @@ def lint_repository(repository: Path, model: str | None = None) -> list[Finding]
 def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
     try:
         files = read_model(repository, name)
-    except SpecError as error:  # not UTF-8
+    except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
+        rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
         path = repository / name / "config.pbtxt"
-        return [Finding(path, 1, None, Severity.ERROR, "encoding", error.message, error.hint)]
+        return [Finding(path, 1, None, Severity.ERROR, rule, error.message, error.hint)]
     config = try_parse(files.text)
     if isinstance(config, Mistake):
         position = (config.line, config.column)
@@ -95,8 +96,8 @@ def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensemb
 
 
 def _complete_config(repository: Path, name: str) -> ModelConfig | None:
-    """The model's config; None when it does not parse, which is its own finding."""
+    """The model's config; None when it cannot be read, which is its own finding."""
     try:
         return read_model(repository, name).config()
-    except SpecError:
+    except (SpecError, EnvironmentNotReadyError):
         return None

@@ -105,7 +105,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         seed=job.spec.search.seed,
         config_path=str(job.model.path),
         config_text=job.model.text,
-        config_sha256=job.model.sha256,
+        config_sha256=job.model.file_sha256,
         versions=programs.versions(),
         host=host,
         gpus=gpus,

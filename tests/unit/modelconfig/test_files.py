@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from pathlib import Path
 
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.modelconfig.files import read_model
+from tuner.modelconfig.files import is_model_name, model_directory, read_model
+from tuner.modelconfig.lint import Severity, lint_repository
 
 
 @pytest.fixture
@@ -26,6 +29,7 @@ def test_a_model_with_a_config(repository):
     assert files.text == "max_batch_size: 8\r\n"
     assert files.exists
     assert files.sha256 == hashlib.sha256(b"max_batch_size: 8\r\n").hexdigest()
+    assert files.file_sha256 == files.sha256
     assert files.versions == (1, 2, 12)
     assert files.config().max_batch_size == 8
     assert not files.decoupled
@@ -36,6 +40,7 @@ def test_a_model_without_a_config(repository):
     assert (files.text, files.exists, files.versions) == ("", False, (1,))
     assert files.path == repository / "bare" / "config.pbtxt"
     assert files.sha256 == hashlib.sha256(b"").hexdigest()
+    assert files.file_sha256 is None
 
 
 def test_decoupled(repository):
@@ -62,6 +67,72 @@ def test_a_broken_config_is_a_spec_error_with_its_place(repository):
     (repository / "bare" / "config.pbtxt").write_text("\nnonsense: 1")
     with pytest.raises(SpecError, match=r"bare/config\.pbtxt:2:1"):
         read_model(repository, "bare").config()
+
+
+def no_config(path, kind):
+    """Puts something there that is no file."""
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "dead link":
+        path.symlink_to("../configs/bare.pbtxt")
+    else:
+        path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("directory", "is a directory"),
+        ("pipe", "is a pipe"),
+        ("device", "or a device"),
+        ("dead link", "is a link to something that is not there"),
+        ("loop", "is a link that leads back to itself"),
+    ],
+)
+def test_a_config_that_is_no_file_is_said_and_never_waited_for(repository, kind, said):
+    no_config(repository / "bare" / "config.pbtxt", kind)
+    with pytest.raises(SpecError, match=said) as caught:
+        read_model(repository, "bare")
+    assert "bare/config.pbtxt" in caught.value.message
+    (finding,) = lint_repository(repository, "bare")
+    assert (finding.rule, finding.severity) == ("config-file", Severity.ERROR)
+
+
+def test_a_link_to_a_config_is_followed(repository):
+    (repository / "bare" / "config.pbtxt").symlink_to("../bert/config.pbtxt")
+    assert read_model(repository, "bare").text == "max_batch_size: 8\r\n"
+
+
+def test_versions_are_written_in_ascii_digits(repository):
+    (repository / "bare" / "\u0661").mkdir()
+    assert read_model(repository, "bare").versions == (1,)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".git", "../x", "bert/", "bert/1", "a\0b", "x" * 256]
+)
+def test_a_path_is_no_name_of_a_model(repository, name):
+    assert not is_model_name(name)
+    with pytest.raises(SpecError, match="there is no model"):
+        model_directory(repository, name)
+
+
+def test_a_name_that_no_file_can_have_is_a_model_that_is_not_there(repository):
+    with pytest.raises(SpecError, match="there is no model"):
+        model_directory(repository, "\ud800")
+
+
+def test_a_model_is_found_without_listing_the_repository(repository, monkeypatch):
+    def refuse(self):
+        assert self != repository
+        return iter(())
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert read_model(repository, "bert").text == "max_batch_size: 8\r\n"
 
 
 def test_text_must_be_utf8(repository):

@@ -9,13 +9,17 @@ import pytest
 from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
+from tuner.modelconfig.message import parse
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point
+from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import open_run
+from tuner.steps.writing import draw_up, write_back
+from tuner.writeback.rollback import rollback
 
 SPEC = """\
 model: emulated-accelerator
@@ -99,3 +103,30 @@ def test_an_earlier_end_does_not_outlive_its_confirmation(job: Job, run: RunStor
     assert run.confirmation() == []
     assert run.result() is None
     assert [r.stage for r in run.rejected()].count(Stage.CONFIRMATION) == 2
+
+
+def test_the_manifest_states_no_hash_where_there_is_no_config(tmp_path: Path) -> None:
+    job = job_without_config(tmp_path)
+    with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
+        assert (new.manifest.config_sha256, new.manifest.config_text) == (None, "")
+
+
+def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Path) -> None:
+    job = job_without_config(tmp_path)
+    with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
+        winner = Candidate({"instance_group.count": 3})
+        change = draw_up(job, winner)
+        written = write_back(new.manifest, job, winner, change)
+    assert (written.path, written.sha256_before) == (job.model.path, None)
+    assert parse(job.model.path.read_text()).instance_group[0].count == 3
+    assert rollback(job.spec.repository, "m").sha256_after is None
+    assert not job.model.path.exists()
+
+
+def job_without_config(tmp_path: Path) -> Job:
+    (tmp_path / "models" / "m" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "m" / "1" / "model.onnx").touch()
+    spec = tmp_path / "spec.yaml"
+    text = SPEC.format(repository=tmp_path / "models")
+    spec.write_text(text.replace("emulated-accelerator", "m"))
+    return prepare(Request(spec=spec))
