@@ -13,6 +13,7 @@ import click
 from tuner.cli.console import PlainEvents, columns
 from tuner.cli.github import annotation, append_summary, in_github
 from tuner.cli.options import output_format, results_option, spec_argument
+from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
     from tuner.report.check_schema import CheckFacts
@@ -59,7 +60,7 @@ def command(
         spec=spec,
         output=output,
         environment=dict(os.environ),
-        command=("tune", *sys.argv[1:]),
+        command=hidden_command(("tune", *sys.argv[1:])),
     )
     request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
     finished = check(request, PlainEvents(1 - quiet))

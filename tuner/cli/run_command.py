@@ -14,6 +14,7 @@ from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
 from tuner.cli.options import duration, output_format, results_option, spec_argument
 from tuner.cli.verdict import print_result
+from tuner.hiding import hidden_command
 from tuner.steps.events import Events, Silent
 
 
@@ -77,7 +78,7 @@ def command(
         write=not no_write,
         storage=storage,
         environment=dict(os.environ),
-        command=("tune", *sys.argv[1:]),
+        command=hidden_command(("tune", *sys.argv[1:])),
     )
     with _events(progress, verbose - quiet) as events:
         finished = run(request, events)

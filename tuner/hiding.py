@@ -1,0 +1,32 @@
+"""The one place that hides passwords: in everything that is stored, printed or logged.
+
+A password enters in a storage URL, on the command line or in `$TUNE_STORAGE`, and comes back in
+errors of database drivers. Values of the spec's ``server.environment`` never become text at all,
+see `tuner.spec.environment`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+#: Stands where something was hidden.
+HIDDEN = "***"
+
+#: ``scheme://user:PASSWORD@host``: a password may hold anything, so up to the last @ of the line;
+#: up to that of the word where a port may be meant.
+_USER_INFO = re.compile(r"(://[^\s:/@]*:)(?:(?!\d{1,5}(?:[^\w@]|$))[^\n]*@|\S*@)")
+#: ``?password=PASSWORD`` and its like; an ODBC string holds one under a name of its own.
+_QUERY = re.compile(
+    r"([?&](?:odbc_connect|[\w.-]*(?:passw|pwd|secret|token|credential)[\w.-]*)=)[^&\s]+", re.I
+)
+
+
+def without_passwords(text: str) -> str:
+    """``text`` with `HIDDEN` for the password of every URL in it."""
+    return _QUERY.sub(rf"\1{HIDDEN}", _USER_INFO.sub(rf"\1{HIDDEN}@", text))
+
+
+def hidden_command(arguments: Iterable[str]) -> tuple[str, ...]:
+    """A command line that may be stored and shown."""
+    return tuple(without_passwords(argument) for argument in arguments)
