@@ -25,13 +25,12 @@ def command(run: Path, dry_run: bool) -> None:
 
     Refused with exit code 13 when the config changed since the run read it.
     """
-    from tuner.run.manifest import Manifest
     from tuner.run.store import RunStore
     from tuner.writeback.apply import apply, check_fresh
     from tuner.writeback.plan import plan_from_run
 
     store = RunStore.open(run)
-    manifest = Manifest.from_json(store.manifest())
+    manifest = store.manifest()
     plan = plan_from_run(manifest, store.result() or {})
     if dry_run:
         check_fresh(plan)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import Any
 
 import click
 
 from tuner.cli.completion import RunDirectory
 from tuner.cli.options import results_option
-from tuner.errors import SpecError
+from tuner.errors import SpecError, TunerError
 
 
 @click.command("report")
@@ -36,7 +36,7 @@ def command(run: Path | None, output: Path, output_format: str) -> None:
 
     if run is None:
         _list_runs(output, output_format)
-    elif (run / CHECK).is_file():
+    elif os.path.lexists(run / CHECK):
         _check(run, output_format)
     else:
         _run(run, output_format)
@@ -97,8 +97,8 @@ def _list_runs(output: Path, output_format: str) -> None:
 
     if output_format not in ("text", "json"):
         raise SpecError("a list of runs is text or json", f"name a run to have its {output_format}")
-    manifests = sorted(output.glob(f"*/{MANIFEST}"))
-    rows = [{"run": str(m.parent), "status": _status(m.parent)} for m in manifests]
+    runs = sorted(d for d in output.glob("*/") if os.path.lexists(d / MANIFEST))
+    rows = [{"run": str(run), "status": _status(run)} for run in runs]
     if output_format == "json":
         click.echo(json.dumps(rows, indent=2))
         return
@@ -109,11 +109,22 @@ def _list_runs(output: Path, output_format: str) -> None:
 
 
 def _status(run: Path) -> str:
+    """How a run or check ended, in a word; why that cannot be said of one that is damaged."""
+    from tuner.report.check_schema import CheckStatus
+    from tuner.report.result_schema import Status
     from tuner.run.baseline import CHECK
-    from tuner.run.store import RESULT
+    from tuner.run.reading import read_json
+    from tuner.run.store import MANIFEST, RESULT
 
-    for name, kind in ((RESULT, ""), (CHECK, "check: ")):
-        if (run / name).is_file():
-            facts: dict[str, Any] = json.loads((run / name).read_text(encoding="utf-8"))
-            return f"{kind}{facts['status']}"
+    kinds = ((RESULT, "", Status), (CHECK, "check: ", CheckStatus))
+    try:
+        read_json(run / MANIFEST, dict)
+        for name, kind, states in kinds:
+            facts = read_json(run / name, dict)
+            if facts is not None:
+                status = facts.get("status")
+                known = any(status == state.value for state in states)
+                return f"{kind}{status}" if known else f"unreadable: {run / name} has no status"
+    except TunerError as error:
+        return f"unreadable: {error.message}"
     return "no result yet"

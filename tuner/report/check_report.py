@@ -31,7 +31,7 @@ from tuner.report.quantities import (
 )
 from tuner.report.result_schema import SloFacts
 from tuner.report.trend import ratio_text, trend, value_text
-from tuner.run.store import write_text
+from tuner.run.writing import write_text
 from tuner.score.verdict import SloResult
 from tuner.spec.digits import digits
 

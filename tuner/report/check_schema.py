@@ -5,16 +5,16 @@ Readers must ignore keys they do not know, so that keys may be added within vers
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from tuner.errors import SpecError, TunerError
+from tuner.errors import SpecError
 from tuner.report.result_schema import Count, Facts, Interval, NotNegative, Sha256, SloFacts
 from tuner.run.baseline import CHECK
+from tuner.run.reading import UnreadableFileError, read_json
 
 SCHEMA_VERSION = 1
 
@@ -104,15 +104,20 @@ def read_check(directory: Path) -> CheckFacts:
 
     Raises:
         SpecError: There is none.
-        TunerError: It cannot be read.
+        UnreadableFileError: It cannot be read.
     """
     path = directory / CHECK
-    if not path.is_file():
+    data = read_json(path, dict)
+    if data is None:
         raise SpecError(f"{directory} is not a check: it has no {CHECK}")
     try:
-        return CheckFacts.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, ValidationError) as error:
-        raise TunerError(f"{path} cannot be read: {error}", "was it edited?") from error
+        return CheckFacts.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UnreadableFileError(
+            f"{path} cannot be read: {where}: {first['msg']}", "was it edited?"
+        ) from error
 
 
 def json_schema() -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tuner.errors import TunerError
 from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import (
     ConfigFacts,
@@ -24,8 +23,9 @@ from tuner.report.result_schema import (
     check,
 )
 from tuner.run.manifest import Manifest
+from tuner.run.reading import UnreadableFileError
 from tuner.run.rejected import Rejected
-from tuner.run.store import RunStore
+from tuner.run.store import RESULT, RunStore
 from tuner.run.trial import Point, Trial, TrialState, TrialTime
 from tuner.score.judge import passes, violation
 from tuner.score.verdict import SloResult, severity
@@ -179,19 +179,19 @@ def load(directory: Path) -> ReportData:
 
     Raises:
         SpecError: The directory holds no run, or one of another version.
-        TunerError: A file of the run is not what this version writes.
+        UnreadableFileError: A file of the run is not what this version writes.
     """
     store = RunStore.open(directory)
     try:
-        manifest = Manifest.from_json(store.manifest())
+        manifest = store.manifest()
         trials = tuple(store.trials())
         rejected = tuple(store.rejected())
         repeats = tuple(_repeat(row) for row in store.confirmation())
         result = _result(store)
         data = _assemble(directory, manifest, trials, repeats, result)
         return replace(data, rejected=rejected)
-    except (KeyError, TypeError, ValueError) as error:
-        raise TunerError(
+    except (KeyError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        raise UnreadableFileError(
             f"a file of the run {directory} cannot be read: {type(error).__name__}: {error}",
             "was it edited, or written by another version of tune?",
         ) from error
@@ -210,8 +210,8 @@ def _result(store: RunStore) -> Result | None:
         return Result.model_validate(data)
     except ValidationError as error:
         mistakes = "\n".join(f"  {line}" for line in check(data))
-        raise TunerError(
-            f"result.json of run {store.run_id} does not follow version 1:\n{mistakes}",
+        raise UnreadableFileError(
+            f"{store.directory / RESULT} does not follow version 1:\n{mistakes}",
             "was it edited, or written by another version of tune?",
         ) from error
 

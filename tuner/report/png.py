@@ -7,6 +7,7 @@ from pathlib import Path
 from tuner.report.charts.picture import draw
 from tuner.report.charts.sections import by_section
 from tuner.report.data import ReportData
+from tuner.run.writing import write_bytes
 
 #: Sections of the page whose charts are drawn.
 SECTIONS = ("load", "request-time", "importance", "prediction", "history", "overload")
@@ -18,12 +19,11 @@ def write_pngs(data: ReportData, directory: Path) -> list[Path]:
     Returns:
         The files, in the order of the page; named like the charts there (``pareto.png``).
     """
-    directory.mkdir(parents=True, exist_ok=True)
     charts = by_section(data)
     paths = []
     for chart in (chart for section in SECTIONS for chart in charts[section]):
         path = directory / f"{chart.name}.png"
-        path.write_bytes(draw(chart, f"{data.model}: {chart.title}"))
+        write_bytes(path, draw(chart, f"{data.model}: {chart.title}"))
         paths.append(path)
     for old in set(directory.glob("*.png")) - set(paths):
         old.unlink()

@@ -16,8 +16,8 @@ from tuner.report.markdown import escaped, joined, slo_table, titled, titled_cod
 from tuner.report.next_steps import repeat_commands
 from tuner.report.sentence import overload_sentences, verdict_sentence
 from tuner.report.tables import comparison, simplification
-from tuner.run.manifest import Manifest
-from tuner.run.store import RunStore, write_text
+from tuner.run.store import BEST, RunStore
+from tuner.run.writing import own_directory, write_text
 from tuner.writeback.plan import WritePlan, plan_from_run
 
 #: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
@@ -35,9 +35,10 @@ def write_proposal(directory: Path) -> list[Path]:
     if result is None or result["winner"] is None:
         return []
     texts = {PATCH: patch_of(directory), BODY: pull_request_of(load(directory))}
+    best = own_directory(directory, BEST)
     for name, text in texts.items():
-        write_text(directory / "best" / name, text)
-    return [directory / "best" / name for name in texts]
+        write_text(best / name, text)
+    return [best / name for name in texts]
 
 
 def patch_of(directory: Path) -> str:
@@ -49,7 +50,7 @@ def patch_of(directory: Path) -> str:
         SpecError: The directory holds no run, or the run has no winner.
     """
     store = RunStore.open(directory)
-    return _patch(plan_from_run(Manifest.from_json(store.manifest()), store.result() or {}))
+    return _patch(plan_from_run(store.manifest(), store.result() or {}))
 
 
 def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:

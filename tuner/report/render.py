@@ -8,7 +8,7 @@ from pathlib import Path
 from tuner.report import html, junit, markdown, trials_csv
 from tuner.report.data import ReportData, load
 from tuner.report.png import write_pngs
-from tuner.run.store import write_text
+from tuner.run.writing import own_directory, write_text
 
 #: File of a run to the function that makes its text.
 FORMATS: dict[str, Callable[[ReportData], str]] = {
@@ -42,6 +42,6 @@ def render_all(run_dir: Path, *, pictures: bool = True) -> list[Path]:
         write_text(run_dir / name, render(data))
         paths.append(run_dir / name)
     if pictures:
-        write_pngs(data, run_dir / CHARTS)
+        write_pngs(data, own_directory(run_dir, CHARTS))
         paths.append(run_dir / CHARTS)
     return paths

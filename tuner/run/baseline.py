@@ -7,6 +7,8 @@ fingerprint is of all that must be equal for two capacities to be comparable. Be
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -16,8 +18,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import TunerError
-from tuner.run.store import write_json
+from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json
+from tuner.run.writing import explained, write_json
 from tuner.spec.model import Spec
 
 DIRECTORY = "baselines"
@@ -123,12 +125,12 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Foun
         any_machine: Take the newest of another machine where this one has none.
 
     Raises:
-        TunerError: There is one, and it cannot be read.
+        UnreadableFileError: There is one, and it cannot be read.
     """
     path = baseline_path(results, key)
-    if path.is_file():
+    if os.path.lexists(path):
         return Found(_read(path))
-    pattern = f"{key.model}-{'[0-9a-f]' * 16}.json"
+    pattern = f"{glob.escape(key.model)}-{'[0-9a-f]' * 16}.json"
     others = [_read(p) for p in sorted((results / DIRECTORY).glob(pattern))]
     newest = sorted((b for b in others if b.key.model == key.model), key=lambda b: b.accepted_at)
     elsewhere = [b for b in newest if b.key.question == key.question]
@@ -142,30 +144,35 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Foun
 
 
 def append_history(results: Path, key: Key, row: Mapping[str, Any]) -> None:
-    """One line, in a single write, so that lines of two checks never mix."""
+    """One line, in a single write, so that lines of two checks never mix.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be written.
+    """
     path = _history_path(results, key)
-    path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(descriptor, line.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = bool((read_bytes(path) or b"\n")[-1:] != b"\n")  # of a kill in mid-write
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o644)
+        try:
+            os.write(descriptor, ("\n" * torn + line).encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def history(results: Path, key: Key, last: int) -> list[dict[str, Any]]:
-    """The last checks, oldest first; lines that a kill left torn are passed over."""
-    try:
-        lines = _history_path(results, key).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
+    """The last checks, oldest first; lines that a kill left torn are passed over.
+
+    Raises:
+        UnreadableFileError: The file is no file.
+    """
     rows = []
-    for line in lines:
-        try:
+    for line in (read_bytes(_history_path(results, key)) or b"").splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
             rows.append(json.loads(line))
-        except ValueError:
-            continue
     return [row for row in rows if isinstance(row, dict)][-last:]
 
 
@@ -196,15 +203,19 @@ def _listed(names: Sequence[str]) -> str:
 
 def _read(path: Path) -> Baseline:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"version {data['schema_version']}, not {SCHEMA_VERSION}")
-        return Baseline.from_json(data)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise TunerError(
-            f"the accepted result {path} cannot be read: {error}",
+        data = read_json(path, dict) or {}
+        return read_as(str(path), data, _of_this_version)
+    except UnreadableFileError as error:
+        raise UnreadableFileError(
+            error.message,
             "remove it, then accept a new one with `tune check --update-baseline`",
         ) from error
+
+
+def _of_this_version(data: Mapping[str, Any]) -> Baseline:
+    if data["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"version {data['schema_version']}, not {SCHEMA_VERSION}")
+    return Baseline.from_json(data)
 
 
 def _hash(value: Any) -> str:

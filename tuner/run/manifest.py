@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.run.noise_file import is_noise
+from tuner.space.candidate import Candidate
 
 SCHEMA_VERSION = 1
 
@@ -57,13 +59,22 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
-        if data.get("schema_version") != SCHEMA_VERSION:
+        if data["schema_version"] != SCHEMA_VERSION:
             raise SpecError(
-                f"run {data.get('run_id')} has manifest version {data.get('schema_version')}, "
+                f"run {data.get('run_id')} has manifest version {data['schema_version']}, "
                 f"this tune reads version {SCHEMA_VERSION}",
                 "use the tune it was made with",
             )
-        return cls(**data)
+        manifest = cls(
+            **{f.name: data[f.name] for f in fields(cls) if f.name in data or _needed(f)}
+        )
+        if manifest.noise is not None and not is_noise(manifest.noise):
+            raise ValueError("noise is not what `tune doctor --noise` writes")
+        if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
+            raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
+        if manifest.current is not None:
+            Candidate.from_json(manifest.current)
+        return manifest
 
     def refuse_if_different(self, now: Manifest) -> None:
         """SpecError naming each fact that changed since this run was started."""
@@ -76,6 +87,10 @@ class Manifest:
                 + "\n".join(lines),
                 "start a new run, or put back what changed",
             )
+
+
+def _needed(attribute: Field[Any]) -> bool:
+    return attribute.default is MISSING and attribute.default_factory is MISSING
 
 
 def sha256_text(text: str) -> str:

@@ -6,12 +6,12 @@ the runs that come later find it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tuner.run.store import write_json
+from tuner.run.reading import UnreadableFileError, read_json
+from tuner.run.writing import write_json
 
 DIRECTORY = "noise"
 
@@ -30,7 +30,21 @@ def write_noise(results: Path, noise: Mapping[str, Any]) -> Path:
 def read_noise(results: Path, fingerprint: str, model: str) -> dict[str, Any] | None:
     """None when it was never measured; a file that is not ours to read counts as none."""
     try:
-        data = json.loads(noise_path(results, fingerprint, model).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        data = read_json(noise_path(results, fingerprint, model), dict)
+    except UnreadableFileError:
         return None
-    return data if isinstance(data, dict) and "measured_at" in data else None
+    return data if data and is_noise(data) else None
+
+
+def is_noise(data: Mapping[str, Any]) -> bool:
+    """It has what runs and reports look at: date, model, spread of the capacity, advice."""
+    capacity, advice = data.get("capacity"), data.get("advice", {})
+    if not isinstance(capacity, dict) or not isinstance(advice, dict):
+        return False
+    reasons = advice.get("reasons", [])
+    return (
+        all(isinstance(data.get(name), str) for name in ("measured_at", "model"))
+        and isinstance(capacity.get("cv", ""), int | float | None)
+        and isinstance(reasons, list)
+        and all(isinstance(reason, str) for reason in reasons)
+    )

@@ -6,20 +6,23 @@ overwritten when the run is resumed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.run.locking import Lock, lock
+from tuner.run.manifest import Manifest
+from tuner.run.reading import read_as, read_bytes, read_json, read_rows
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.trial import Point, Trial
+from tuner.run.writing import explained, own_directory, sync_directory, write_json, write_text
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -27,6 +30,7 @@ CONFIRMATION = "confirmation.jsonl"
 REJECTED = "rejected.jsonl"
 RESULT = "result.json"
 STUDY = "study.db"
+BEST = "best"
 
 
 def new_run_id(model: str, now: datetime | None = None) -> str:
@@ -43,14 +47,21 @@ class RunStore:
 
     @classmethod
     def create(cls, parent: Path, run_id: str) -> RunStore:
+        """A new run.
+
+        Raises:
+            EnvironmentNotReadyError: Nothing can be written there.
+        """
         directory = parent / run_id
-        (directory / "logs").mkdir(parents=True)
+        with explained(directory):
+            (directory / "logs").mkdir(parents=True)
+            sync_directory(parent)
         return cls(directory)
 
     @classmethod
     def open(cls, directory: Path) -> RunStore:
         """A run that exists; SpecError when it is none."""
-        if not (directory / MANIFEST).is_file():
+        if read_bytes(directory / MANIFEST) is None:
             raise SpecError(
                 f"{directory} is not a run: it has no {MANIFEST}",
                 "name a directory under results/; `tune report` without one lists them",
@@ -68,27 +79,31 @@ class RunStore:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Held by whoever adds to the run; a second writer is refused."""
-        with (self.directory / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        path = self.directory / ".lock"
+        with explained(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "r+b"):
+            if lock(descriptor) is Lock.HELD_BY_ANOTHER:
                 raise SpecError(
                     f"{self.directory} is being written by another tune",
                     "wait for it, or start a run of your own",
-                ) from None
+                )
             yield
 
     def append_trial(self, trial: Trial) -> None:
         self._append(TRIALS, trial.to_json())
 
     def trials(self) -> list[Trial]:
-        return [Trial.from_json(row) for row in self._rows(TRIALS)]
+        return [read_as(place, row, Trial.from_json) for place, row in self._rows(TRIALS)]
 
     def append_confirmation(self, row: Mapping[str, Any]) -> None:
         self._append(CONFIRMATION, row)
 
     def confirmation(self) -> list[dict[str, Any]]:
-        return self._rows(CONFIRMATION)
+        rows = list(self._rows(CONFIRMATION))
+        for place, row in rows:
+            read_as(place, row, _Row.from_json)
+        return [row for _, row in rows]
 
     def clear_confirmation(self) -> None:
         """Confirmation is measured in one go: what a killed one left is not evidence."""
@@ -100,47 +115,51 @@ class RunStore:
         self._append(REJECTED, rejected.to_json())
 
     def rejected(self) -> list[Rejected]:
-        return [Rejected.from_json(row) for row in self._rows(REJECTED)]
+        return [read_as(place, row, Rejected.from_json) for place, row in self._rows(REJECTED)]
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         write_json(self.directory / MANIFEST, manifest)
 
-    def manifest(self) -> dict[str, Any]:
-        return self._read(MANIFEST)
+    def manifest(self) -> Manifest:
+        path = self.directory / MANIFEST
+        return read_as(str(path), read_json(path, dict) or {}, Manifest.from_json)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         write_json(self.directory / RESULT, result)
 
     def result(self) -> dict[str, Any] | None:
-        return self._read(RESULT) if (self.directory / RESULT).is_file() else None
+        return read_json(self.directory / RESULT, dict)
 
     def write_best(self, config_text: str, server_args: tuple[str, ...]) -> None:
         """What to serve: the config as it would be written, and the flags it needs."""
-        write_text(self.directory / "best" / "config.pbtxt", config_text)
-        write_text(
-            self.directory / "best" / "server_args.txt", "".join(f"{a}\n" for a in server_args)
-        )
-
-    def _read(self, name: str) -> dict[str, Any]:
-        data = json.loads((self.directory / name).read_text(encoding="utf-8"))
-        assert isinstance(data, dict)
-        return data
+        best = own_directory(self.directory, BEST)
+        write_text(best / "config.pbtxt", config_text)
+        write_text(best / "server_args.txt", "".join(f"{a}\n" for a in server_args))
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.directory / name
         line = json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
-        with path.open("a+b") as file:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with explained(path), os.fdopen(os.open(path, flags, 0o644), "a+b") as file:
             file.truncate(_whole_lines(path))
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
 
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        path = self.directory / name
-        if not path.is_file():
-            return []
-        whole = path.read_bytes()[: _whole_lines(path)]
-        return [json.loads(line) for line in whole.splitlines() if line.strip()]
+    def _rows(self, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        return read_rows(self.directory / name)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What every row of a confirmation holds, whatever else is in it."""
+
+    candidate_key: str
+    point: Point
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> _Row:
+        return cls(row["candidate_key"], Point.from_json(row["point"]))
 
 
 def _abandoned(row: Mapping[str, Any]) -> Rejected:
@@ -158,18 +177,3 @@ def _abandoned(row: Mapping[str, Any]) -> Rejected:
 def _whole_lines(path: Path) -> int:
     """Bytes up to and with the last newline: what a kill in mid-write leaves behind is cut."""
     return path.read_bytes().rfind(b"\n") + 1
-
-
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """The old file or the new one, never half."""
-    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)

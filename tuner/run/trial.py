@@ -82,7 +82,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Trial:
-        return cls(
+        trial = cls(
             number=data["number"],
             candidate=Candidate.from_json(data["candidate"]),
             state=TrialState(data["state"]),
@@ -96,3 +96,7 @@ class Trial:
             predicted=None if data.get("predicted") is None else Predicted(**data["predicted"]),
             worker=None if data.get("worker") is None else Worker(**data["worker"]),
         )
+        best = None if trial.score is None else trial.score.best_point
+        if best is not None and not 0 <= best < len(trial.points):
+            raise ValueError(f"score.best_point is {best} of {len(trial.points)} points")
+        return trial

@@ -29,8 +29,9 @@ from tuner.run.baseline import (
 )
 from tuner.run.manifest import Manifest
 from tuner.run.rejected import Stage
-from tuner.run.store import RunStore, new_run_id, write_json
+from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import TimeBook
+from tuner.run.writing import write_json
 from tuner.steps.check_outcome import (
     EXIT_CODES,
     CheckVerdict,

@@ -52,7 +52,7 @@ def open_run(
     """
     store = _store(job, programs, request)
     with store.locked():
-        manifest = Manifest.from_json(store.manifest())
+        manifest = store.manifest()
         if request.resume is not None:
             manifest.refuse_if_different(manifest_of(job, programs, request, store.run_id))
             store.clear_confirmation()

@@ -1,0 +1,138 @@
+"""A run's directory after a full disk, an editor, or a stranger: told, never a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from unit.report.synthetic import Toy, make_run
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+
+DEEP = "[" * 100_000 + "]" * 100_000
+NESTED = '{"run_id": ' + "[" * 60 + "]" * 60 + "}"
+
+
+def written(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
+
+
+def half(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def becomes(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": written(""),
+    "half": half,
+    "a list": written("[1, 2]\n"),
+    "a number": written("7\n"),
+    "null": written("null\n"),
+    "no keys": written("{}\n"),
+    "deep": written(DEEP + "\n"),
+    "nested": written(NESTED + "\n"),
+    "NaN": written('{"run_id": NaN}\n'),
+    "a number of 5000 digits": written('{"run_id": ' + "9" * 5000 + "}\n"),
+    "not UTF-8": lambda path: path.write_bytes(b'{"a": "\xff"}\n'),
+    "a pipe": becomes(os.mkfifo),
+    "a device": becomes(lambda path: path.symlink_to("/dev/zero")),
+    "a link to nothing": becomes(lambda path: path.symlink_to("nowhere")),
+    "a directory": becomes(lambda path: path.mkdir()),
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path, Toy(trials=5), "improved")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["manifest.json", "result.json"])
+@pytest.mark.parametrize("command", ["report", "apply", "compare"])
+def test_a_damaged_file_of_a_run_is_named(
+    command: str, name: str, damage: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DAMAGES[damage](run / name)
+    arguments = {"apply": ["--dry-run", str(run)], "compare": [str(run), str(run)]}
+    code = guarded(cli, [command, *arguments.get(command, [str(run)])])
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert code == 2, err
+    assert f"{run / name}" in err or (command, name, damage) == ("apply", "result.json", "no keys")
+
+
+@pytest.mark.parametrize("damage", [d for d in DAMAGES if d not in ("empty", "half")])
+@pytest.mark.parametrize("name", ["trials.jsonl", "confirmation.jsonl", "rejected.jsonl"])
+def test_a_damaged_line_of_a_run_is_named(
+    name: str, damage: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / name).touch()
+    DAMAGES[damage](run / name)
+    code = guarded(cli, ["report", str(run)])
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert code == 2, err
+    assert f"{run / name}" in err
+
+
+def test_the_line_that_is_not_json_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (run / "trials.jsonl").read_text().splitlines()
+    lines[2] = lines[2][:50]
+    (run / "trials.jsonl").write_text("\n".join(lines) + "\n")
+    assert guarded(cli, ["report", str(run)]) == 2
+    assert "trials.jsonl:3 cannot be read: not JSON" in capsys.readouterr().err
+
+
+def test_a_value_of_another_type_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
+    rows[1]["points"][0]["measurement"]["p99_latency_us"] = ["fast"]
+    (run / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert guarded(cli, ["report", str(run)]) == 2
+    expected = (
+        "trials.jsonl:2 cannot be read: points[0].measurement.p99_latency_us cannot be ['fast']"
+    )
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["manifest.json", "result.json"])
+def test_one_damaged_run_does_not_break_the_list(
+    name: str, damage: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path, Toy(trials=5), "kept")
+    DAMAGES[damage](run / name)
+    assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert any(line.startswith("kept") for line in lines)
+    if (name, damage) != ("manifest.json", "no keys"):
+        assert any(line.startswith("unreadable: ") and str(run / name) in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["best", "charts"])
+def test_the_report_does_not_write_through_a_link(
+    name: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept.png").write_text("mine")
+    for old in sorted((run / name).glob("*")) if (run / name).exists() else []:
+        old.unlink()
+    if (run / name).exists():
+        (run / name).rmdir()
+    (run / name).symlink_to(elsewhere)
+    assert guarded(cli, ["report", str(run), "--format", "png"]) == 4
+    assert "is a link" in capsys.readouterr().err
+    assert [p.name for p in elsewhere.iterdir()] == ["kept.png"]

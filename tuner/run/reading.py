@@ -1,0 +1,164 @@
+"""Files of a run, read by somebody who does not know who wrote them.
+
+A run's directory may have been cut short by a full disk, edited, or come from somebody else. What
+is not as `tune` writes it is an `UnreadableFileError` that names the file and, where there is one,
+the line; nothing is waited for and no device is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from tuner.errors import SpecError
+from tuner.run.typed import misfit
+
+#: A run of thousands of trials has a tenth of it.
+MAX_BYTES = 256 * 2**20
+#: Twice as deep as the deepest file of a run, a report's result.
+MAX_DEPTH = 40
+_MAX_INTEGER = 2**63
+_T = TypeVar("_T")
+_HINT = "was it edited, cut short, or written by another version of tune?"
+
+
+class UnreadableFileError(SpecError):
+    """A file of a run, a check or their results is not as tune writes it; `message` names it."""
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """All of a regular file; None where there is nothing of that name.
+
+    Raises:
+        UnreadableFileError: It is a pipe, a device or a directory, too large, or not ours to read.
+    """
+    try:
+        _refuse_what_is_no_file(path, path.stat().st_mode)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            _refuse_what_is_no_file(path, status.st_mode)
+            if status.st_size > MAX_BYTES:
+                _refuse(str(path), f"{status.st_size} bytes are more than any file of a run has")
+            return file.read(MAX_BYTES)
+    except FileNotFoundError:
+        if path.is_symlink():
+            _refuse(str(path), "it is a link to nothing")
+        return None
+    except OSError as error:
+        _refuse(str(path), (error.strerror or str(error)).lower())
+
+
+def read_json(path: Path, kind: type[_T]) -> _T | None:
+    """What a JSON file holds; None where there is none.
+
+    Args:
+        path: Of the file.
+        kind: Of its outermost value: dict or list.
+
+    Raises:
+        UnreadableFileError: It is no JSON, or something else than ``kind``.
+    """
+    content = read_bytes(path)
+    if content is None:
+        return None
+    return _parsed(content, str(path), kind)
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of each whole line of a JSONL file; what follows the last newline is torn.
+
+    Raises:
+        UnreadableFileError: A line is not a JSON object.
+    """
+    content = read_bytes(path) or b""
+    whole = content[: content.rfind(b"\n") + 1]
+    for number, line in enumerate(whole.split(b"\n"), 1):
+        if line.strip():
+            place = f"{path}:{number}"
+            yield place, _parsed(line, place, dict)
+
+
+def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _T:
+    """A dataclass made of what was read, with every attribute of its type.
+
+    Args:
+        place: ``file`` or ``file:line``, for the message.
+        data: What was read.
+        make: Its ``from_json``.
+
+    Raises:
+        UnreadableFileError: Something is missing, or of another type.
+    """
+    try:
+        made = make(data)
+    except KeyError as error:
+        _refuse(place, f"{error.args[0]!r} is missing")
+    except (TypeError, ValueError, AttributeError, AssertionError, LookupError) as error:
+        _refuse(place, str(error) or "not what tune writes there")
+    if wrong := misfit(made, type(made)):
+        _refuse(place, wrong)
+    return made
+
+
+def _parsed(content: bytes, place: str, kind: type[_T]) -> _T:
+    try:
+        value = json.loads(content)
+    except json.JSONDecodeError as error:
+        line = f":{error.lineno}" if ":" not in place.rpartition("/")[2] else ""
+        _refuse(f"{place}{line}", f"not JSON: {error.msg} (column {error.colno})")
+    except RecursionError:
+        _refuse(place, "nested too deeply")
+    except ValueError as error:  # not UTF-8, or a number of thousands of digits
+        _refuse(place, f"not JSON: {error}")
+    if wrong := _unheard_of(value):
+        _refuse(place, wrong)
+    if not isinstance(value, kind):
+        _refuse(place, f"{_name(kind)} was expected, not {_name(type(value))}")
+    return value
+
+
+def _unheard_of(value: Any) -> str:
+    """What no file of a run holds, though it may be JSON; empty when there is none."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+            elif isinstance(item, float) and not math.isfinite(item):
+                return f"{item} is no number of a measurement"
+            elif isinstance(item, int) and abs(item) >= _MAX_INTEGER:
+                return "a number is larger than any measurement's"
+        if not below:
+            return ""
+        level = below
+    return "nested too deeply"
+
+
+def _name(kind: type) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+    return names.get(kind, "null" if kind is type(None) else "a number")
+
+
+def _refuse_what_is_no_file(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kinds = {
+            stat.S_IFDIR: "a directory",
+            stat.S_IFIFO: "a pipe",
+            stat.S_IFSOCK: "a socket",
+            stat.S_IFCHR: "a device",
+            stat.S_IFBLK: "a device",
+        }
+        _refuse(str(path), f"it is {kinds.get(stat.S_IFMT(mode), 'something else')}, not a file")
+
+
+def _refuse(place: str, why: str) -> NoReturn:
+    raise UnreadableFileError(f"{place} cannot be read: {why}", _HINT)

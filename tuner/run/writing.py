@@ -1,0 +1,92 @@
+"""Writing the files of a run: whole or not at all, and nowhere else than into the run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import EnvironmentNotReadyError
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """The old file or the new one, never half; errors as of `write_text`."""
+    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """As `write_bytes`, in UTF-8."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The old file or the new one, never half, also after a power cut; a link is replaced.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be written, for instance since the disk is full.
+    """
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".tune-{secrets.token_hex(8)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(temporary, flags, 0o666)  # less what the umask takes
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+def own_directory(run: Path, name: str) -> Path:
+    """A run's directory for more files, made if need be.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be made, or leads out of the run.
+    """
+    directory = run / name
+    if directory.is_symlink():
+        raise EnvironmentNotReadyError(
+            f"{directory} is a link to {directory.readlink()}: nothing is written through it",
+            "remove the link; tune makes the directory",
+        )
+    with explained(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def sync_directory(directory: Path) -> None:
+    """A new name is safe from a power cut once its directory is on disk, where that can be told."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # refused by some network file systems
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns an operating system error while writing ``path`` into one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path | str, error: OSError) -> EnvironmentNotReadyError:
+    """What to tell of a file that could not be written."""
+    return EnvironmentNotReadyError(
+        f"cannot write {path}: {(error.strerror or str(error)).lower()}",
+        "make room or the directory writable, or name another with --output; "
+        "`tune run --resume RUN` goes on with a run that stopped for it",
+    )
