@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
+from tuner.load.lines import read_lines
 from tuner.load.measurement import Arrivals, LoadPoint
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
@@ -187,10 +188,7 @@ def read_trace(path: Path) -> npt.NDArray[np.float64]:
         SpecError: The file cannot be read, or holds something that is not a gap.
     """
     gaps = []
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
+    lines = read_lines(path)
     for number, line in enumerate(lines, start=1):
         try:
             gap = float(line)

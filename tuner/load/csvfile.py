@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+import math
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from tuner.errors import LoadFailedError
@@ -27,10 +28,10 @@ class WindowReport:
 def is_complete(path: Path) -> bool:
     """Whether perf_analyzer has finished writing its header and its row."""
     try:
-        text = path.read_text()
+        text = path.read_bytes()
     except FileNotFoundError:
         return False
-    return text.count("\n") >= 2 and text.endswith("\n")
+    return text.count(b"\n") >= 2 and text.endswith(b"\n")
 
 
 def read(path: Path) -> WindowReport:
@@ -42,7 +43,7 @@ def read(path: Path) -> WindowReport:
     try:
         with path.open(newline="") as file:
             row = next(csv.DictReader(file))
-        return WindowReport(
+        report = WindowReport(
             throughput_infer_per_s=float(row["Inferences/Second"]),
             avg_latency_us=float(row["Avg latency"]),
             p50_latency_us=float(row["p50 latency"]),
@@ -53,7 +54,10 @@ def read(path: Path) -> WindowReport:
             client_recv_us=float(row["Client Recv"]),
             network_us=float(row["Network+Server Send/Recv"]),
         )
+        if not all(math.isfinite(value) for value in astuple(report)):
+            raise ValueError("a figure is no finite number")
+        return report
     except (OSError, StopIteration) as error:
         raise LoadFailedError("perf_analyzer wrote no report") from error
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
         raise LoadFailedError(f"perf_analyzer's report cannot be read: {error}") from error

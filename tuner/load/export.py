@@ -56,12 +56,19 @@ def read(path: Path) -> Requests:
     Raises:
         LoadFailedError: There are none, or not in pairs.
     """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        sent = np.array([int(m[1]) for m in _SENT.finditer(data)], dtype=np.int64)
-        answered = np.array(
-            [int(m[1].rpartition(b",")[2]) for m in _ANSWERED.finditer(data)], dtype=np.int64
-        )
-        boundaries = [int(n) for m in _BOUNDARIES.finditer(data) for n in m[1].split(b",")]
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            # Texts first: a match, also one in a traceback, keeps the map from being closed.
+            sent_texts = [m[1] for m in _SENT.finditer(data)]
+            answer_texts = [m[1].rpartition(b",")[2] for m in _ANSWERED.finditer(data)]
+            boundary_texts = [n for m in _BOUNDARIES.finditer(data) for n in m[1].split(b",")]
+        sent = np.array([int(n) for n in sent_texts], dtype=np.int64)
+        answered = np.array([int(n) for n in answer_texts], dtype=np.int64)
+        boundaries = [int(n) for n in boundary_texts]
+    except OSError as error:
+        raise LoadFailedError("perf_analyzer wrote no export") from error
+    except (ValueError, OverflowError) as error:  # empty, or a time stamp that is none
+        raise LoadFailedError(f"perf_analyzer's export cannot be read: {error}") from error
     if sent.size == 0 or sent.size != answered.size or not boundaries:
         raise LoadFailedError(
             f"perf_analyzer's export cannot be read: {sent.size} requests, {answered.size} "

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import SpecError
+from tuner.load.lines import read_lines
 
 Order = npt.NDArray[np.int64]
 
@@ -85,12 +86,9 @@ def read_log(path: Path) -> Order:
     Raises:
         SpecError: The file cannot be read, or holds something that is no such number.
     """
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: {getattr(error, 'strerror', None) or 'not text'}") from error
+    lines = read_lines(path)
     for number, line in enumerate(lines, start=1):
-        if not line.strip().isdecimal():
+        if not line.strip().isdecimal() or len(line) > 18:  # 64 bits
             raise SpecError(f"{path}:{number}: not the number of an input: {line!r}")
     if not lines:
         raise SpecError(f"{path}: the log is empty", "write the number of an input on each line")

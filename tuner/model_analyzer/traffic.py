@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.model_analyzer.options import FLAG_REASONS
-from tuner.model_analyzer.yaml_file import Profile
+from tuner.model_analyzer.yaml_file import Profile, numbers_between
 from tuner.spec.slo import Slo, requests_needed
 from tuner.spec.units import Seconds
 from tuner.spec.workload import Workload
@@ -169,9 +169,11 @@ def _flag_range(profile: Profile, name: str) -> tuple[int, ...]:
         return ()
     try:
         start, end, step = (int(part) for part in (*str(given).split(":"), "0", "1")[:3])
+        return tuple(numbers_between(start, max(start, end), max(1, step)))
+    except OverflowError as error:
+        raise profile.mistake((FLAGS, name), str(error)) from None
     except ValueError:
         raise profile.mistake((FLAGS, name), "START:END:STEP is expected") from None
-    return tuple(range(start, max(start, end) + 1, max(1, step)))
 
 
 def _whole(profile: Profile, name: str) -> int | None:

@@ -14,13 +14,17 @@ from tuner.errors import SpecError
 from tuner.model_analyzer.options import MODEL_OPTIONS, OPTIONS, PARAMETERS
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
 from tuner.spec.suggest import did_you_mean
-from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml
+from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
 _ADVICE = "the options are in docs/config.md of Model Analyzer"
 #: A model's own options, and where they stand.
 _Own = tuple[dict[str, Any], Location]
 
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
+
+
+#: Numbers that one option may stand for.
+MOST_NUMBERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,9 @@ class Profile:
             return ()
         try:
             return tuple(sorted(set(_numbers(value))))
-        except (ValueError, TypeError, KeyError):
+        except OverflowError as error:
+            raise self.mistake((option,), str(error)) from None
+        except (ValueError, TypeError, KeyError, ZeroDivisionError):
             text = "whole numbers are expected: a list, or {start: 1, stop: 8, step: 1}"
             raise self.mistake((option,), text) from None
 
@@ -123,13 +129,7 @@ def read_profile(path: Path, model: str | None) -> Profile:
 
 def _tree(path: Path) -> Tree:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        text = f"cannot be read: {str(reason).lower()}"
-        raise _error([_mistake(path, Position(1, 1), (), text)]) from error
-    try:
-        tree = read_yaml(text)
+        _, tree = read_yaml_file(path)
     except BadYamlError as error:
         raise _error([_mistake(path, error.position, (), error.message)]) from error
     mistakes = [_mistake(path, at, where, message) for at, where, message in tree.problems]
@@ -223,11 +223,19 @@ def _merged(
     return values, places
 
 
+def numbers_between(start: int, stop: int, step: int) -> list[int]:
+    """Both included; raises OverflowError when they are more than `MOST_NUMBERS`."""
+    span = range(start, stop + 1, step)
+    if (stop - start) // step >= MOST_NUMBERS:
+        raise OverflowError(f"stands for more than {MOST_NUMBERS} numbers")
+    return list(span)
+
+
 def _numbers(value: Any) -> list[int]:
     if isinstance(value, dict):
         if not {"start", "stop"} <= value.keys() <= {"start", "stop", "step"}:
             raise ValueError
-        return list(range(int(value["start"]), int(value["stop"]) + 1, int(value.get("step", 1))))
+        return numbers_between(*(int(value.get(key, 1)) for key in ("start", "stop", "step")))
     items = value.split(",") if isinstance(value, str) else value
     items = items if isinstance(items, list) else [items]
     if any(isinstance(item, (bool, float)) for item in items):

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from tuner.spec.mistakes import Finding, Location, dotted
 from tuner.spec.model import Spec
 from tuner.spec.suggest import did_you_mean
+from tuner.spec.units import shortened
 
 _Models = tuple[type[BaseModel], ...]
 
@@ -93,11 +94,11 @@ def _unknown_key(key: str, owners: _Models) -> str:
     known = sorted({name for owner in owners for name in _names(owner)})
     guess = did_you_mean(key, known)
     if guess:
-        return f"unknown key '{key}'{guess}"
+        return f"unknown key {shortened(key)}{guess}"
     homes = [home for home in _homes() if home[-1] == key]
     if homes:
         return f"'{key}' does not belong here but under {dotted(homes[0][:-1]) or 'the top'}"
-    return f"unknown key '{key}'; known here: {', '.join(known)}"
+    return f"unknown key {shortened(key)}; known here: {', '.join(known)}"
 
 
 def _trace(loc: Location) -> tuple[Location, _Models]:
@@ -173,7 +174,7 @@ def _found(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, str):
-        return f"'{value}'"
+        return shortened(value)
     if isinstance(value, (list, tuple)):
         return "a list"
     return "a mapping" if isinstance(value, dict) else str(value)

@@ -22,7 +22,15 @@ Gpus = Literal["all", "none"] | tuple[int, ...]
 def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
     """Relative to ``context["directory"]``, where the spec file is, when one is given."""
     directory: Path | None = (info.context or {}).get("directory")
-    return path if directory is None else (directory / path.expanduser()).resolve()
+    if directory is None:
+        return path
+    try:
+        found = (directory / path.expanduser()).resolve()
+        found.exists()  # asks the system whether there can be such a name
+    except (OSError, RuntimeError) as error:  # no such user; a loop of links; too long
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"is no path: {str(reason).lower()}") from error
+    return found
 
 
 def _program(name: str, info: ValidationInfo) -> str:

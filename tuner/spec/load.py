@@ -14,7 +14,7 @@ from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
 from tuner.spec.model import Spec
-from tuner.spec.yaml_tree import BadYamlError, Position, read_yaml
+from tuner.spec.yaml_tree import BadYamlError, Position, read_yaml_file
 
 #: Stands in for required fields that are wrong, so that the rest can be checked.
 _STAND_INS: dict[str, Any] = {
@@ -48,10 +48,8 @@ def load_spec(path: Path) -> LoadedSpec:
     Raises:
         SpecMistakesError: A `SpecError` with every mistake in the file.
     """
-    content = _read(path)
-    text = _decode(path, content)
     try:
-        tree = read_yaml(text)
+        content, tree = read_yaml_file(path)
     except BadYamlError as error:
         raise SpecMistakesError([_mistake(path, error.position, error.message)]) from error
     if not isinstance(tree.data, dict):
@@ -65,6 +63,7 @@ def load_spec(path: Path) -> LoadedSpec:
         raise SpecMistakesError(mistakes)
     at = {name: tree.position(Finding(("space", name), "", key=True)) for name in spec.space}
     positions = {name: f"{path}:{place.line}:{place.column}" for name, place in at.items()}
+    text = content.decode("utf-8-sig")
     return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions)
 
 
@@ -102,22 +101,3 @@ def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str,
 
 def _mistake(path: Path, at: Position, message: str, where: Location = ()) -> Mistake:
     return Mistake(str(path), at.line, at.column, dotted(where), message)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise SpecMistakesError(
-            [_mistake(path, Position(1, 1), f"cannot be read: {reason}")]
-        ) from error
-
-
-def _decode(path: Path, content: bytes) -> str:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise SpecMistakesError([_mistake(path, Position(line, 1), "not UTF-8 text")]) from error
-    return text

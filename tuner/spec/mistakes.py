@@ -9,6 +9,8 @@ from tuner.errors import SpecError
 
 #: Where a value stands in the spec: keys and indexes from the top.
 Location = tuple[str | int, ...]
+#: Mistakes of one file that are told; nobody reads more before mending some.
+MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,13 @@ class Mistake:
 
 
 class SpecMistakesError(SpecError):
-    """Every mistake of one spec file; the message has a line for each."""
+    """Every mistake of one spec file, up to `MOST_SHOWN`; the message has a line for each."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        self.mistakes = tuple(sorted(mistakes, key=lambda m: (m.line, m.column)))
-        lines = "\n".join(map(str, self.mistakes))
+        found = sorted(mistakes, key=lambda m: (m.line, m.column))
+        self.mistakes = tuple(found[:MOST_SHOWN])
+        more = [f"and {len(found) - MOST_SHOWN} more"] if len(found) > MOST_SHOWN else []
+        lines = "\n".join([*map(str, self.mistakes), *more])
         super().__init__(lines, hint="docs/spec.md and tune schema describe every field.")
 
 

@@ -12,7 +12,14 @@ from typing import Any
 from pydantic_core import CoreSchema, core_schema
 
 from tuner.spec.suggest import did_you_mean
-from tuner.spec.units import BYTE_UNITS, LATENCY_UNITS, Bytes, quantity_pattern, read_quantity
+from tuner.spec.units import (
+    BYTE_UNITS,
+    LATENCY_UNITS,
+    Bytes,
+    quantity_pattern,
+    read_quantity,
+    shortened,
+)
 
 
 class Metric(Enum):
@@ -84,9 +91,10 @@ class Slo:
         Raises:
             ValueError: Not an SLO; the message says what is accepted.
         """
-        match = re.fullmatch(r"\s*([^\s<>=≤≥]+)\s*([<>=≤≥]+)\s*(.+?)\s*", text)
+        match = re.fullmatch(r"([^\s<>=≤≥]+)\s*([<>=≤≥]+)\s*(\S.*)", text.strip())
         if match is None:
-            raise ValueError(f"'{text}' is not METRIC <= VALUE, such as p99_latency <= 60ms")
+            found = shortened(text)
+            raise ValueError(f"{found} is not METRIC <= VALUE, such as p99_latency <= 60ms")
         metric = parse_metric(match[1])
         comparison = _comparison(metric, match[2], match[3])
         return cls(metric, comparison, _bound(metric, match[3]), " ".join(text.split()))
@@ -171,8 +179,8 @@ def _bound(metric: Metric, text: str) -> float:
     else:
         value, accepted = read_quantity(text, BYTE_UNITS), "a size such as 8GiB or 500MB"
     if value is None:
-        raise ValueError(f"{metric.value} is bounded by {accepted}, not '{text}'")
-    if value == 0 and metric is not Metric.ERROR_RATE:
+        raise ValueError(f"{metric.value} is bounded by {accepted}, not {shortened(text)}")
+    if float(value) == 0 and metric is not Metric.ERROR_RATE:
         raise ValueError(f"a bound of {text} on {metric.value} says nothing")
     return float(value)
 

@@ -5,6 +5,7 @@ Whether a path names a field of ModelConfig, and takes such values, is checked b
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,11 @@ from tuner.spec.workload import NoRepeat, RandomInputs
 CACHE_SIZE = "response_cache.size"
 MAX_BATCH_SIZE = "max_batch_size"
 PREFERRED_SIZES = "dynamic_batching.preferred_batch_size"
+
+#: Most fields of a space, values of one that are listed, and values of a range.
+MOST_FIELDS = 64
+MOST_LISTED = 5_000
+MOST_IN_RANGE = 1_000_000
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _PATH = rf"{_NAME}(\[[^\]]+\])?(\.([A-Za-z0-9_-]+)(\[[^\]]+\])?)*"
@@ -59,6 +65,10 @@ def check_space(spec: Spec) -> Iterator[Finding]:
             yield Finding(where, text, key=True)
         yield from _check_lowest(path, parameter)
         yield from _check_microseconds(path, parameter)
+        yield from _check_count(path, parameter)
+    if len(spec.space) > MOST_FIELDS:
+        text = f"{len(spec.space)} fields are too many to search; choose {MOST_FIELDS} at most"
+        yield Finding(("space",), text, key=True)
 
 
 def check_preferred_sizes(spec: Spec) -> Iterator[Finding]:
@@ -141,6 +151,32 @@ def _check_lowest(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
     for key, value in _numbers(parameter):
         if value < lowest:
             yield Finding(("space", path, *key), f"{value} is below {lowest}: {reason}")
+
+
+def _check_count(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
+    """Counted before anything is made of them: 64 sizes have 2^64 subsets."""
+    most = MOST_LISTED
+    if isinstance(parameter, IntRange):
+        low, high = parameter.int_
+        count, key = (high - low) // parameter.step + 1, "int"
+        most = MOST_LISTED if path == MAX_BATCH_SIZE else MOST_IN_RANGE
+    elif isinstance(parameter, Choice):
+        count, key = len(parameter.choice), "choice"
+    else:
+        count, key = _subsets(parameter), "subsets"
+    if count > most and path != CACHE_SIZE:  # which has a rule of its own
+        text = f"stands for more than {most} values, which no search gets through: name fewer"
+        yield Finding(("space", path, key), text)
+
+
+def _subsets(parameter: Subsets) -> int:
+    """How many there are, or some number above `MOST_LISTED`."""
+    count, sizes = 0, len(parameter.subsets)
+    for members in range(1, min(parameter.at_most, sizes) + 1):
+        count += math.comb(sizes, members)
+        if count > MOST_LISTED:
+            break
+    return count
 
 
 def _check_microseconds(path: str, parameter: ParameterSpec) -> Iterator[Finding]:

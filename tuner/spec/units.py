@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any, Self
 
 from pydantic_core import CoreSchema, core_schema
@@ -28,6 +28,10 @@ _BYTES = {
     "MiB": Decimal(1 << 20),
     "GiB": Decimal(1 << 30),
 }
+#: In any base unit: eight exbibytes, or three hundred thousand years in microseconds.
+LARGEST = Decimal(1 << 63)
+_MOST_DIGITS = 1000
+_SHOWN = 80
 _PERCENT = {"%": Decimal("0.01")}
 
 #: Units of the latencies in SLOs, in microseconds.
@@ -42,9 +46,26 @@ def quantity_pattern(units: Mapping[str, Decimal]) -> str:
 
 
 def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
-    """``text`` in the base unit, or None when it is no number followed by one of ``units``."""
-    match = re.fullmatch(rf"\s*({_NUMBER})\s*({'|'.join(units)})\s*", text)
-    return Decimal(match[1]) * units[match[2]] if match else None
+    """``text`` in the base unit, or None when it is no number followed by one of ``units``.
+
+    Raises:
+        ValueError: A number that nobody can mean: of a thousand digits, or beyond `LARGEST`.
+    """
+    match = re.fullmatch(rf"({_NUMBER})\s*({'|'.join(units)})", text.strip())
+    if match is None:
+        return None
+    try:
+        quantity = Decimal(match[1]) * units[match[2]]
+    except DecimalException:  # an exponent of ten digits
+        quantity = LARGEST * 2
+    if len(match[1]) > _MOST_DIGITS or quantity > LARGEST:
+        raise ValueError(f"{shortened(text)} is out of all proportion")
+    return quantity
+
+
+def shortened(text: str) -> str:
+    """In quotes, at a length that a line can hold."""
+    return f"'{text}'" if len(text) <= _SHOWN else f"'{text[:_SHOWN]}...'"
 
 
 def parse_bytes(value: str | int) -> int:
@@ -156,12 +177,14 @@ def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal
         number = None
     if number is None or not number.is_finite() or number < 0:
         raise ValueError(f"{_shown(value)} is not {accepted}")
+    if number > LARGEST:
+        raise ValueError(f"{_shown(value)} is out of all proportion")
     return number
 
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        return f"'{value}'"
+        return shortened(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -2,17 +2,30 @@
 
 YAML 1.1 as PyYAML reads it, without its surprises: ``20:00`` and ``2024-01-01`` are text, ``1e5``
 is a number, ``010`` is text. ``off`` and ``on`` stay booleans: specs use them so.
+
+A text may be as long as a person would write one and no longer: a few hundred bytes of anchors
+can stand for more data than a machine holds.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tuner.spec.mistakes import Finding, Location
+
+#: Longest text that is read, in bytes: some thousand lines.
+LARGEST_BYTES = 256 * 1024
+#: Most values and keys, counted again wherever an alias repeats them.
+MOST_NODES = 10_000
+#: Most lists and mappings inside each other.
+DEEPEST = 64
+_TOO_DEEP = f"more than {DEEPEST} levels deep"
+_TOO_LONG = f"longer than {LARGEST_BYTES >> 10} KiB"
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,8 @@ def read_yaml(text: str) -> Tree:
         BadYamlError: The text is no YAML.
     """
     tree = Tree()
+    if len(text.encode("utf-8", "surrogatepass")) > LARGEST_BYTES:
+        raise BadYamlError(Position(1, 1), _TOO_LONG)
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
@@ -78,14 +93,65 @@ def read_yaml(text: str) -> Tree:
     return tree
 
 
+def read_yaml_file(path: Path) -> tuple[bytes, Tree]:
+    """The bytes of a UTF-8 file, and the document in it.
+
+    Raises:
+        BadYamlError: It cannot be read, is too long, no UTF-8, or no YAML.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)  # what never ends is no spec
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BadYamlError(Position(1, 1), f"cannot be read: {reason}") from error
+    if len(content) > LARGEST_BYTES:
+        raise BadYamlError(Position(1, 1), _TOO_LONG)
+    try:
+        return content, read_yaml(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BadYamlError(Position(line, 1), "not UTF-8 text") from error
+
+
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_SCALARS = (*_NUMBERS, *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "bool", "null")))
+_LONGEST_NUMBER = 40
+#: NUL, and halves of characters: `"\0"` and `"\ud800"` are YAML, and break whoever uses them.
+_UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
 _NO_TAGS = "tags (!...) are not used in a spec"
 
 
+class _RefusedError(yaml.MarkedYAMLError):
+    """It is YAML, but not what a spec is written in, or more of it than anybody means."""
+
+
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with its own idea of which plain words are not text."""
+    """SafeLoader with its own idea of which plain words are not text, and of how much is enough."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = 0
+        self._depth = 0
+        self._sizes: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Counts every node, and everything in one that an alias repeats."""
+        before, mark = self._nodes, self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _refused(_TOO_DEEP, mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None:
+            self._nodes += self._sizes.get(node, 1)
+            self._sizes[node] = self._nodes - before
+        if self._nodes > MOST_NODES:
+            raise _refused(f"more than {MOST_NODES} keys and values", mark)
+        return node
 
 
 class _Dumper(yaml.SafeDumper):
@@ -119,10 +185,12 @@ class _Reader:
         self._open: list[yaml.Node] = []  # guards against a node that holds itself
 
     def read(self, node: yaml.Node, location: Location, key: yaml.Node | None = None) -> Any:
+        if len(location) > DEEPEST:  # an alias inside what an alias repeats
+            raise _refused(_TOO_DEEP, node.start_mark)
         place = _Place(_at((key or node).start_mark), _at(node.start_mark))
         self._tree.places[location] = place
         if isinstance(node, yaml.ScalarNode):
-            return self._loader.construct_object(node)
+            return self._scalar(node)
         if node in self._open:
             self._note(node, location, "an alias stands inside its own anchor")
             return None
@@ -134,13 +202,29 @@ class _Reader:
         self._open.pop()
         return data
 
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        """Numbers as Python has them; what no field could mean is refused."""
+        if node.tag not in _SCALARS:
+            raise _refused(_NO_TAGS, node.start_mark)
+        if _UNUSABLE.search(node.value):
+            raise _refused("a character that no name or path can have", node.start_mark)
+        if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            raise _refused(f"a number of {len(node.value)} characters", node.start_mark)
+        try:
+            value = self._loader.construct_object(node)
+        except (ValueError, LookupError) as error:  # !!int before what is no number
+            raise _refused(_NO_TAGS, node.start_mark) from error
+        if isinstance(value, int) and abs(value) >= 1 << 64:
+            raise _refused(f"{value} is more than a field of 64 bits holds", node.start_mark)
+        return value
+
     def _sequence(self, node: yaml.Node, location: Location) -> list[Any]:
         return [self.read(item, (*location, i)) for i, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.Node, location: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or _UNUSABLE.search(key.value):
                 self._note(key, location, "a key must be one word")
             elif key.value in data:
                 first = self._tree.places[(*location, key.value)].key.line
@@ -168,8 +252,14 @@ def _at(mark: yaml.Mark | None) -> Position:
     return Position(1, 1) if mark is None else Position(mark.line + 1, mark.column + 1)
 
 
+def _refused(problem: str, mark: yaml.Mark) -> _RefusedError:
+    return _RefusedError(problem=problem, problem_mark=mark)
+
+
 def _problem(error: yaml.MarkedYAMLError) -> str:
     problem = str(error.problem or error.context or "not YAML")
+    if isinstance(error, _RefusedError):
+        return problem
     if "mapping values are not allowed" in problem:
         return "a ': ' too many in this line, or wrong indentation; quote text that has a ': '"
     if "found character '\\t'" in problem:

@@ -158,3 +158,8 @@ def test_a_bad_trace_names_its_line(tmp_path: Path, text: str, expected: str) ->
 def test_a_missing_trace_is_a_spec_error(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="No such file"):
         arrivals.read_trace(tmp_path / "none")
+
+
+def test_a_trace_that_never_ends_is_a_spec_error() -> None:
+    with pytest.raises(SpecError, match="/dev/zero: no plain file"):
+        arrivals.read_trace(Path("/dev/zero"))

@@ -126,3 +126,41 @@ def test_a_report_that_cannot_be_read(tmp_path: Path, text: str) -> None:
 )
 def test_the_reason_is_found_in_its_output(text: str, expected: str) -> None:
     assert useful_words(text) == expected
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "200\n",  # columns are missing
+        ROW.replace("14704", "nan"),
+        ROW.replace("14704", "1e999"),
+        '"' + "x" * 200_000 + '"\n',  # longer than csv's field limit
+    ],
+)
+def test_a_row_without_the_figures_is_an_error(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text(HEADER + row)
+    with pytest.raises(LoadFailedError, match="cannot be read"):
+        csvfile.read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"timestamp":99999999999999999999,"response_timestamps":[1],"window_boundaries":[1]}',
+        '{"timestamp":1,"response_timestamps":[,],"window_boundaries":[1]}',
+        '{"timestamp":1,"response_timestamps":[1],"window_boundaries":[1,,2]}',
+        f'{{"timestamp":1,"response_timestamps":[{"9" * 5000}],"window_boundaries":[1]}}',
+    ],
+)
+def test_time_stamps_that_are_none_are_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(text)
+    with pytest.raises(LoadFailedError, match="export cannot be read"):
+        export.read(path)
+
+
+def test_an_export_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailedError, match="wrote no export"):
+        export.read(tmp_path / "none")

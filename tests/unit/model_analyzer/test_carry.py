@@ -178,3 +178,16 @@ def test_init_takes_the_only_model_of_a_file(
 def test_init_without_any_model_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(cli, ["init"]) == 2
     assert "tune init MODEL" in capsys.readouterr().err
+
+
+def test_a_range_of_billions_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "profile.yaml"
+    path.write_text(
+        "model_repository: model_repository\n"
+        "profile_models:\n"
+        "  tiny-bert:\n"
+        "    parameters:\n"
+        "      concurrency: {start: 1, stop: 3000000000}\n"
+    )
+    with pytest.raises(SpecError, match=r"5:7: .*stands for more than 10000 numbers"):
+        drafted(path, None)

@@ -1,0 +1,23 @@
+"""Text files of the user's, one number a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.errors import SpecError
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a plain file.
+
+    Raises:
+        SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise SpecError(f"{path}: no plain file", "name a text file with a number a line")
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: not UTF-8 text") from error
