@@ -1,14 +1,15 @@
 """Becomes a command that dies with its parent and takes its process group along.
 
-Run as a script by `tuner.triton.process` (``python -I -S guarded_exec.py PARENT LEFTOVERS
+Run as a script by `tuner.triton.process` (``python -I -S guarded_exec.py PARENT COUNT LEFTOVER...
 COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a process
-with threads. PARENT is the process id that must still be ours, LEFTOVERS glob patterns joined
-by ``:`` of what to remove. It imports nothing of this package and must stay quick to start.
+with threads. PARENT is the process id that must still be ours, LEFTOVER... are COUNT glob patterns
+of what to remove. It imports nothing of this package and must stay quick to start.
 
 The command keeps this process id. A small guard is left beside it in the same process group: the
 kernel wakes it when the command ends, however that happened, and it kills what is left of the
 group. Without it the children of a killed tritonserver linger (a Python stub that is busy in
-``initialize`` looks for its parent only now and then).
+``initialize`` looks for its parent only now and then). Workers that a model starts in sessions of
+their own (Ray, vLLM) have left the group; they are known by a variable of their environment.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
+#: Variable that everything a command starts inherits; its value is the command's own.
+MARK = "TUNE_CHILD"
+_FAMILY_END_S = 2.0  # killed processes are gone within milliseconds
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PARENT_DIED = signal.SIGUSR1
 #: Python ignores the first two, and a script's background job inherits ignoring the others; a
@@ -26,7 +31,8 @@ _HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main() -> None:
-    parent, leftovers, *command = sys.argv[1:]
+    parent, count, *rest = sys.argv[1:]
+    leftovers, command = rest[: int(count)], rest[int(count) :]
     _signal_on_parent_death(signal.SIGKILL)
     if os.getppid() != int(parent):  # it died before the line above
         os._exit(1)
@@ -34,7 +40,7 @@ def main() -> None:
     # Blocked before the fork, so that the guard misses nothing.
     signal.pthread_sigmask(signal.SIG_BLOCK, {_PARENT_DIED})
     if os.fork() == 0:
-        _guard(itself, leftovers.split(os.pathsep))
+        _guard(itself, leftovers)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED})
     for number in _HEEDED:
         signal.signal(number, signal.SIG_DFL)
@@ -53,7 +59,7 @@ def _signal_on_parent_death(number: signal.Signals) -> None:
 
 
 def _guard(command_pid: int, leftovers: list[str]) -> None:
-    """Waits for the command's end, removes its leftovers and kills the group, itself included."""
+    """Waits for the command's end; kills all that it started, removes its leftovers, and ends."""
     for polite in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(polite, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -63,8 +69,33 @@ def _guard(command_pid: int, leftovers: list[str]) -> None:
     _signal_on_parent_death(_PARENT_DIED)
     if os.getppid() == command_pid:
         signal.sigwait({_PARENT_DIED})
+    kill_marked(os.environ.get(MARK, ""))
     remove(leftovers)
     os.killpg(0, signal.SIGKILL)
+
+
+def kill_marked(mark: str) -> None:
+    """Kills every other process that inherited ``MARK=mark``, and returns when none is left."""
+    wanted = f"{MARK}={mark}".encode()
+    deadline = time.monotonic() + _FAMILY_END_S
+    while _kill_all_with(wanted) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _kill_all_with(variable: bytes) -> bool:
+    """Whether there was one; a process that is dead already has no environment."""
+    found = False
+    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
+                if variable in file.read().split(b"\0"):
+                    os.kill(int(name), signal.SIGKILL)
+                    found = True
+        except OSError:  # gone, or somebody else's
+            continue
+    return found
 
 
 def remove(leftovers: list[str]) -> None:
@@ -73,7 +104,7 @@ def remove(leftovers: list[str]) -> None:
     from contextlib import suppress
     from pathlib import Path
 
-    for pattern in filter(None, leftovers):
+    for pattern in leftovers:
         for path in Path(pattern).parent.glob(Path(pattern).name):
             with suppress(OSError):
                 if path.is_dir() and not path.is_symlink():

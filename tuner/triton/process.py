@@ -7,6 +7,7 @@ A child leads a process group of its own but stays in our session: a session of 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs ``argv`` for as long as the context is open; then it and its children are gone.
 
-    The child and all of its process group are killed as well when this process dies, whatever
+    The child and all that it started are killed as well when this process dies, whatever
     kills it (about 30 ms are spent on that at the start). The kernel ties a child to the
     *thread* that started it: call this from the main thread, or from one that outlives the child.
 
@@ -54,10 +55,11 @@ def child(
         raise EnvironmentNotReadyError(
             f"cannot execute {argv[0]}", "check the path and its permissions, or run `tune doctor`"
         )
+    mark = secrets.token_hex()
     shim = [sys.executable, "-I", "-S", guarded_exec.__file__, str(os.getpid())]
     process = subprocess.Popen(
-        [*shim, os.pathsep.join(leftovers), *argv],
-        env=env,
+        [*shim, str(len(leftovers)), *leftovers, *argv],
+        env={**env, guarded_exec.MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.STDOUT,
@@ -68,6 +70,7 @@ def child(
         yield process
     finally:
         _end(process, grace_s)
+        guarded_exec.kill_marked(mark)
         guarded_exec.remove(list(leftovers))
 
 

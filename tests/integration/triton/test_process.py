@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from contract.server_contract import eventually
 
@@ -84,6 +85,54 @@ with child({FAMILY!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as proce
         eventually(lambda: len(group_members(group)) == 3)
         parent.kill()
         eventually(lambda: group_members(group) == [])
+
+
+@pytest.mark.parametrize("ended_by", ["its context", "its own death", "our death"])
+def test_a_worker_in_a_session_of_its_own_does_not_outlive_the_command(
+    tmp_path: Path, ended_by: str
+) -> None:
+    note = tmp_path / "escaped"
+    family = [SHELL, "-c", f"setsid sleep 600 & echo $! > {note}.new; mv {note}.new {note}; wait"]
+    program = f"""
+import os, subprocess, sys
+from tuner.triton.process import child
+with child({family!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as process:
+    print(process.pid, flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as tune:
+        assert tune.stdin is not None
+        assert tune.stdout is not None
+        command = int(tune.stdout.readline())
+        eventually(note.exists)
+        worker = int(note.read_text())
+        eventually(lambda: os.getsid(worker) == worker)
+        if ended_by == "its context":
+            tune.stdin.close()
+        else:
+            os.kill(command if ended_by == "its own death" else tune.pid, signal.SIGKILL)
+        eventually(lambda: not _lives(worker))
+
+
+def _lives(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_colon_in_the_temporary_directory_deletes_nothing_of_others(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "job-01:48", tmp_path / "job-01"
+    for directory in (ours, theirs):
+        directory.mkdir()
+        (directory / "file").touch()
+    with child(
+        FAMILY, env=dict(os.environ), stdout=subprocess.DEVNULL, leftovers=[str(ours)]
+    ) as process:
+        eventually(lambda: len(group_members(process.pid)) == 3)
+        os.kill(process.pid, signal.SIGKILL)
+        eventually(lambda: group_members(process.pid) == [])
+        assert not ours.exists()
+        assert (theirs / "file").exists()
 
 
 def test_signals_that_python_or_a_background_job_ignores_are_heeded_by_the_child(
