@@ -103,9 +103,9 @@ def bed(given: argparse.Namespace) -> Iterator[Bed]:
         tempfile.TemporaryDirectory(prefix="gpu-sweep-") as temporary,
         tritonserver(None, os.environ) as installation,
         perf_analyzer(None, os.environ) as program,
-        LocalLauncher(installation, given.repository, SERVER_ARGS).launch(
-            [], given.output.with_suffix(".log")
-        ) as server,
+        LocalLauncher(
+            installation, given.repository, SERVER_ARGS, restricted=("model-repository",)
+        ).launch([], given.output.with_suffix(".log")) as server,
         Control(server.endpoints) as control,
     ):
         device = Device(given.device)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +58,13 @@ def eventually(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
         time.sleep(0.01)
 
 
+def posted(endpoints: Endpoints, path: str) -> int:
+    """The HTTP status of an empty request to ``/v2/PATH``."""
+    with closing(HTTPConnection(endpoints.http, timeout=10)) as connection:
+        connection.request("POST", f"/v2/{path}", "{}")
+        return connection.getresponse().status
+
+
 def successes(control: Control, model: str) -> list[float]:
     metrics = control.metrics()
     assert metrics is not None
@@ -82,6 +92,26 @@ class ServerContract:
                 eventually(lambda: successes(control, case.model) == [1.0])
                 assert control.server().version.startswith("2.")
         assert case.left(server) == []
+
+    def test_who_lacks_the_key_can_ask_and_infer_but_not_load_or_share_memory(
+        self, case: ServerCase, tmp_path: Path
+    ) -> None:
+        with case.launcher.launch([], tmp_path / "server.log") as server:
+            stranger = replace(server.endpoints, key=None)
+            with Control(stranger) as control:
+                with pytest.raises(EnvironmentNotReadyError, match="key"):
+                    control.load(case.model, SMALLER, deadline_s=30)
+            for path in (
+                f"repository/models/{case.model}/load",
+                "repository/index",
+                "systemsharedmemory/region/any/register",
+                "cudasharedmemory/region/any/register",
+            ):
+                assert posted(stranger, path) == HTTPStatus.FORBIDDEN, path
+            with Control(server.endpoints) as control:
+                assert control.state(case.model) is not ModelState.READY
+                control.load(case.model, SMALLER, deadline_s=30)
+            assert answer(stranger, case.model, [1, 2, 3, 4]) == [2, 4, 6, 8]
 
     def test_a_refused_argument_is_an_error_with_a_reason(
         self, case: ServerCase, tmp_path: Path

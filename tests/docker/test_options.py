@@ -40,6 +40,14 @@ def test_the_host_network_serves_on_loopback_only(launcher: DockerLauncher, tmp_
     assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (str(tmp_path), "/models", True)
 
 
+def test_the_servers_control_is_closed_to_whoever_lacks_the_key(launcher: DockerLauncher) -> None:
+    command = launcher.options(Network.HOST, PORTS, ["--log-verbose=1"], "abc")["command"]
+    closed = "model-repository,shared-memory,trace,logging:tune-key=abc"
+    assert f"--grpc-restricted-protocol={closed}" in command
+    assert f"--http-restricted-api={closed}" in command
+    assert command[-1] == "--log-verbose=1"
+
+
 def test_published_ports_are_of_loopback(launcher: DockerLauncher) -> None:
     options = launcher.options(Network.PUBLISHED, PORTS, [])
     assert "--http-address=0.0.0.0" in options["command"]

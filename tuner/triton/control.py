@@ -12,12 +12,14 @@ from types import TracebackType
 from typing import Any
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
+from tuner.triton import access
 from tuner.triton.server import Endpoints
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 _POLL_S = 0.01
 _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
+_RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
 _LOOPBACK = ("127.", "localhost:", "[::1]")
 
@@ -77,6 +79,7 @@ class Control:
         channel_args = [("grpc.enable_http_proxy", 0)] if local else None
         self._client: Any = client.InferenceServerClient(endpoints.grpc, channel_args=channel_args)
         self._endpoints = endpoints
+        self._headers = access.grpc_headers(endpoints.key)
         self._timeout_s = timeout_s
 
     def __enter__(self) -> Control:
@@ -103,13 +106,15 @@ class Control:
                 for ever), or the server died.
         """
         with _translated(f"loading {model}", deadline_s):
-            self._client.load_model(model, config=config_json, client_timeout=deadline_s)
+            self._client.load_model(
+                model, headers=self._headers, config=config_json, client_timeout=deadline_s
+            )
 
     def unload(self, model: str, deadline_s: float) -> None:
         """Unloads a model and returns when it is really gone, its memory with it."""
         deadline = time.monotonic() + deadline_s
         with _translated(f"unloading {model}", deadline_s):
-            self._client.unload_model(model, client_timeout=deadline_s)
+            self._unload(model, deadline_s)
         while self.state(model) not in (ModelState.UNAVAILABLE, ModelState.NEVER_LOADED):
             if time.monotonic() > deadline:
                 raise ServerGoneError(f"{model} was not unloaded within {deadline_s:g} s")
@@ -123,7 +128,10 @@ class Control:
         """
         # Unloading what is not there succeeds in explicit mode and is refused in the others.
         with _translated("asking for explicit model control", self._timeout_s):
-            self._client.unload_model(_NO_SUCH_MODEL, client_timeout=self._timeout_s)
+            self._unload(_NO_SUCH_MODEL, self._timeout_s)
+
+    def _unload(self, model: str, deadline_s: float) -> None:
+        self._client.unload_model(model, headers=self._headers, client_timeout=deadline_s)
 
     def ready(self, model: str) -> bool:
         """Whether the model takes requests."""
@@ -133,7 +141,9 @@ class Control:
     def state(self, model: str) -> ModelState:
         """The model's state; of several versions the one that is furthest from gone counts."""
         with _translated("reading the repository index", self._timeout_s):
-            index = self._client.get_model_repository_index(client_timeout=self._timeout_s)
+            index = self._client.get_model_repository_index(
+                headers=self._headers, client_timeout=self._timeout_s
+            )
         states = {ModelState(entry.state) for entry in index.models if entry.name == model}
         return next((state for state in ModelState if state in states), ModelState.NEVER_LOADED)
 
@@ -193,6 +203,11 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
             raise EnvironmentNotReadyError(
                 "the server does not let models be loaded: it runs in none or poll mode",
                 "start it with --model-control-mode=explicit",
+            ) from error
+        if _RESTRICTED in message:
+            raise EnvironmentNotReadyError(
+                "the server lets models be loaded only with a key that tune does not have",
+                "take model-repository out of its --grpc-restricted-protocol",
             ) from error
         if status == "StatusCode.DEADLINE_EXCEEDED":
             raise ServerGoneError(f"{doing}: no answer within {deadline_s:g} s") from error

@@ -26,10 +26,10 @@ from typing import Any, ClassVar
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.spec.fields import Gpus
-from tuner.triton import container_owner, process
+from tuner.triton import access, container_owner, process
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints
-from tuner.triton.starting import SERVICES, ready_server, refuse_owned
+from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
@@ -111,7 +111,11 @@ class DockerLauncher:
             yield ready_server(stack, start, self.start_timeout_s)
 
     def options(
-        self, network: Network, ports: Sequence[int], server_args: Sequence[str]
+        self,
+        network: Network,
+        ports: Sequence[int],
+        server_args: Sequence[str],
+        key: str | None = None,
     ) -> dict[str, Any]:
         """What the engine is asked for: arguments of the SDK's ``containers.create``.
 
@@ -119,6 +123,7 @@ class DockerLauncher:
             network: How the server is to be reached.
             ports: The server's own HTTP, gRPC and metrics ports.
             server_args: A candidate's arguments.
+            key: To the server's control; None leaves that open.
 
         Raises:
             SpecError: An argument is one that is set here.
@@ -132,7 +137,7 @@ class DockerLauncher:
             variables.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
         options = {
             "image": self.image,
-            "command": self._command(network, ports, server_args),
+            "command": self._command(network, ports, server_args, key),
             "environment": variables,
             "mounts": [
                 Mount(inside, _existing(path), "bind", read_only=True)
@@ -148,7 +153,11 @@ class DockerLauncher:
         return options
 
     def _command(
-        self, network: Network, ports: Sequence[int], server_args: Sequence[str]
+        self,
+        network: Network,
+        ports: Sequence[int],
+        server_args: Sequence[str],
+        key: str | None,
     ) -> list[str]:
         given = [*self.args, *server_args]
         refuse_owned(given)
@@ -159,17 +168,18 @@ class DockerLauncher:
             "--model-control-mode=explicit",
             *(f"--{service}-address={address}" for service in SERVICES),
             *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
+            *access.arguments(key),
             *given,
         ]
 
     @contextmanager
     def _started(
-        self, client: Any, network: Network, server_args: Sequence[str], log: Path
+        self, client: Any, network: Network, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[DockerServer]:
         """A container, not yet ready; at the end it is removed and its log complete."""
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
-        container = _created(client, self.options(network, ports, server_args))
+        container = _created(client, self.options(network, ports, server_args, key))
         log_start = log.stat().st_size if log.exists() else 0
         follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
         with ExitStack() as after_removal, _reaped(container, self.engine_environment):
@@ -178,7 +188,7 @@ class DockerLauncher:
             after_removal.callback(follower.join, _LOG_END_S)
             if network is Network.PUBLISHED:
                 ports = _published(container, ports)
-            endpoints = Endpoints(*(f"{ADDRESS}:{port}" for port in ports))
+            endpoints = endpoints_at(ports, key)
             yield DockerServer(endpoints, container.id, container, follower, log, log_start)
 
 
@@ -277,10 +287,10 @@ def _running(container: Any) -> bool:
 
 
 def _published(container: Any, ports: Sequence[int]) -> list[int]:
-    """The ports of 127.0.0.1 the engine chose for the container's own; none if it has ended."""
+    """The ports of 127.0.0.1 the engine chose for the container's own; 0 where it has ended."""
     container.reload()
     bindings = [container.ports.get(f"{port}/tcp") for port in ports]
-    return [int(b[0]["HostPort"]) for b in bindings if b]
+    return [int(b[0]["HostPort"]) if b else 0 for b in bindings]
 
 
 def _existing(path: str) -> str:

@@ -34,12 +34,16 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
         ServerGoneError: It ended first, or the time is over; with its own reason.
     """
     deadline = time.monotonic() + timeout_s
-    while not (ready(server.endpoints) and _serves_metrics(server.endpoints)):
+    while True:
+        # Asked first: who answers may be somebody else's server, on a port that ours did not get.
+        answers = ready(server.endpoints) and _serves_metrics(server.endpoints)
         if not server.alive():
             reason = log.failure(server.log_tail(_LOG_LINES)) or "it left no message"
             raise ServerGoneError(
                 f"tritonserver ended while starting: {reason}", "check the server's arguments"
             )
+        if answers:
+            return
         if time.monotonic() > deadline:
             raise ServerGoneError(
                 f"tritonserver was not ready within {timeout_s:g} s: "

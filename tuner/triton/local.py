@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from tuner.spec.fields import Gpus
-from tuner.triton import process
+from tuner.triton import access, process
 from tuner.triton.binaries import Installation
 from tuner.triton.mirror import mirrored
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints
-from tuner.triton.starting import SERVICES, ready_server, refuse_owned
+from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
 _launches = itertools.count()
@@ -51,6 +51,7 @@ class LocalLauncher:
         args: Arguments from the spec; a candidate's come after them and win.
         gpus: GPUs the server may see.
         start_timeout_s: A server that is not ready by then counts as hung.
+        restricted: What the server does only for whoever has its key.
     """
 
     installation: Installation
@@ -58,6 +59,7 @@ class LocalLauncher:
     args: tuple[str, ...] = ()
     gpus: Gpus = "all"
     start_timeout_s: float = 60.0
+    restricted: tuple[str, ...] = access.PROTOCOLS
     restartable: ClassVar[bool] = True
 
     def command(
@@ -67,6 +69,7 @@ class LocalLauncher:
         repository: Path,
         ports: Sequence[int],
         shm_prefix: str,
+        key: str | None = None,
     ) -> list[str]:
         """The exact command line.
 
@@ -75,6 +78,7 @@ class LocalLauncher:
             server_args: A candidate's arguments.
             ports: HTTP, gRPC, metrics.
             shm_prefix: Start of the names of its files in /dev/shm.
+            key: To its control; None leaves that open.
 
         Raises:
             SpecError: An argument is one of `OWNED_ARGS`.
@@ -93,6 +97,7 @@ class LocalLauncher:
             *(f"--{service}-address={ADDRESS}" for service in SERVICES),
             *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
             f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+            *access.arguments(key, self.restricted),
             *given,
         ]
 
@@ -103,13 +108,15 @@ class LocalLauncher:
             yield ready_server(stack, start, self.start_timeout_s)
 
     @contextmanager
-    def _running(self, server_args: Sequence[str], log: Path) -> Iterator[LocalServer]:
+    def _running(
+        self, server_args: Sequence[str], log: Path, key: str | None
+    ) -> Iterator[LocalServer]:
         shm_prefix = f"tune-{os.getpid()}-{next(_launches)}-"
         with ExitStack() as stack:
             repository = stack.enter_context(mirrored(self.repository))
             with free_ports(len(SERVICES)) as ports:
                 command = self.command(
-                    server_args, repository=repository, ports=ports, shm_prefix=shm_prefix
+                    server_args, repository=repository, ports=ports, shm_prefix=shm_prefix, key=key
                 )
             output = stack.enter_context(log.open("ab"))
             running = stack.enter_context(
@@ -120,7 +127,7 @@ class LocalLauncher:
                     leftovers=[f"{SHM}/{shm_prefix}*", str(repository)],
                 )
             )
-            endpoints = Endpoints(*(f"{ADDRESS}:{port}" for port in ports))
+            endpoints = endpoints_at(ports, key)
             yield LocalServer(endpoints, running.pid, running, log, output.tell())
 
     def _environment(self) -> Mapping[str, str]:

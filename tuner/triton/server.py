@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 
 @dataclass(frozen=True)
 class Endpoints:
-    """host:port of each; ``metrics`` is None when it is not served."""
+    """Where a server answers.
+
+    Attributes:
+        http: host:port, as the others.
+        metrics: None when it is not served.
+        key: Of a server whose control is closed to others; see `tuner.triton.access`.
+    """
 
     http: str
     grpc: str
     metrics: str | None
+    key: str | None = field(default=None, repr=False)
 
 
 class Server(Protocol):

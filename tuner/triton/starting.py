@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
 from tuner.errors import ServerGoneError, SpecError
-from tuner.triton import health
-from tuner.triton.server import Server
+from tuner.triton import access, health
+from tuner.triton.ports import ADDRESS
+from tuner.triton.server import Endpoints, Server
 
 SERVICES = ("http", "grpc", "metrics")
-_PORT_ATTEMPTS = 3
+_ATTEMPTS = 4
+_logger = logging.getLogger(__name__)
+
+_OPEN = (
+    "this tritonserver is too old to close its control to other users of this machine: "
+    "they could have it load models of theirs"
+)
 
 #: Set here, and so not free to the spec or a candidate.
 OWNED_ARGS = (
@@ -20,6 +28,7 @@ OWNED_ARGS = (
     "--model-control-mode",
     *(f"--{service}-{what}" for service in SERVICES for what in ("address", "port")),
     *(f"--allow-{service}" for service in SERVICES),
+    *access.FLAGS,
 )
 
 AnyServer = TypeVar("AnyServer", bound=Server)
@@ -35,23 +44,42 @@ def refuse_owned(arguments: Iterable[str]) -> None:
             )
 
 
+def endpoints_at(ports: Sequence[int], key: str | None) -> Endpoints:
+    """Those of a server on this machine, from the ports of `SERVICES` and the key it was given."""
+    http, grpc, metrics = (f"{ADDRESS}:{port}" for port in ports)
+    return Endpoints(http, grpc, metrics, key)
+
+
 def ready_server(
-    stack: ExitStack, start: Callable[[], AbstractContextManager[AnyServer]], timeout_s: float
+    stack: ExitStack,
+    start: Callable[[str | None], AbstractContextManager[AnyServer]],
+    timeout_s: float,
 ) -> AnyServer:
     """A ready server, owned by ``stack``; started again when somebody took one of its ports.
+
+    Its control is closed to others (`tuner.triton.access`), unless it is too old for that.
+
+    Args:
+        stack: Gets the server.
+        start: Starts one, with the key to its control or without one.
+        timeout_s: From its start until it is ready.
 
     Raises:
         ServerGoneError: It died, or was not ready in time.
     """
-    for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+    key: str | None = access.new_key()
+    for attempts_left in reversed(range(_ATTEMPTS)):
         with ExitStack() as attempt:
-            server = attempt.enter_context(start())
+            server = attempt.enter_context(start(key))
             try:
                 health.wait_until_ready(server, timeout_s)
             except ServerGoneError as error:
-                if attempts_left and "already in use" in error.message:
-                    continue
-                raise
+                if key is not None and access.unknown_to(error.message):
+                    _logger.warning("%s", _OPEN)
+                    key = None
+                elif not attempts_left or "already in use" not in error.message:
+                    raise
+                continue
             stack.enter_context(attempt.pop_all())
             return server
     raise AssertionError("the last attempt returns or raises")

@@ -42,13 +42,29 @@ def test_it_listens_on_this_machine_only_and_loads_nothing_by_itself() -> None:
     ]
 
 
+def test_its_control_is_closed_to_whoever_lacks_the_key() -> None:
+    launcher = LocalLauncher(INSTALLATION, Path("/models"))
+    line = launcher.command(
+        (), repository=launcher.repository, ports=(1, 2, 3), shm_prefix="tune-1-", key="abc"
+    )
+    closed = "model-repository,shared-memory,trace,logging:tune-key=abc"
+    assert line[-2:] == [f"--grpc-restricted-protocol={closed}", f"--http-restricted-api={closed}"]
+
+
 def test_a_candidates_arguments_come_last() -> None:
     line = command(("--log-verbose=1",), ("--cache-config=local,size=1048576",))
     assert line[-2:] == ["--log-verbose=1", "--cache-config=local,size=1048576"]
 
 
 @pytest.mark.parametrize(
-    "argument", ["--http-port=8000", "--http-port", "--model-control-mode=none", "--allow-grpc=0"]
+    "argument",
+    [
+        "--http-port=8000",
+        "--http-port",
+        "--model-control-mode=none",
+        "--allow-grpc=0",
+        "--http-restricted-api=health:a=b",
+    ],
 )
 def test_what_is_set_here_may_not_be_set_in_the_spec(argument: str) -> None:
     with pytest.raises(SpecError, match=argument):
