@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
@@ -67,7 +68,12 @@ def command(
     if to_stdout:
         click.echo(text, nl=False)
         return
-    target.write_text(text, encoding="utf-8")
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentNotReadyError(
+            f"cannot write {target}: {error.strerror}", "--output names another file, - is stdout"
+        ) from error
     click.echo(f"drafted {target}")
     click.echo(f"next:  tune plan {target}   then   tune run {target}", err=True)
 
@@ -76,8 +82,12 @@ def _drafted(
     model: str, repository: Path | None, slo: str, directory: Path, profile: Profile | None
 ) -> str:
     from tuner.modelconfig.files import read_model
+    from tuner.modelconfig.lint import errors_of
     from tuner.modelconfig.message import parse
+    from tuner.modelconfig.rules import violations
+    from tuner.modelconfig.tree import field_place
     from tuner.space.draft import Machine, draft_spec
+    from tuner.space.judge import broken
     from tuner.triton.host import read_host
 
     given = None
@@ -88,6 +98,10 @@ def _drafted(
     repository = repository or REPOSITORY
     files = read_model(repository, model)
     config = parse(files.text, str(files.path))
+    if refused := violations(config):
+        raise broken(refused, partial(field_place, str(files.path), files.text))
+    for finding in errors_of(repository, model):
+        click.echo(f"{finding.place}: {finding.message}", err=True)
     if profile is not None:
         given = carried(profile, config, directory, slo)
     host = read_host(dict(os.environ))

@@ -45,6 +45,7 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> N
 def lines_of(plan: DrawnPlan) -> list[str]:
     """How much, how long, what is tried first, and how."""
     lines = [f"space     {plan.space_text}", f"time      {plan.estimate.text}"]
+    lines += [f"error     {problem}" for problem in plan.problems]
     lines += [f"note      {note}" for note in plan.notes]
     for preview in plan.candidates:
         lines += ["", f"candidate: {preview.text}"]

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
 from tuner.modelconfig.lint_config import config_findings
 from tuner.modelconfig.lint_finding import Finding, Severity
 from tuner.modelconfig.lint_layout import layout_findings
-from tuner.modelconfig.lint_python import python_findings
+from tuner.modelconfig.lint_python import called_models, python_findings
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.suggest import did_you_mean
 from tuner.modelconfig.tree import locate
 
-__all__ = ["Finding", "Severity", "lint_repository"]
+__all__ = ["Finding", "Severity", "errors_of", "lint_repository"]
 
 
 def lint_repository(repository: Path, model: str | None = None) -> list[Finding]:
@@ -38,6 +38,32 @@ def lint_repository(repository: Path, model: str | None = None) -> list[Finding]
     for name in chosen:
         findings += _lint_model(repository, name, names)
     return findings
+
+
+def errors_of(repository: Path, model: str) -> list[Finding]:
+    """Why ``model`` would not load, or a model that it calls, and so on.
+
+    Raises:
+        EnvironmentNotReadyError: The repository cannot be read.
+        SpecError: There is no such model.
+    """
+    names = model_names(repository)
+    waiting, findings = [model_directory(repository, model).name], []
+    for name in waiting:  # grows
+        findings += _lint_model(repository, name, names)
+        waiting += [n for n in _called(repository, name) if n in names and n not in waiting]
+    return [finding for finding in findings if finding.severity is Severity.ERROR]
+
+
+def _called(repository: Path, name: str) -> list[str]:
+    """Models in the steps of an ensemble, and those named in a model.py."""
+    try:
+        files = read_model(repository, name)
+        config = files.config()
+    except TunerError:  # a finding of its own
+        return []
+    steps = [step.model_name for step in config.ensemble_scheduling.step]
+    return list(dict.fromkeys([*steps, *called_models(files, config)]))
 
 
 def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:

@@ -35,3 +35,8 @@ class Finding:
     rule: str
     message: str
     hint: str = ""
+
+    @property
+    def place(self) -> str:
+        """``file:line:column``."""
+        return f"{self.file}:{self.line}" + ("" if self.column is None else f":{self.column}")

@@ -70,6 +70,14 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
         yield from _model_files(files, config)
 
 
+def is_there(path: Path) -> bool:
+    """Also asked of names that no file can have: too long, or with a NUL."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     name = config.backend or _PLATFORMS.get(config.platform, "")
     backend = _BACKENDS.get(name)
@@ -78,7 +86,7 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     wanted = (config.default_model_filename,) if config.default_model_filename else backend.files
     for version in files.versions:
         directory = files.directory / str(version)
-        if any((directory / file).exists() for file in wanted):
+        if any(is_there(directory / file) for file in wanted):
             continue
         text = f"{name} finds no {' or '.join(wanted)} in version {version}"
         hint = _hint(directory, backend)
@@ -87,6 +95,9 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
 
 def _hint(directory: Path, backend: _Backend) -> str:
     present = sorted(entry.name for entry in directory.iterdir())
+    broken = [name for name in present if not is_there(directory / name)]
+    if broken:
+        return f"{directory / broken[0]} is a link to nothing"
     for ending, hint in backend.unreadable:
         if any(name.endswith(ending) for name in present):
             return hint

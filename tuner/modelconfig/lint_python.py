@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from tuner.errors import EnvironmentNotReadyError
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.lint_finding import Finding, Severity
+from tuner.modelconfig.lint_layout import is_there
 from tuner.modelconfig.schema import ModelConfig
 
 _CLASS = "TritonPythonModel"
 _ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
+#: Characters; what is longer is data, and takes seconds.
+_LONGEST = 1_000_000
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -19,37 +24,101 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def python_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     """Findings in the model file of every version; none for other backends."""
+    for path, source in _sources(files, config):
+        yield from lint_source(path, source)
+
+
+def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
+    """Models that a model.py names in its requests to others (business logic scripting)."""
+    names: dict[str, None] = {}
+    for _, source in _sources(files, config):
+        module = _parsed(source)
+        for call in _calls(module) if isinstance(module, ast.Module) else ():
+            if _dotted(call.func).rpartition(".")[2] == "InferenceRequest":
+                given = (keyword.value for keyword in call.keywords if keyword.arg == "model_name")
+                values = (node.value for node in given if isinstance(node, ast.Constant))
+                names |= {value: None for value in values if isinstance(value, str)}
+    return list(names)
+
+
+def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str]]:
     if config.backend not in ("", "python"):
         return
     name = config.default_model_filename or "model.py"
     for version in files.versions:
         path = files.directory / str(version) / name
-        if path.suffix == ".py" and path.is_file():
-            yield from lint_source(path, path.read_text(encoding="utf-8", errors="replace"))
+        if path.suffix == ".py" and is_there(path) and path.is_file():
+            try:
+                with path.open(encoding="utf-8-sig", errors="replace") as file:
+                    yield path, file.read(_LONGEST + 1)
+            except OSError as error:
+                raise EnvironmentNotReadyError(f"cannot read {path}: {error.strerror}") from error
 
 
 def lint_source(path: Path, source: str) -> Iterator[Finding]:
     """Findings in the source of one model.py."""
-    try:
-        module = ast.parse(source)
-    except SyntaxError as error:
-        yield Finding(
-            path, error.lineno or 1, error.offset, Severity.ERROR, "python-syntax", error.msg
-        )
+    module = _parsed(source)
+    if isinstance(module, SyntaxError):
+        line, column = module.lineno or 1, module.offset
+        yield Finding(path, line, column, Severity.ERROR, "python-syntax", module.msg)
         return
+    if isinstance(module, str):
+        text = f"too long or too deep to be read: {module}"
+        yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
+        return
+    try:
+        yield from list(_lint_module(path, module, source))
+    except RecursionError:
+        text = "too deep to be read"
+        yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
+
+
+def _parsed(source: str) -> ast.Module | SyntaxError | str:
+    """The module; why it is none; or, in words, why Python itself gives up."""
+    if len(source) > _LONGEST:
+        return f"more than {_LONGEST} characters"
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of the model's own strings
+            return ast.parse(source)
+    except SyntaxError as error:
+        return error
+    except (RecursionError, MemoryError, ValueError) as error:
+        return str(error) or type(error).__name__
+
+
+def _lint_module(path: Path, module: ast.Module, source: str) -> Iterator[Finding]:
     model = next((n for n in ast.walk(module) if _is_class(n)), None)
     if not isinstance(model, ast.ClassDef):
-        text = f"there is no class {_CLASS}"
-        yield Finding(path, 1, None, Severity.ERROR, "python-model", text)
+        if not _comes_from_elsewhere(module):
+            text = f"there is no class {_CLASS}"
+            yield Finding(path, 1, None, Severity.ERROR, "python-model", text)
         return
     methods = {n.name: n for n in model.body if isinstance(n, Function)}
     if "execute" not in methods:
-        if not model.bases:
+        if not model.bases and not _assigned(model, "execute"):
             yield _at(path, model, Severity.ERROR, "python-model", f"{_CLASS} has no execute")
         return
     yield from _lint_execute(path, methods["execute"], "is_cancelled" in source)
     for method in methods.values():
         yield from _lint_threads(path, method)
+
+
+def _comes_from_elsewhere(module: ast.Module) -> bool:
+    """The class is imported, by name or with all others, or is another one's second name."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            if any((a.asname or a.name) in (_CLASS, "*") for a in node.names):
+                return True
+        elif isinstance(node, ast.Name) and node.id == _CLASS and isinstance(node.ctx, ast.Store):
+            return True
+    return False
+
+
+def _assigned(model: ast.ClassDef, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+        for node in ast.walk(model)
+    )
 
 
 def _is_class(node: ast.AST) -> bool:

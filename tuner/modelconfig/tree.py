@@ -195,3 +195,9 @@ def locate(text: str, path: str) -> tuple[int, int]:
         parent = inner[chosen].message
     line = text.count("\n", 0, position) + 1
     return line, position - text.rfind("\n", 0, position)
+
+
+def field_place(source: str, text: str, path: str) -> str:
+    """``source:line:column: path``, for messages about a field."""
+    line, column = locate(text, path)
+    return f"{source}:{line}:{column}: {path}"

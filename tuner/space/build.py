@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.path import canonical, check_value, get, set_field
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.judge import refuse_broken
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
-from tuner.space.space import DYNAMIC_BATCHING, MAX_BATCH_SIZE, Space
+from tuner.space.space import COUNTED_ONE_BY_ONE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, Space
 from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
 from tuner.spec.units import parse_bytes
 
 
-def build_space(spec: Spec, current: Any, positions: Mapping[str, str] | None = None) -> Space:
+def build_space(
+    spec: Spec,
+    current: Any,
+    positions: Mapping[str, str] | None = None,
+    place: Callable[[str], str] = str,
+) -> Space:
     """The space of a spec over a model.
 
     Args:
         spec: Its `space`, `server.args` and `server.mode` are used.
         current: Triton's ModelConfig message of the model as it is.
         positions: Path as the spec writes it to ``file:line:column``, for the mistakes.
+        place: Where a field of the model's config stands, for mistakes in the config.
 
     Raises:
-        SpecError: Every wrong path, type or combination, one a line.
+        SpecError: Every wrong path, type or combination, one a line; or what is wrong with the
+            model's config, whatever the space tries.
         NothingToSearchError: Nothing but the current config would be measured.
     """
     mistakes: dict[str, str] = {}
@@ -44,6 +53,7 @@ def build_space(spec: Spec, current: Any, positions: Mapping[str, str] | None = 
     if mistakes:
         raise SpecError(_listed(mistakes, positions or {}), "`tune init MODEL` drafts a valid spec")
     space = _assembled(parameters, spec, current)
+    refuse_broken(space, place)
     _refuse_empty(space)
     return space
 
@@ -192,7 +202,7 @@ def _current_value(parameter: Parameter, message: Any) -> FieldValue:
 
 
 def _refuse_empty(space: Space) -> None:
-    left = [c for c, _ in zip(space.enumerate(), range(2), strict=False)]
+    left = _some(space)
     if not left:
         refused = next((space.violations(c) for c in space.combinations()), [])
         why = f": {refused[0].message}" if refused else ""
@@ -203,6 +213,17 @@ def _refuse_empty(space: Space) -> None:
         raise NothingToSearchError(
             "the space holds nothing but the current config", "widen the space of the spec"
         )
+
+
+def _some(space: Space) -> list[Candidate]:
+    """Up to two candidates; those that are rare in a large space are sought by chance."""
+    combinations_left = space.combinations()
+    looked_at = islice(combinations_left, COUNTED_ONE_BY_ONE)
+    found = list(islice((c for c in looked_at if not space.violations(c)), 2))
+    if len(found) < 2 and next(combinations_left, None) is not None:
+        rare = space.sample(random.Random(0))  # noqa: S311
+        found += [] if rare is None or rare in found else [rare]
+    return found
 
 
 def _listed(mistakes: Mapping[str, str], positions: Mapping[str, str]) -> str:

@@ -74,14 +74,19 @@ def draft_spec(
         given: What is known already, and takes the place of the draft's own guesses.
 
     Raises:
-        SpecError: A kind of model that this search is not for; the hint says what is.
+        SpecError: ``slo`` is none, or a kind of model that this search is not for; the hint says
+            what is.
     """
     _refuse(model, config)
+    try:
+        bound = Slo.parse(slo)
+    except ValueError as error:
+        raise SpecError(f"--slo: {error}") from error
     if given is None:
         head, workload = _head(model, repository, slo), _workload(config)
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
-    fields = list(_space(config, machine, Slo.parse(slo)))
+    fields = list(_space(config, machine, bound))
     if given is not None and given.space:
         fields = [*_given_space(given.space, fields)]
     lines = [*head, *workload, "space:", *(f"  {line}" for line in fields)]

@@ -173,18 +173,21 @@ class Space:
     def sample(self, rng: random.Random) -> Candidate | None:
         """A random candidate that Triton would load; None when none was found."""
         for _ in range(MOST_DRAWS):
-            chosen: dict[str, FieldValue] = {}
-            for parameter in self.parameters:
-                narrowed = self.narrowed(parameter, chosen)
-                if narrowed is not None and not narrowed.count:
-                    break
-                if narrowed is not None:
-                    chosen[parameter.path] = narrowed.draw(rng)
-            else:
-                candidate = self._assembled(chosen)
-                if not self.violations(candidate):
-                    return candidate
+            candidate = self.draw(rng)
+            if candidate is not None and not self.violations(candidate):
+                return candidate
         return None
+
+    def draw(self, rng: random.Random) -> Candidate | None:
+        """A random candidate; None when the values drawn first leave none for the others."""
+        chosen: dict[str, FieldValue] = {}
+        for parameter in self.parameters:
+            narrowed = self.narrowed(parameter, chosen)
+            if narrowed is not None and not narrowed.count:
+                return None
+            if narrowed is not None:
+                chosen[parameter.path] = narrowed.draw(rng)
+        return self._assembled(chosen)
 
     def coarse(self, points: int) -> Space:
         """The same with at most ``points`` values of each range: for a grid."""

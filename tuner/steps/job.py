@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tuner.bench.evaluate import LoadPlan, load_plan
 from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
+from tuner.modelconfig.tree import field_place
 from tuner.space.build import build_space
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
@@ -82,7 +84,8 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
     config = parse(model.text, str(model.path))
     if not config.name:
         config.name = spec.model
-    space = build_space(spec, config, loaded.space_positions)
+    place = partial(field_place, str(model.path), model.text)
+    space = build_space(spec, config, loaded.space_positions, place)
     return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.load.command import RunFiles, Target, command_line
 from tuner.load.measurement import LoadPoint
+from tuner.modelconfig.lint import errors_of
 from tuner.run.noise_file import read_noise
 from tuner.search.designs import designs
 from tuner.search.strategy import STRATEGIES, Proposal
@@ -38,7 +39,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class DrawnPlan:
-    """Everything `tune plan` shows."""
+    """Everything `tune plan` shows; ``problems`` are errors of the model or of one it calls."""
 
     effective_spec: str
     space_size: int
@@ -47,6 +48,7 @@ class DrawnPlan:
     commands: Mapping[str, Sequence[str]]
     candidates: Sequence[Preview]
     notes: Sequence[str] = ()
+    problems: Sequence[str] = ()
 
     @property
     def space_text(self) -> str:
@@ -70,6 +72,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         commands = _commands(job, programs)
         recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
     warning = too_fine(recorded, job.spec)
+    wrong = errors_of(job.spec.repository, job.spec.model)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -78,6 +81,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         commands=commands,
         candidates=tuple(_previews(job, candidates)),
         notes=(*([warning] if warning else []), *cache_notes(job)),
+        problems=[f"{finding.place}: {finding.message}" for finding in wrong],
     )
 
 

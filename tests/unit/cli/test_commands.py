@@ -124,3 +124,53 @@ def test_apply_of_a_directory_that_is_no_run(
 ) -> None:
     assert guarded(cli, ["apply", str(tmp_path)]) == 2
     assert "is not a run" in capsys.readouterr().err
+
+
+def _model(repository: Path, name: str, config: str, code: str = "") -> None:
+    directory = repository / name / "1"
+    directory.mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(config)
+    (directory / "model.py").write_text(code or "class TritonPythonModel:\n  execute = None\n")
+
+
+def test_init_takes_a_wrong_slo_for_a_mistake_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
+    arguments = ["init", "m", "--repository", str(tmp_path), "--output", "-"]
+    assert guarded(cli, [*arguments, "--slo", "p99 <= 100ms"]) == 2
+    assert "--slo: unknown metric 'p99' (did you mean p99_latency?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "/proc/spec.yaml", "nowhere/spec.yaml"])
+def test_init_says_why_it_cannot_write(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
+    arguments = ["init", "m", "--repository", str(tmp_path), "--force", "--output"]
+    assert guarded(cli, [*arguments, target]) == 4
+    assert f"cannot write {target}: " in capsys.readouterr().err
+
+
+def test_init_refuses_a_config_that_triton_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensor = 'input { name: "x" data_type: TYPE_FP32\n  dims: [ 0 ] }'
+    _model(tmp_path, "m", f'backend: "python" max_batch_size: 8\n{tensor}')
+    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 2
+    shown = capsys.readouterr().err
+    assert f"{tmp_path}/m/config.pbtxt:3:3: input[0].dims: input x has dimension 0" in shown
+
+
+def test_init_tells_the_errors_of_the_models_that_are_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = (
+        "class TritonPythonModel:\n    def execute(self, requests):\n"
+        '        pb_utils.InferenceRequest(model_name="callee")\n'
+    )
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8', calls)
+    _model(tmp_path, "callee", 'backend: "python" max_batch_size: 8', "class Model: ...\n")
+    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 0
+    shown = capsys.readouterr().err
+    assert f"{tmp_path}/callee/1/model.py:1: there is no class TritonPythonModel" in shown

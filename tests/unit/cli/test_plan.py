@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.cli.plan_command import lines_of
 from tuner.steps import planning
 from tuner.steps.estimate import Estimate
 from tuner.steps.planning import DrawnPlan, Preview
@@ -47,3 +50,8 @@ def test_the_summary_comes_first_and_the_spec_only_when_asked_for(
     whole = plan(monkeypatch, capsys, "-v")
     assert whole[: len(short)] == short
     assert whole[-2:] == ["model: toy", "server:  # default"]
+
+
+def test_errors_of_the_model_stand_beside_the_size_of_the_space() -> None:
+    problem = "models/toy/1/model.py:3:1: TritonPythonModel has no execute"
+    assert f"error     {problem}" in lines_of(replace(PLAN, problems=[problem]))

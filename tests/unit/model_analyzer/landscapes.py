@@ -57,7 +57,7 @@ def trial(number: int, candidate: Candidate, value: float | None, violation: flo
     """None for a value is a failed trial."""
     if value is None:
         return Trial(number, candidate, TrialState.FAILED, reason="synthetic failure")
-    score = Score(value, violation == 0, violation, best_point=0)
+    score = Score(value, violation == 0, violation, best_point=None)
     return Trial(number, candidate, TrialState.MEASURED, score=score)
 
 

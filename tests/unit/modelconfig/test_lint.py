@@ -4,7 +4,7 @@ import pytest
 from unit.modelconfig.configs import case
 
 from tuner.errors import SpecError
-from tuner.modelconfig.lint import Severity, lint_repository
+from tuner.modelconfig.lint import Severity, errors_of, lint_repository
 
 PYTHON = """name: "m"
 backend: "python"
@@ -275,3 +275,27 @@ def test_steps_name_a_version_that_exists(repository, version, fits):
         (repository / name / "2").mkdir(exist_ok=True)
     found = [f.message for f in lint_repository(repository, "nlp-ensemble")]
     assert ("tokenizer has no version 7" in found) is not fits
+
+
+def test_a_byte_order_mark_in_model_py_is_no_mistake(tmp_path):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python" max_batch_size: 4')
+    code = "\ufeffclass TritonPythonModel:\n    def execute(self, requests): ...\n"
+    (tmp_path / "m" / "1" / "model.py").write_text(code, encoding="utf-8")
+    assert errors_of(tmp_path, "m") == []
+
+
+def test_a_file_name_that_no_file_can_have_is_not_found(tmp_path):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text(
+        f'backend: "python" default_model_filename: "{"x" * 5000}.py"'
+    )
+    assert [f.rule for f in errors_of(tmp_path, "m")] == ["model-file"]
+
+
+def test_a_link_to_nothing_is_named(tmp_path):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text('backend: "onnxruntime" max_batch_size: 4')
+    (tmp_path / "m" / "1" / "model.onnx").symlink_to("/nowhere/model.onnx")
+    (finding,) = errors_of(tmp_path, "m")
+    assert finding.hint == f"{tmp_path}/m/1/model.onnx is a link to nothing"

@@ -100,3 +100,37 @@ def test_pools_have_a_size(call, fine):
 def test_threads_for_each_call(call):
     assert lint(call) == [("thread-per-request", Severity.WARNING)]
     assert lint(initialize=call) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from impl import *\n",
+        "from impl import TritonPythonModel\n",
+        "from impl import Model as TritonPythonModel\n",
+        "class Model: ...\nTritonPythonModel = Model\n",
+        "try:\n    from a import TritonPythonModel\nexcept ImportError:\n    pass\n",
+        "TritonPythonModel: type = make()\n",
+        "def run(self, requests): ...\nclass TritonPythonModel:\n    execute = run\n",
+    ],
+)
+def test_the_class_may_come_from_elsewhere(source):
+    assert list(lint_source(PATH, source)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if a: pass\n" + "elif a: pass\n" * 3000,
+        "x = " + " + ".join(["1"] * 50_000) + "\n",
+        "x = " + "(" * 5000 + "\n",
+        "class TritonPythonModel:\n    def execute(self, r):\n        a" + ".b" * 3000 + "()\n",
+        "\0",
+        "x" * 1_000_001,
+    ],
+    ids=["elif", "terms", "brackets", "attributes", "NUL", "long"],
+)
+def test_deep_and_long_code_does_not_end_the_lint(source):
+    findings = list(lint_source(PATH, source))
+    assert {f.rule for f in findings} <= {"python-syntax", "python-unread", "python-model"}
+    assert findings
