@@ -18,6 +18,7 @@ from enum import Enum
 from statistics import geometric_mean
 from typing import Any, Protocol
 
+from tuner.confirm.gain import LOOKS, Gain, gain
 from tuner.confirm.rounds import (
     Contender,
     Entrant,
@@ -25,19 +26,16 @@ from tuner.confirm.rounds import (
     fixed_round,
     searched_round,
 )
-from tuner.confirm.statistics import Ratio, paired_ratio
+from tuner.confirm.statistics import Ratio
 from tuner.errors import TrialError
 from tuner.score.capacity import LevelRange
-from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.objective import Objective
 
 __all__ = ["Bench", "Confirmation", "Entrant", "Outcome", "Role", "Row", "Rules", "confirm"]
 
-#: How often the rounds are looked at: when they are over, and when twice as many are.
-LOOKS = 2
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
 BEHIND = 0.90
 
@@ -76,25 +74,35 @@ class Row:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What was shown about one finalist.
+    """What was shown about one finalist, ``own``, beside the ``current`` config.
 
     Attributes:
-        level: The load at which it met every SLO in every round.
-        ratio: Capacity (or the minimised metric) against the current config's, above 1 is
-            better; None when the current config met the SLOs at no load.
-        points: The finalist's own measurements, one a round, each at the highest load it stood.
-        current_points: The current config's, likewise.
-        means: What the ratio is of, finalist and current config: geometric means over the rounds.
+        gain: None when the current config met the SLOs at no load.
     """
 
-    candidate: Candidate
     outcome: Outcome
     reason: str
-    level: float
-    ratio: Ratio | None
-    points: tuple[Point, ...]
-    current_points: tuple[Point, ...]
-    means: tuple[float, float] | None = None
+    own: Contender
+    current: Contender
+    gain: Gain | None
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.own.candidate
+
+    @property
+    def ratio(self) -> Ratio | None:
+        return None if self.gain is None else self.gain.ratio
+
+    @property
+    def level(self) -> float:
+        """The load at which it met every SLO in every round; 0 without a round."""
+        return self.own.credited_level if self.own.rounds else 0.0
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The finalist's own measurements, one a round, each at the highest load it stood."""
+        return self.own.points
 
 
 class Bench(Protocol):
@@ -238,18 +246,9 @@ class _Rotation:
                 finalist.dropped = "measured again another finalist stands more"
 
     def _judged(self, finalist: Contender) -> Confirmation:
-        ratio = self._ratio(finalist)
-        outcome, reason = self._verdict(finalist, ratio)
-        return Confirmation(
-            candidate=finalist.candidate,
-            outcome=outcome,
-            reason=reason,
-            level=finalist.credited_level if finalist.rounds else 0.0,
-            ratio=ratio,
-            points=finalist.points,
-            current_points=self._current.points,
-            means=self._means(finalist),
-        )
+        found = self._gain(finalist)
+        outcome, reason = self._verdict(finalist, None if found is None else found.ratio)
+        return Confirmation(outcome, reason, finalist, self._current, found)
 
     def _verdict(self, finalist: Contender, ratio: Ratio | None) -> tuple[Outcome, str]:
         if finalist.dropped:
@@ -264,42 +263,11 @@ class _Rotation:
             f"surely better by the {self._rules.min_gain:.0%} a change must be worth"
         )
 
-    def _ratio(self, finalist: Contender) -> Ratio | None:
+    def _gain(self, finalist: Contender) -> Gain | None:
         """None where there is nothing to compare with."""
-        compared = self._compared(finalist)
-        if compared is None:
-            return None
-        own, current = compared
-        if self._rules.objective.goal is Goal.MINIMIZE:
-            return paired_ratio(current, own, looks=LOOKS)
-        return paired_ratio(own, current, looks=LOOKS)
+        current = self._current if self._current_stands else None
+        return None if current is None else gain(finalist, current, self._rules.objective)
 
-    def _means(self, finalist: Contender) -> tuple[float, float] | None:
-        compared = self._compared(finalist)
-        if compared is None:
-            return None
-        own, current = compared
-        return geometric_mean(own), geometric_mean(current)
-
-    def _compared(self, finalist: Contender) -> tuple[list[float], list[float]] | None:
-        """One value a round, of the finalist and of the current config; None: nothing to compare.
-
-        The capacity, or the metric that is minimised.
-        """
-        rounds = min(len(finalist.rounds), len(self._current.rounds))
-        if not rounds or not self._current_stands:
-            return None
-        if self._rules.objective.goal is Goal.MINIMIZE:
-            current = self._current.points[:rounds]
-            if not any(passes(p.slo) for p in current):
-                return None
-            return self._metric(finalist.points[:rounds]), self._metric(current)
-        return finalist.capacities()[:rounds], self._current.capacities()[:rounds]
-
-    def _metric(self, points: Sequence[Point]) -> list[float]:
-        metric = self._rules.objective.metric
-        assert metric is not None
-        values = [value_of(metric, p.measurement) for p in points]
-        if any(v is None or v <= 0 for v in values):
-            raise TrialError(f"{metric.value} was not measured in every round")
-        return [v for v in values if v is not None]
+    def _ratio(self, finalist: Contender) -> Ratio | None:
+        found = self._gain(finalist)
+        return None if found is None else found.ratio

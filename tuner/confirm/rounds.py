@@ -44,9 +44,13 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of one config: its measurements, in the order they were made."""
+    """One round of one config: its measurements, in the order they were made.
+
+    ``fixed``: at the one load that the spec lists; it tells no capacity.
+    """
 
     points: tuple[Point, ...]
+    fixed: bool = False
 
     @property
     def probes(self) -> list[Probe]:
@@ -70,11 +74,13 @@ class Contender:
 
     Attributes:
         dropped: Why it takes no further part; empty while it does.
+        slope: Of a config much like it, for rounds too short to tell their own (`steepness`).
     """
 
     entrant: Entrant
     rounds: list[Round] = field(default_factory=list)
     dropped: str = ""
+    slope: float | None = None
 
     @property
     def candidate(self) -> Candidate:
@@ -91,8 +97,12 @@ class Contender:
 
     def levels(self) -> list[float]:
         """Of each round, the level at which an SLO begins to be missed."""
-        slope = steepness([r.probes for r in self.rounds])
+        slope = self.steepness()
         return [capacity_level(r.probes, slope) for r in self.rounds]
+
+    def steepness(self) -> float | None:
+        own = steepness([r.probes for r in self.rounds])
+        return self.slope if own is None else own
 
     def capacities(self) -> list[float]:
         """The same in inferences per second; of listed loads, what was served."""
@@ -106,11 +116,16 @@ class Contender:
 
 def fixed_round(measure: Callable[[float], Point], level: float) -> Round:
     """Where the spec lists the loads: one measurement at the one it is held to."""
-    return Round((measure(level),))
+    return Round((measure(level),), fixed=True)
 
 
-def searched_round(measure: Callable[[float], Point], expected: float, levels: LevelRange) -> Round:
+def searched_round(
+    measure: Callable[[float], Point], expected: float, levels: LevelRange, *, brief: bool = False
+) -> Round:
     """One level below and one above the expected capacity; further until one passes.
+
+    A ``brief`` round is over with the first level that passed near enough to its bound to tell the
+    capacity by the slope of another config.
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should stand.
@@ -124,7 +139,10 @@ def searched_round(measure: Callable[[float], Point], expected: float, levels: L
             if not any(passes(p.slo) for p in points):
                 raise
             break  # it stands all that can be sent
-        level = _next_level([probe_of(p) for p in points], levels)
+        probes = [probe_of(p) for p in points]
+        if brief and probes[-1].passed and _near(probes[-1]):
+            break
+        level = _next_level(probes, levels)
     return Round(tuple(points))
 
 
@@ -191,7 +209,7 @@ def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
 def _served(round_: Round, level: float) -> float:
     """Inferences per second at a level of the round."""
     stood = round_.stood.measurement
-    if stood.load.arrivals.open_loop and len(round_.points) > 1:
+    if stood.load.arrivals.open_loop and not round_.fixed:
         return level * stood.batch_size
     bracket = Bracket.of(round_.probes)
     if bracket.floor is None or bracket.ceiling is None:

@@ -1,33 +1,46 @@
 """The simplest config that is as good: changes that make no measurable difference are undone.
 
-A response cache comes first. The winner without it is always measured, and it goes when it is not
-missed; otherwise the smallest size is looked for that is within `CACHE_TOLERANCE` of the winner.
+Each simpler config is measured in the winner's own rounds: on a fresh server, with the arrivals of
+that round, around the capacity that the winner had in it. What is compared is the pair of each
+round. A change stays undone where the simpler config meets every SLO in every round, loses no more
+than a stated share of the winner, and is itself better than the current config by what a change
+must be worth. So what is written has been proved, and small losses cannot add up: each simpler
+config is held against the winner, not against the last that held.
 
-Then each changed field is put back to its old value in turn, those that others depend on last. If
-the config without the change meets every SLO at the winner's load in every round, the change was
-not needed and stays undone while the next field is tried. A field that matters costs one
-measurement, one that does not as many as there are rounds.
+A response cache comes first. The winner without it is always measured, and it goes when it is not
+missed; otherwise the smallest size is looked for that is within `MOST_LOSS` of the winner. Then
+each changed field is put back to its old value in turn, those that others depend on last. A field
+that matters costs one round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import geometric_mean
 from typing import Any
 
-from tuner.confirm.confirm import Bench, Role, Row, Rules
+from tuner.confirm.confirm import Bench, Confirmation, Role, Row, Rules
+from tuner.confirm.gain import gain, readings
+from tuner.confirm.rounds import Contender, Entrant, Round, fixed_round, searched_round
 from tuner.errors import TrialError
-from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import bytes_text
-from tuner.spec.objective import Goal, Objective
 
 DYNAMIC_BATCHING = "dynamic_batching"
-#: A cache is memory for nothing when less of it serves within this share of the goodput (or of the
-#: metric that is minimised).
-CACHE_TOLERANCE = 0.02
+#: No simpler config may lose more than this share of the winner. It is the loss allowed for less
+#: cache, and where the gain is so large that a simpler file is worth more than the last percent.
+MOST_LOSS = 0.02
+#: A gain is large where the lower end of its interval is above this: a round of the simpler config
+#: is brief then.
+LARGE = 1.15
+#: By how much the rounds to come may be better than the winner's at most. A simpler config that
+#: would lose too much even so is given up.
+LUCK = 1.04
+#: A config that is saturated below this share of the winner's capacity is not measured again.
+FAR_BELOW = 0.85
 
 
 @dataclass(frozen=True)
@@ -36,14 +49,17 @@ class PutBack:
 
     Attributes:
         field: ModelConfig path, or the server argument; of a cache the size tried instead.
-        with_change: The objective with it, in its own unit, at the load of ``without_change``.
-        without_change: And without it; None when that could not be served.
+        with_change: The winner's capacity or minimised metric, in its own unit; geometric mean of
+            the rounds that both were measured in.
+        without_change: That of the simpler config; None when it could not be served.
+        loss_allowed: Share of the winner that the simpler config might lose.
         kept: The change makes a difference and stays.
     """
 
     field: str
     with_change: float | None
     without_change: float | None
+    loss_allowed: float
     kept: bool
 
     def to_json(self) -> dict[str, Any]:
@@ -53,72 +69,65 @@ class PutBack:
             "with": self.with_change,
             "without": self.without_change,
             "difference": self.without_change - self.with_change if both else None,  # type: ignore[operator]
+            "loss_allowed": self.loss_allowed,
             "kept": self.kept,
         }
 
 
 @dataclass(frozen=True)
 class Simplified:
-    """The config to write; ``points`` are its own, one a round, when a change was undone."""
+    """The config to write, as it was proved: ``proof`` is the winner's where nothing was undone."""
 
-    candidate: Candidate
-    points: tuple[Point, ...]
+    proof: Confirmation
     tried: tuple[PutBack, ...]
 
-
-@dataclass(frozen=True)
-class Winner:
-    """The confirmed config, the load it proved itself at, and its measurements there."""
-
-    candidate: Candidate
-    level: float
-    points: tuple[Point, ...]
+    @property
+    def candidate(self) -> Candidate:
+        return self.proof.candidate
 
 
 def simplified(
     bench: Bench,
-    winner: Winner,
-    current: Candidate,
+    winner: Confirmation,
     rules: Rules,
     allowed: Callable[[Candidate], bool],
     cache_sizes: Sequence[int] = (),
+    saturation: Callable[[Candidate], float | None] = lambda _: None,
 ) -> Simplified:
-    """Tries each change of ``winner`` against ``current`` on its own.
+    """Tries each change of ``winner`` against the current config on its own.
 
     Args:
         bench: Measures.
-        winner: The confirmed config.
-        current: The one it beat.
+        winner: The confirmed config, beside the current one.
         rules: As they were for the confirmation.
         allowed: Whether Triton would load a candidate; one that it would not is not tried.
         cache_sizes: Those the spec lets choose from, in bytes, in any order.
+        saturation: The least that a candidate answered when it was overloaded, in inferences per
+            second, as far as that is known. One that is far below the winner is not tried again.
     """
-    trials = _Trials(bench, rules, allowed)
-    best = proved = _with_least_cache(trials, winner, current, cache_sizes)
+    current = winner.current.candidate
+    trials = _Trials(bench, winner, rules, allowed)
+    best = _with_least_cache(trials, winner, cache_sizes)
     for name, without in _changes(best.candidate, current):
         candidate = without(best.candidate)
         if candidate in (best.candidate, current) or not allowed(candidate):
             continue
-        # Against what was proved, not against the last that held: small losses must not add up.
-        held = trials.tried_instead(name, candidate, proved, rules.min_gain, proved.level)
-        best = held or best
-    return Simplified(best.candidate, best.points, tuple(trials.tried))
+        if not trials.lost_already(name, saturation(candidate)):
+            best = trials.instead(name, candidate) or best
+    return Simplified(best, tuple(trials.tried))
 
 
-def _with_least_cache(
-    trials: _Trials, winner: Winner, current: Candidate, sizes: Sequence[int]
-) -> Winner:
-    """The winner with no cache, or the smallest, that is within `CACHE_TOLERANCE` of it.
+def _with_least_cache(trials: _Trials, winner: Confirmation, sizes: Sequence[int]) -> Confirmation:
+    """The winner with no cache, or the smallest, that is within `MOST_LOSS` of it.
 
-    Goodput rises with the size, so the sizes are bisected. Each is compared with the winner
-    itself: small losses must not add up.
+    Goodput rises with the size, so the sizes are bisected.
     """
     _, size = cache.split_args(winner.candidate.server_args)
     if size is None:
         return winner
-    off, level = _with_cache(winner.candidate, None), trials.level_for_caches(winner)
-    without = trials.tried_instead(f"{cache.SIZE} off", off, winner, CACHE_TOLERANCE, level)
-    if without is not None and off != current:  # that one has lost already
+    off = _with_cache(winner.candidate, None)
+    without = trials.instead(f"{cache.SIZE} off", off, loss=MOST_LOSS)
+    if without is not None and off != winner.current.candidate:  # that one has lost already
         return without
     best = winner
     smaller = sorted({s for s in sizes if s < size})
@@ -127,7 +136,7 @@ def _with_least_cache(
         middle = (low + high) // 2
         candidate = _with_cache(winner.candidate, smaller[middle])
         name = f"{cache.SIZE} {bytes_text(smaller[middle])}"
-        held = trials.tried_instead(name, candidate, winner, CACHE_TOLERANCE, level)
+        held = trials.instead(name, candidate, loss=MOST_LOSS)
         if held is None:
             low = middle + 1
         else:
@@ -136,37 +145,96 @@ def _with_least_cache(
 
 
 class _Trials:
-    """Simpler configs measured, and what came of each."""
+    """Simpler configs measured in the winner's rounds, and what came of each."""
 
-    def __init__(self, bench: Bench, rules: Rules, allowed: Callable[[Candidate], bool]) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        winner: Confirmation,
+        rules: Rules,
+        allowed: Callable[[Candidate], bool],
+    ) -> None:
         self._bench = bench
+        self._winner = winner
         self._rules = rules
         self._allowed = allowed
+        ratio = winner.ratio
+        self._large = ratio is None or ratio.low > LARGE
+        self._loss = MOST_LOSS if self._large else min(rules.min_gain / 2, MOST_LOSS)
+        self._readings = readings(winner.own, rules.objective)
+        self._levels = winner.own.levels()
         self.tried: list[PutBack] = []
 
-    def level_for_caches(self, winner: Winner) -> float:
-        """The least load that is within `CACHE_TOLERANCE` of what the winner stood."""
-        stood = [p.measurement.load for p in winner.points]
-        if self._rules.levels is None or not all(load.arrivals.open_loop for load in stood):
-            return winner.level
-        least = min(load.level for load in stood) * (1.0 - CACHE_TOLERANCE)
-        return max(winner.level, self._rules.levels.nearest(least))
+    def instead(
+        self, name: str, candidate: Candidate, *, loss: float | None = None
+    ) -> Confirmation | None:
+        """``candidate`` as it was proved, if it may stand in for the winner."""
+        loss = self._loss if loss is None else loss
+        simpler = Contender(Entrant(candidate, None), slope=self._winner.own.steepness())
+        try:
+            held = self._allowed(candidate) and self._measured(simpler, loss)
+            compared = gain(simpler, self._winner.own, self._rules.objective)
+        except TrialError:
+            held, compared = False, None
+        proof = self._proof(simpler) if held else None
+        without, with_change = (None, None) if compared is None else compared.means
+        if with_change is None:
+            with_change = geometric_mean(self._readings)
+        self.tried.append(PutBack(name, with_change, without, loss, kept=proof is None))
+        return proof
 
-    def tried_instead(
-        self, name: str, candidate: Candidate, best: Winner, tolerance: float, level: float
-    ) -> Winner | None:
-        """``candidate`` with its measurements, if it stands in for ``best`` in every round."""
-        rules = self._rules
-        points: list[Point] = []
-        if self._allowed(candidate):
-            points = _measured(self._bench, candidate, level, rules)
-        bar = _bar(rules.objective, best, level)
-        holds = len(points) == rules.rounds and all(
-            _as_good(rules.objective, p, bar, tolerance) for p in points
-        )
-        after = _least(rules.objective, points)
-        self.tried.append(PutBack(name, bar, after, kept=not holds))
-        return Winner(candidate, best.level, tuple(points)) if holds else None
+    def lost_already(self, name: str, saturation: float | None) -> bool:
+        """Notes a change without which the search saw far less answered than the winner stands."""
+        winner = geometric_mean(self._readings)
+        if saturation is None or saturation >= FAR_BELOW * winner:
+            return False
+        self.tried.append(PutBack(name, winner, saturation, self._loss, kept=True))
+        return True
+
+    def _measured(self, simpler: Contender, loss: float) -> bool:
+        """All the winner's rounds, or as many as show that the simpler config is no match.
+
+        Returns whether it met every SLO in each, and lost no more than it may.
+        """
+        rounds = len(self._winner.own.rounds)
+        for number in range(rounds):
+            self._bench.deploy(simpler.candidate, fresh=True)
+            simpler.rounds.append(self._round(simpler.candidate, number))
+            lead = gain(simpler, self._winner.own, self._rules.objective)
+            if lead is None or not simpler.rounds[-1].passed:
+                return False
+            done = number + 1
+            reachable = lead.ratio.estimate**done * LUCK ** (rounds - done)
+            if reachable < (1.0 - loss) ** rounds:
+                return False
+        return True
+
+    def _round(self, candidate: Candidate, number: int) -> Round:
+        order = 0
+
+        def measure(level: float) -> Point:
+            nonlocal order
+            point = self._bench.measure(level, self._rules.seed + number)
+            self._rules.record(Row(number, order, Role.SIMPLER, candidate, point))
+            order += 1
+            return point
+
+        levels = self._rules.levels
+        if levels is None:
+            return fixed_round(
+                measure, self._winner.own.rounds[number].stood.measurement.load.level
+            )
+        brief = self._large and not levels.whole
+        return searched_round(measure, self._levels[number], levels, brief=brief)
+
+    def _proof(self, simpler: Contender) -> Confirmation | None:
+        """What is written in place of the winner; None where its own gain is not worth a change."""
+        if self._winner.gain is None:
+            return replace(self._winner, own=simpler)
+        found = gain(simpler, self._winner.current, self._rules.objective)
+        if found is None or found.ratio.low <= 1.0 + self._rules.min_gain:
+            return None
+        return replace(self._winner, own=simpler, gain=found)
 
 
 def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
@@ -202,57 +270,3 @@ def _without_args(candidate: Candidate, current: Candidate) -> Candidate:
     if cache.ENABLE in fields:
         fields[cache.ENABLE] = current.fields.get(cache.ENABLE)
     return Candidate(fields, current.server_args)
-
-
-def _measured(bench: Bench, candidate: Candidate, level: float, rules: Rules) -> list[Point]:
-    """Up to ``rules.rounds`` points; ends with the first that misses an SLO."""
-    points: list[Point] = []
-    try:
-        for number in range(rules.rounds):
-            bench.deploy(candidate, fresh=True)
-            point = bench.measure(level, rules.seed + number)
-            rules.record(Row(number, 0, Role.SIMPLER, candidate, point))
-            points.append(point)
-            if not passes(point.slo):
-                break
-    except TrialError:
-        return points[:0]
-    return points
-
-
-def _bar(objective: Objective, winner: Winner, level: float) -> float | None:
-    """The winner's objective in its least round, as far as it can be reached at this level."""
-    least = _least(objective, winner.points)
-    if least is None or objective.goal is Goal.MINIMIZE:
-        return least
-    measured = winner.points[0].measurement
-    if not measured.load.arrivals.open_loop:
-        return least
-    return min(least, level * measured.batch_size)  # nothing serves more than it is offered
-
-
-def _as_good(objective: Objective, point: Point, bar: float | None, tolerance: float) -> bool:
-    """It meets the SLOs, and is no worse than the bar by what counts."""
-    value = _objective(objective, point)
-    if not passes(point.slo) or value is None or bar is None:
-        return False
-    if objective.goal is Goal.MINIMIZE:
-        return value <= bar * (1.0 + tolerance)
-    return value >= bar * (1.0 - tolerance)
-
-
-def _least(objective: Objective, points: Sequence[Point]) -> float | None:
-    """The objective in the round that was worst by it; None without a reading in each."""
-    values = [_objective(objective, p) for p in points]
-    known = [v for v in values if v is not None]
-    if not known or len(known) < len(values):
-        return None
-    return min(known) if objective.goal is Goal.MAXIMIZE_GOODPUT else max(known)
-
-
-def _objective(objective: Objective, point: Point) -> float | None:
-    if objective.metric is not None:
-        return value_of(objective.metric, point.measurement)
-    if point.in_time_infer_per_s is None or passes(point.slo):
-        return point.measurement.throughput_infer_per_s
-    return point.in_time_infer_per_s

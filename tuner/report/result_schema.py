@@ -193,13 +193,17 @@ class WrittenFacts(Facts):
 class Simplification(Facts):
     """One field of the winner put back to the current value, and what that cost.
 
-    ``with`` and ``without`` are in the objective's unit.
+    ``with`` and ``without`` are what was compared, capacity or the minimised metric, in the rounds
+    that both were measured in.
     """
 
     field: str
     with_: float | None = Field(alias="with")
     without: float | None
     difference: float | None
+    loss_allowed: float | None = Field(
+        default=None, description="share of the winner that a simpler config might lose"
+    )
     kept: bool
 
 

@@ -17,8 +17,8 @@ _MISSED = "no load met the SLOs"
 _RACED = "out of the race"
 _UNCONFIRMED = "not in every round"
 _SIMPLER = (
-    "The best config was then made simpler, and measured at a little less than the load that held "
-    "here: its goodput above is of that load."
+    "The best config was then made simpler, and the simpler one measured in the same rounds: the "
+    "goodput and the gain above are its own."
 )
 
 
@@ -52,11 +52,8 @@ def measured_again(data: ReportData) -> Table | None:
 
 def simpler_note(data: ReportData) -> str:
     """Why the goodput of a simplified winner is not the one of these rounds; else empty."""
-    if data.best is None:
-        return ""
-    finalists = {r.point.measurement.load for r in data.repeats if r.role == "candidate"}
-    lower = [r for r in data.best.proofs if r.point.measurement.load not in finalists]
-    return _SIMPLER if any(r.role == "simpler" for r in lower) else ""
+    proofs = [] if data.best is None else data.best.proofs
+    return _SIMPLER if any(r.role == "simpler" for r in proofs) else ""
 
 
 def _entrants(data: ReportData, repeats: Sequence[Repeat]) -> list[Trial]:

@@ -120,11 +120,12 @@ def simplification(data: ReportData) -> Table | None:
             score_text(data, row.with_),
             _without(data, row.without),
             _signed(data, row.difference),
+            share_text(row.loss_allowed),
             "kept" if row.kept else "put back",
         )
         for row in data.simplification
     )
-    return Table(("field", "with", "without", "difference", ""), rows)
+    return Table(("field", "with", "without", "difference", "may lose", ""), rows)
 
 
 def _without(data: ReportData, value: float | None) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.evaluate import LoadPlan
-from tuner.confirm.confirm import LOOKS, Role, Row
+from tuner.confirm.confirm import Role, Row
+from tuner.confirm.gain import LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
 from tuner.confirm.statistics import Ratio, two_sample_ratio

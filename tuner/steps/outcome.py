@@ -54,6 +54,7 @@ class Verdict:
 
     Attributes:
         winner: The config to write; None unless one proved better.
+        confirmation: Of the config to write: its gain, its rounds.
         compared: Of what the confirmation's ratio is: capacity, throughput, or a metric.
         simplification: Each change of the winner tried without.
         reasons: Why, one sentence each.
@@ -171,12 +172,12 @@ def _worst(results: Sequence[Any]) -> dict[str, Any]:
 
 def _improvement(verdict: Verdict) -> dict[str, Any] | None:
     confirmation = verdict.confirmation
-    if verdict.winner is None or confirmation is None or confirmation.ratio is None:
+    if verdict.winner is None or confirmation is None or confirmation.gain is None:
         return None
-    means = confirmation.means
+    winner, current = confirmation.gain.means
     return {
-        "goodput_ratio": confirmation.ratio.to_json(),
+        "goodput_ratio": confirmation.gain.ratio.to_json(),
         "confidence": CONFIDENCE,
         "compared": verdict.compared,
-        "means": None if means is None else {"winner": means[0], "current": means[1]},
+        "means": {"winner": winner, "current": current},
     }

@@ -11,7 +11,7 @@ from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
-from tuner.confirm.simplify import Simplified, Winner, simplified
+from tuner.confirm.simplify import Simplified, simplified
 from tuner.errors import TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
@@ -29,10 +29,6 @@ from tuner.steps.rounds_told import rounds_told
 
 #: Seeds of confirmation rounds begin this far from those of the search.
 SEED_OFFSET = 500_000
-#: A simpler config is held to this share of the rate the winner stood: at the very edge of its
-#: capacity every second measurement misses a p99, whatever the config. Clients are whole, so the
-#: concurrency that a closed loop stood is seldom at the edge, and a lower one would serve less.
-HEADROOM = 0.97
 
 
 @dataclass(frozen=True)
@@ -63,11 +59,11 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
         return Verdict(Status.KEPT, (reason,), baseline)
-    return _best_that_holds(proof, finalists, baseline_trial, baseline)
+    return _best_that_holds(proof, trials, finalists, baseline)
 
 
 def _best_that_holds(
-    proof: Proof, finalists: Sequence[Trial], baseline_trial: Trial | None, baseline: Side | None
+    proof: Proof, trials: Sequence[Trial], finalists: Sequence[Trial], baseline: Side | None
 ) -> Verdict:
     """All finalists and the current config in one rotation; then the best that also answers alike.
 
@@ -76,7 +72,7 @@ def _best_that_holds(
     names = {t.candidate: changes_text(t.candidate, proof.current) for t in finalists}
     proof.events.phase(f"confirming: {' | '.join(names.values())}")
     try:
-        results = _confirmed(proof, finalists, baseline_trial)
+        results = _confirmed(proof, finalists, _trial_of(proof.current, trials))
     except TrialError as error:
         reason = f"the current config could not be measured again: {error.message}"
         return Verdict(Status.UNCONFIRMED, (reason,), baseline)
@@ -85,14 +81,14 @@ def _best_that_holds(
     for result in _best_first(proof, results):
         name = names[result.candidate]
         try:
-            simplest = _simplest(proof, result)
+            simplest = _simplest(proof, result, trials)
             answers = _same_answers(proof, simplest)
         except TrialError as error:
             reasons.append(f"{name}: {error.message}")
             continue
         reasons.append(f"{name}: {answers.sentence}")
         if not answers.changed:
-            return _improved(proof, result, simplest, baseline, tuple(reasons))
+            return _improved(proof, simplest, baseline, tuple(reasons))
     no_gain = all(r.outcome is Outcome.NOT_BETTER for r in results)
     return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
 
@@ -120,20 +116,27 @@ def _best_first(proof: Proof, results: Sequence[Confirmation]) -> list[Confirmat
     return sorted(held, key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
 
 
-def _simplest(proof: Proof, result: Confirmation) -> Simplified:
+def _simplest(proof: Proof, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
     proof.events.phase("looking for the simplest config that is as good")
-    level = result.level
-    if not proof.plan.listed and not proof.plan.levels.whole:
-        level = proof.plan.levels.nearest(level * HEADROOM)
-    winner = Winner(result.candidate, level, result.points)
     sizes = listed_sizes(proof.spec)
+    minimise = proof.spec.objective.goal is Goal.MINIMIZE
 
     def name(candidate: Candidate) -> str:
-        return f"the winner with {changes_text(candidate, winner.candidate)}"
+        return f"the winner with {changes_text(candidate, result.candidate)}"
+
+    def saturation(candidate: Candidate) -> float | None:
+        return None if minimise else _saturation(_trial_of(candidate, trials))
 
     with rounds_told(proof.record, proof.events, name) as record:
         rules = _rules(proof, record)
-        return simplified(proof.bench, winner, proof.current, rules, proof.allowed, sizes)
+        return simplified(proof.bench, result, rules, proof.allowed, sizes, saturation)
+
+
+def _saturation(trial: Trial | None) -> float | None:
+    """The least that an overloaded config answered in the search, in inferences per second."""
+    points = [] if trial is None else trial.points
+    served = [p.measurement.throughput_infer_per_s for p in points if probe_of(p).saturated]
+    return min(served, default=None)
 
 
 def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
@@ -143,11 +146,7 @@ def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
 
 
 def _improved(
-    proof: Proof,
-    result: Confirmation,
-    simplest: Simplified,
-    baseline: Side | None,
-    reasons: tuple[str, ...],
+    proof: Proof, simplest: Simplified, baseline: Side | None, reasons: tuple[str, ...]
 ) -> Verdict:
     metric = proof.spec.objective.metric
     loads = "throughput" if proof.plan.listed else "capacity"
@@ -155,8 +154,8 @@ def _improved(
         Status.IMPROVED,
         reasons,
         baseline,
-        Side(simplest.candidate, simplest.points, feasible=True),
-        result,
+        Side(simplest.candidate, simplest.proof.points, feasible=True),
+        simplest.proof,
         compared=loads if metric is None else metric.value,
         simplification=simplest.tried,
     )
@@ -164,9 +163,9 @@ def _improved(
 
 def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     """The current config as the confirmation measured it, where it did."""
-    if baseline is None or not result.current_points:
+    points = result.current.points
+    if baseline is None or not points:
         return baseline
-    points = result.current_points
     return Side(baseline.candidate, points, any(passes(p.slo) for p in points))
 
 

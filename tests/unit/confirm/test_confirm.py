@@ -202,7 +202,7 @@ def test_when_the_current_config_meets_no_slo_there_is_no_ratio() -> None:
     result = duel(EmulatedBench({OTHER: 1000}), None, 980)
     assert result.outcome is Outcome.CONFIRMED
     assert result.ratio is None
-    assert result.current_points == ()
+    assert result.current.points == ()
 
 
 def test_a_current_config_that_meets_the_slos_nowhere_is_measured_once() -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.confirm.confirm import Row, Rules
-from tuner.confirm.simplify import Simplified, Winner, simplified
+from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
+from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplified
 from tuner.errors import DeployRefusedError
+from tuner.load.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.cache import server_args, split_args
@@ -23,13 +27,24 @@ CURRENT = Candidate({COUNT: 1, BATCHING: None, ENABLE: None})
 FOUND = Candidate(
     {COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, ("--cache-config=local,size=1024",)
 )
+Capacity = Callable[[Candidate], float]
 
 
+@dataclass
 class EmulatedBench:
-    def __init__(self, capacity: Callable[[Candidate], float]) -> None:
-        self.capacity = capacity
-        self.candidate = CURRENT
-        self.measured: list[Candidate] = []
+    """Serves each config up to its capacity; in each round (``seed``) with that round's luck.
+
+    ``common`` is the spread of what all configs of a round share (its arrivals), ``own`` that of
+    each measurement, both of the logarithm of the capacity.
+    """
+
+    capacity: Capacity
+    common: float = 0.0
+    own: float = 0.0
+    seed: int = 0
+    candidate: Candidate = CURRENT
+    fresh: bool = False
+    measured: list[tuple[Candidate, float, int]] = field(default_factory=list)
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
         assert fresh
@@ -37,23 +52,48 @@ class EmulatedBench:
         return None
 
     def measure(self, level: float, seed: int) -> Point:
-        self.measured.append(self.candidate)
-        measurement = synthetic_server(level, self.capacity(self.candidate))
-        return judge_point([P99_40MS, NO_ERRORS], measurement)
+        self.measured.append((self.candidate, level, seed))
+        shared = np.random.default_rng([self.seed, seed]).normal(0.0, self.common)
+        alone = np.random.default_rng([self.seed, seed, len(self.measured)]).normal(0.0, self.own)
+        capacity = self.capacity(self.candidate) * math.exp(shared + alone)
+        return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, capacity))
 
 
-def simplify(bench: EmulatedBench, rows: list[Row] | None = None) -> Simplified:
+def rules_of(rows: list[Row] | None = None, *, rounds: int = 3, min_gain: float = 0.02) -> Rules:
     kept = [] if rows is None else rows
-    points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(3))
-    rules = Rules(
-        Objective.goodput(),
-        LevelRange(1, 1e5),
-        3,
-        0.02,
-        7,
-        kept.append,
-    )
-    return simplified(bench, Winner(FOUND, 900, points), CURRENT, rules, lambda _: True)
+    return Rules(Objective.goodput(), LevelRange(1, 1e5), rounds, min_gain, 7, kept.append)
+
+
+def confirmed(
+    bench: EmulatedBench, found: Candidate, rules: Rules, current: Candidate = CURRENT
+) -> Confirmation:
+    """``found`` as it proved itself against ``current``; each entered with its true capacity."""
+    sides = [Entrant(c, bench.capacity(c)) for c in (current, found)]
+    (result,) = confirm(bench, sides[0], sides[1:], rules)
+    bench.measured.clear()
+    return result
+
+
+def simplify(
+    bench: EmulatedBench, rows: list[Row] | None = None, found: Candidate = FOUND
+) -> Simplified:
+    winner = confirmed(bench, found, rules_of())
+    assert winner.outcome is Outcome.CONFIRMED
+    return simplified(bench, winner, rules_of(rows), lambda _: True)
+
+
+def told(result: Simplified) -> dict[str, PutBack]:
+    return {p.field: p for p in result.tried}
+
+
+def by(factors: dict[str, float], capacity: float = 1000.0, base: Candidate = CURRENT) -> Capacity:
+    """Each field that is not as in ``base`` multiplies the capacity by its factor."""
+
+    def of(candidate: Candidate) -> float:
+        changed = [p for p in factors if candidate.fields.get(p) != base.fields.get(p)]
+        return capacity * math.prod(factors[p] for p in changed)
+
+    return of
 
 
 def test_what_makes_no_difference_is_undone() -> None:
@@ -65,30 +105,102 @@ def test_what_makes_no_difference_is_undone() -> None:
         DELAY: False,
         COUNT: False,
     }  # without the batcher it would be the current config, which lost already
-    assert len(result.points) == 3
+    assert len(result.proof.points) == 3
 
 
-def test_what_matters_stays_and_costs_one_measurement() -> None:
+def test_what_matters_stays_and_costs_one_round() -> None:
     rows: list[Row] = []
     bench = EmulatedBench(lambda c: 1000 if c == FOUND else 100)
     result = simplify(bench, rows)
     assert result.candidate == FOUND
     assert all(p.kept for p in result.tried)
-    assert len(bench.measured) == len(rows) == 4
+    assert {r.round for r in rows} == {0}
+    assert {r.role for r in rows} == {Role.SIMPLER}
     for row in (p.to_json() for p in result.tried):
-        assert row["difference"] < 0
+        assert row["difference"] == pytest.approx(-900, rel=0.05)
 
 
-def test_both_are_told_at_the_load_both_were_held_to() -> None:
-    points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(3))
-    rules = Rules(Objective.goodput(), LevelRange(1, 1e5), 3, 0.02, 7, lambda _: None)
-    bench = EmulatedBench(lambda c: 1000 if c.fields[COUNT] == 2 else 800)
-    found = Candidate({**CURRENT.fields, COUNT: 2, DELAY: 5})
-    result = simplified(bench, Winner(found, 870, points), CURRENT, rules, lambda _: True)
-    told = {p.field: (p.with_change, p.without_change, p.kept) for p in result.tried}
-    assert told[DELAY] == (870.0, 870.0, False)
-    assert told[COUNT][0] == 870.0
-    assert told[COUNT][2]
+def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds() -> None:
+    bench = EmulatedBench(by({COUNT: 1.0, BATCHING: 2.0}))
+    simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
+    assert [seed for _, _, seed in bench.measured] == [7, 8, 9]  # brief: one measurement a round
+
+
+def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> None:
+    bench = EmulatedBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
+    result = simplify(bench, found=Candidate({**CURRENT.fields, COUNT: 2, DELAY: 5, BATCHING: 1}))
+    no_delay, one_instance = told(result)[DELAY], told(result)[COUNT]
+    assert (no_delay.kept, one_instance.kept) == (False, True)
+    assert no_delay.with_change == pytest.approx(10_000, rel=0.01)
+    assert no_delay.without_change == pytest.approx(10_000, rel=0.01)
+    assert one_instance.without_change == pytest.approx(8_000, rel=0.03)
+    assert no_delay.loss_allowed == MOST_LOSS
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) -> None:
+    """Two fields changed, one worth 5 %, the other nothing: the first stays, the second goes."""
+    worth, nothing = order
+    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    lost, inside = 0, 0
+    for seed in range(40):
+        bench = EmulatedBench(by({worth: 1.05, nothing: 1.0}, base=current), 0.04, 0.005, seed)
+        winner = confirmed(bench, found, rules_of(), current)
+        if winner.outcome is not Outcome.CONFIRMED:
+            continue
+        result = simplified(bench, winner, rules_of(), lambda _: True)
+        assert result.proof.ratio is not None
+        lost += result.candidate.fields[worth] == 1
+        true = 1.05 if result.candidate.fields[worth] == 2 else 1.0
+        inside += result.proof.ratio.low <= true <= result.proof.ratio.high
+    assert lost == 0
+    assert inside >= 37
+
+
+def test_the_gain_told_is_that_of_the_simpler_config() -> None:
+    """One field loses 1.5 % where 2 % may be lost: the gain is of what is left."""
+    bench = EmulatedBench(by({COUNT: 1.015, BATCHING: 4.0}))
+    result = simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
+    assert result.candidate.fields[COUNT] == 1
+    assert result.proof.ratio is not None
+    assert result.proof.ratio.estimate == pytest.approx(4.0, rel=0.005)
+    assert result.proof.gain is not None
+    assert result.proof.gain.means[0] == pytest.approx(4000, rel=0.01)
+    assert result.proof.level <= 4000
+
+
+def test_of_a_small_gain_no_more_than_half_of_what_a_change_is_worth_may_be_lost() -> None:
+    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    for loss, kept in ((1.004, False), (1.015, True)):
+        result = simplify(EmulatedBench(by({COUNT: loss, BATCHING: 1.08})), found=found)
+        assert told(result)[COUNT].loss_allowed == 0.01
+        assert told(result)[COUNT].kept is kept
+
+
+def test_a_simpler_config_must_itself_be_worth_a_change() -> None:
+    """As good as the winner within what it may lose, but no longer surely above the current one."""
+    bench = EmulatedBench(by({COUNT: 1.008, BATCHING: 1.018}))
+    rules = rules_of(min_gain=0.02)
+    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    winner = confirmed(bench, found, rules)
+    assert winner.outcome is Outcome.CONFIRMED
+    result = simplified(bench, winner, rules, lambda _: True)
+    assert result.candidate == found
+
+
+@pytest.mark.parametrize(("answered", "again"), [(1_050.0, False), (9_000.0, True)])
+def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
+    answered: float, again: bool
+) -> None:
+    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    without_a = Candidate({"a": 1, "b": 2})
+    bench = EmulatedBench(by({"a": 8.0, "b": 1.25}, base=current))
+    winner = confirmed(bench, found, rules_of(), current)
+    known = {without_a: answered}
+    result = simplified(bench, winner, rules_of(), lambda _: True, saturation=known.get)
+    assert result.candidate == found
+    assert (without_a in {c for c, _, _ in bench.measured}) is again
+    assert told(result)["a"].without_change == pytest.approx(1250 if again else 1050, rel=0.05)
 
 
 def test_small_losses_of_several_fields_do_not_add_up() -> None:
@@ -97,15 +209,37 @@ def test_small_losses_of_several_fields_do_not_add_up() -> None:
 
         def measure(self, level: float, seed: int) -> Point:
             undone = sum(self.candidate.fields[name] != 9 for name in "abc")
-            return judge_point([P99_40MS], synthetic_measurement(level, 20e3 * 1.015**undone))
+            p99_us = 20e3 * 1.015**undone * (2 if undone == 3 else 1)
+            return judge_point([P99_40MS], synthetic_measurement(level, p99_us))
 
     objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
-    points = tuple(judge_point([P99_40MS], synthetic_measurement(300, 20e3)) for _ in range(3))
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
     current, found = Candidate(dict.fromkeys("abc", 1)), Candidate(dict.fromkeys("abc", 9))
-    bench = Slower(lambda _: 1)
-    result = simplified(bench, Winner(found, 300, points), current, rules, lambda _: True)
+    bench = Slower(lambda _: 300.0)
+    winner = confirmed(bench, found, rules, current)
+    result = simplified(bench, winner, rules, lambda _: True)
     assert [p.kept for p in result.tried] == [False, True, True]
+
+
+def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
+    class Closed(EmulatedBench):
+        """Latency is what the clients wait for one another; throughput saturates."""
+
+        def measure(self, level: float, seed: int) -> Point:
+            self.measured.append((self.candidate, level, seed))
+            clients = self.capacity(self.candidate)
+            measurement = synthetic_measurement(
+                level, 40e3 * level / clients, served=10 * clients, arrivals=Arrivals.CLOSED
+            )
+            return judge_point([P99_40MS], measurement)
+
+    rules = Rules(Objective.goodput(), LevelRange(1, 512, True), 3, 0.02, 7, lambda _: None)
+    bench = Closed(by({COUNT: 1.0, BATCHING: 4.0}, 16))
+    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    winner = confirmed(bench, found, rules)
+    result = simplified(bench, winner, rules, lambda _: True)
+    assert result.candidate == Candidate({COUNT: 1, BATCHING: True, ENABLE: None})
+    assert all(level == round(level) for _, level, _ in bench.measured)
 
 
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
@@ -119,22 +253,36 @@ def test_a_field_inside_an_absent_message_goes_with_it() -> None:
 def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
     class Refusing(EmulatedBench):
         def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
-            raise DeployRefusedError("no")
+            if candidate not in (CURRENT, FOUND):
+                raise DeployRefusedError("no")
+            return super().deploy(candidate, fresh=fresh)
 
-    result = simplify(Refusing(lambda _: 1000))
+    result = simplify(Refusing(lambda c: 1000 if c == FOUND else 500))
     assert result.candidate == FOUND
+    assert len(result.tried) == 4
     assert all(p.kept and p.without_change is None for p in result.tried)
     assert all(p.to_json()["difference"] is None for p in result.tried)
 
 
 def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
     only = Candidate({COUNT: 2, BATCHING: None, ENABLE: None})
-    points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(2))
-    rules = Rules(Objective.goodput(), LevelRange(1, 1e5), 2, 0.02, 7, lambda _: None)
-    bench = EmulatedBench(lambda _: 1000)
-    result = simplified(bench, Winner(only, 900, points), CURRENT, rules, lambda _: True)
+    bench = EmulatedBench(by({COUNT: 1.5}))
+    result = simplify(bench, found=only)
     assert result.candidate == only
     assert bench.measured == []
+    assert result.tried == ()
+
+
+def test_without_a_gain_to_state_a_simpler_config_is_held_to_the_winner_alone() -> None:
+    """The current config met the SLOs at no load: there is nothing to compare with."""
+    bench = EmulatedBench(by({COUNT: 1.0, BATCHING: 2.0}))
+    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    (winner,) = confirm(bench, Entrant(CURRENT, None), [Entrant(found, 2000.0)], rules_of())
+    assert winner.gain is None
+    result = simplified(bench, winner, rules_of(), lambda _: True)
+    assert result.candidate.fields[COUNT] == 1
+    assert result.proof.gain is None
+    assert result.proof.level == pytest.approx(2000, rel=0.05)
 
 
 MIB = 1 << 20
@@ -154,17 +302,18 @@ def least_cache(
     allowed: Callable[[Candidate], bool] = lambda _: True,
     rounds: int = 3,
 ) -> tuple[Simplified, EmulatedBench, list[Row]]:
-    """The winner stood 97 % of its capacity; ``capacity_of`` size 0 is that without a cache."""
+    """``capacity_of`` size 0 is that without a cache; the current config stands a third of it."""
     rows: list[Row] = []
-    bench = EmulatedBench(lambda c: capacity_of(split_args(c.server_args)[1] or 0))
-    stood = 0.97 * capacity_of(winner)
-    points = tuple(
-        judge_point([P99_40MS, NO_ERRORS], synthetic_server(stood, capacity_of(winner)))
-        for _ in range(rounds)
-    )
-    rules = Rules(Objective.goodput(), LevelRange(1, 1e5), rounds, 0.02, 7, rows.append)
-    proved = Winner(with_cache(winner), 0.97 * stood, points)
-    return simplified(bench, proved, current, rules, allowed, sizes), bench, rows
+
+    def capacity(candidate: Candidate) -> float:
+        size = split_args(candidate.server_args)[1] or 0
+        return capacity_of(size) / (3.0 if candidate == CURRENT else 1.0)
+
+    bench = EmulatedBench(capacity)
+    rules = rules_of(rows, rounds=rounds)
+    proved = confirmed(bench, with_cache(winner), rules, current)
+    rows.clear()
+    return simplified(bench, proved, rules, allowed, sizes), bench, rows
 
 
 def size_of(result: Simplified) -> int | None:
@@ -176,7 +325,8 @@ def test_the_smallest_cache_that_serves_as_much_is_chosen(enough: int) -> None:
     result, bench, rows = least_cache(lambda size: 1000 if size >= enough else 900)
     assert size_of(result) == enough
     assert result.candidate.fields[ENABLE] is True
-    assert len(bench.measured) == len(rows) <= 1 + 3 * 3
+    assert len(bench.measured) == len(rows)
+    assert len({(r.candidate, r.round) for r in rows}) <= 2 + 3 * 3
     assert result.tried[0].field == "response_cache.size off"
     assert result.tried[0].kept
 
@@ -192,24 +342,24 @@ def test_the_choice_is_within_two_percent_whatever_the_curve(per_step: float) ->
     chosen = size_of(result)
     assert chosen is not None
     best = capacity(SIZES[-1])
-    # the winner stood 97 % of its capacity and the sizes 98 % of that
-    assert capacity(chosen) >= 0.97 * 0.98 * best
+    noise_of_reading = 0.002  # a brief round reads the capacity from the winner's slope
+    assert capacity(chosen) >= (0.98 - noise_of_reading) * best
     smaller = [s for s in SIZES if s < chosen]
-    assert not smaller or capacity(smaller[-1]) < 0.98 * best
+    assert not smaller or capacity(smaller[-1]) < (0.98 + noise_of_reading) * best
 
 
 def test_a_cache_that_brings_nothing_goes() -> None:
-    result, _, rows = least_cache(lambda _: 1000, current=Candidate({ENABLE: None, COUNT: 4}))
+    result, _, rows = least_cache(lambda _: 1000)
     assert size_of(result) is None
     assert result.candidate == with_cache(None)
     assert [p.kept for p in result.tried if p.field.startswith("response_cache")] == [False]
-    assert len(rows) == 3
+    assert {r.round for r in rows} == {0, 1, 2}
 
 
 def test_no_cache_is_measured_even_when_it_is_the_current_config() -> None:
     current = with_cache(None)
     result, bench, _ = least_cache(lambda size: 1000 if size else 700, current=current)
-    assert bench.measured[0] == current
+    assert bench.measured[0][0] == current
     off = result.tried[0]
     assert (off.field, off.kept) == ("response_cache.size off", True)
     assert off.without_change is not None
@@ -237,11 +387,9 @@ def test_each_size_tried_is_in_the_table() -> None:
 
 def test_a_winner_without_a_cache_is_left_alone() -> None:
     current = with_cache(SIZES[0])
-    points = tuple(judge_point([P99_40MS], synthetic_server(900, 1000)) for _ in range(2))
-    rules = Rules(Objective.goodput(), LevelRange(1, 1e5), 2, 0.02, 7, lambda _: None)
     bench = EmulatedBench(lambda c: 100 if c.server_args else 1000)
-    winner = Winner(with_cache(None), 900, points)
-    result = simplified(bench, winner, current, rules, lambda _: True, SIZES)
+    winner = confirmed(bench, with_cache(None), rules_of(), current)
+    result = simplified(bench, winner, rules_of(), lambda _: True, SIZES)
     assert result.candidate == with_cache(None)
 
 
@@ -251,13 +399,12 @@ def test_a_minimised_metric_keeps_the_smallest_cache_within_two_percent() -> Non
 
     class AtOneLoad(EmulatedBench):
         def measure(self, level: float, seed: int) -> Point:
-            self.measured.append(self.candidate)
             size = split_args(self.candidate.server_args)[1] or 0
             return judge_point([P99_40MS, NO_ERRORS], synthetic_measurement(level, p99_us[size]))
 
-    points = tuple(judge_point([P99_40MS], synthetic_measurement(300, 20e3)) for _ in range(3))
     objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
-    winner = Winner(with_cache(SIZES[-1]), 300, points)
-    result = simplified(AtOneLoad(lambda _: 1), winner, CURRENT, rules, lambda _: True, SIZES)
+    bench = AtOneLoad(lambda _: 300.0)
+    winner = confirmed(bench, with_cache(SIZES[-1]), rules)
+    result = simplified(bench, winner, rules, lambda _: True, SIZES)
     assert size_of(result) == 8 * MIB  # 20.3 ms; 20.6 ms is 3 % more than 20 ms

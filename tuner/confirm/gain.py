@@ -1,0 +1,68 @@
+"""Two configs measured in the same rounds, compared round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from tuner.confirm.rounds import Contender
+from tuner.confirm.statistics import Ratio, paired_ratio
+from tuner.errors import TrialError
+from tuner.score.judge import passes, value_of
+from tuner.score.point import Point
+from tuner.spec.objective import Goal, Objective
+
+#: How often the rounds are looked at: when they are over, and when twice as many are.
+LOOKS = 2
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better one config is than another in the rounds that both were measured in.
+
+    Attributes:
+        ratio: Of capacities (or of the minimised metric, the other way round); above 1 is better.
+        means: What the ratio is of, the one and the other: geometric means over the rounds.
+    """
+
+    ratio: Ratio
+    means: tuple[float, float]
+
+
+def gain(own: Contender, other: Contender, objective: Objective) -> Gain | None:
+    """Of ``own`` over ``other``; None where there is nothing to compare: no common round, or the
+    other met no SLO at the load of a minimised metric.
+
+    Raises:
+        TrialError: The minimised metric was not measured in every round.
+    """
+    rounds = min(len(own.rounds), len(other.rounds))
+    if not rounds:
+        return None
+    if objective.goal is Goal.MINIMIZE and not any(passes(p.slo) for p in other.points[:rounds]):
+        return None
+    one, two = readings(own, objective)[:rounds], readings(other, objective)[:rounds]
+    better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
+    ratio = paired_ratio(better, worse, looks=LOOKS)
+    return Gain(ratio, (geometric_mean(one), geometric_mean(two)))
+
+
+def readings(contender: Contender, objective: Objective) -> list[float]:
+    """One value a round: the capacity, or the metric that is minimised, in its base unit.
+
+    Raises:
+        TrialError: The metric was not measured in every round.
+    """
+    if objective.goal is Goal.MINIMIZE:
+        return _metric(contender.points, objective)
+    return contender.capacities()
+
+
+def _metric(points: Sequence[Point], objective: Objective) -> list[float]:
+    metric = objective.metric
+    assert metric is not None
+    values = [value_of(metric, p.measurement) for p in points]
+    if any(v is None or v <= 0 for v in values):
+        raise TrialError(f"{metric.value} was not measured in every round")
+    return [v for v in values if v is not None]
