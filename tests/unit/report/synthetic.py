@@ -225,7 +225,9 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         config_sha256=sha256_text(CONFIG),
         versions={"tune": "0.1.0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"},
         host={"cpu": "Toy CPU @ 2.0 GHz", "cores": 2, "memory_bytes": 8 << 30, "governor": None},
-        gpus=({"name": "Toy GPU", "memory_bytes": 16 << 30},) if toy.gpu else (),
+        gpus=({"name": "Toy GPU", "driver": "550.54", "memory_bytes": 16 << 30},)
+        if toy.gpu
+        else (),
         fingerprint="0123456789abcdef",
         command=("tune", "run", "search_spaces/toy.yaml", "--seed", str(toy.seed)),
     )
