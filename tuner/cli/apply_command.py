@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli.options import run_argument
+from tuner.cli.terminal import say, say_document
 from tuner.errors import TunerError
 
 if TYPE_CHECKING:
@@ -34,18 +35,18 @@ def command(run: Path, dry_run: bool) -> None:
     plan = plan_from_run(manifest, store.result() or {})
     if dry_run:
         check_fresh(plan)
-        click.echo(plan.diff(), nl=False)
+        say_document(plan.diff())
     else:
         written = apply(plan)
         what = "written" if written.changed else "already there"
-        click.echo(f"{what}: {written.path}")
+        say(f"{what}: {written.path}")
         if written.backup is not None:
-            click.echo(f"backup: {written.backup}")
+            say(f"backup: {written.backup}")
         _tell_the_run(store, written)
     if plan.server_args:
-        click.echo(f"start tritonserver with: {' '.join(plan.server_args)}", err=True)
+        say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
     for line in next_lines(run, manifest, dry_run=dry_run):
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def _tell_the_run(store: RunStore, written: Written) -> None:
@@ -60,7 +61,7 @@ def _tell_the_run(store: RunStore, written: Written) -> None:
         render_all(store.directory, pictures=False)
         write_proposal(store.directory)
     except (OSError, TunerError) as error:
-        click.echo(f"the run {store.directory} could not be told of it: {error}", err=True)
+        say(f"the run {store.directory} could not be told of it: {error}", err=True)
 
 
 def next_lines(run: Path, manifest: Manifest, *, dry_run: bool) -> list[str]:

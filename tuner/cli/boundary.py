@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from tuner.cli.github import annotation, in_github
+from tuner.cli.terminal import say_annotation, say_lines
 from tuner.errors import TrialError, TunerError
 
 
@@ -24,22 +26,24 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     except click.Abort:
         return 130
     except click.ClickException as error:
-        error.show(sys.stderr)
+        said = io.StringIO()
+        error.show(said)
+        say_lines(said.getvalue().rstrip(), err=True)
         return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
-        click.echo("\nstopped", err=True)
+        say_lines("\nstopped", err=True)
         return 130
     except TunerError as error:
         show_error(error)
         if debug:
-            traceback.print_exc()
+            say_lines(traceback.format_exc(), err=True)
         return error.exit_code
     except Exception as error:  # a defect of ours; say so
-        traceback.print_exc()
-        click.echo(
+        say_lines(traceback.format_exc(), err=True)
+        say_lines(
             f"\ntune: this is a defect of tune ({type(error).__name__}); the lines above and the "
             "run's logs/ help to mend it",
             err=True,
@@ -49,12 +53,12 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
 
 def show_error(error: TunerError) -> None:
     """What happened, then what to do next; as annotations too where CI reads them."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    say_lines(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
     if error.hint:
-        click.echo(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
+        say_lines(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
     if in_github():
         for line in ci_annotations(error):
-            click.echo(line, err=True)
+            say_annotation(line)
 
 
 def ci_annotations(error: TunerError) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +11,8 @@ import click
 from tuner.cli.console import PlainEvents, columns
 from tuner.cli.github import annotation, append_summary, in_github
 from tuner.cli.options import output_format, results_option, spec_argument
+from tuner.cli.storage import children_environment
+from tuner.cli.terminal import say_annotation, say_json, say_lines
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     job = Request(
         spec=spec,
         output=output,
-        environment=dict(os.environ),
+        environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
     request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
@@ -69,17 +69,17 @@ def command(
     append_summary(finished.directory / "report.md")
     if in_github():
         for line in annotation_lines(facts):
-            click.echo(line, err=True)
+            say_annotation(line)
     return finished.exit_code
 
 
 def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
     """What stdout gets of a check."""
     if output_format == "json":
-        click.echo(json.dumps(facts.model_dump(mode="json", by_alias=True), indent=2))
+        say_json(facts.model_dump(mode="json", by_alias=True))
         return
     for line in lines_of(directory, facts):
-        click.echo(line)
+        say_lines(line)
 
 
 def lines_of(directory: Path, facts: CheckFacts) -> list[str]:

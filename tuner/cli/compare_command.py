@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ import click
 from tuner.cli.completion import RunDirectory
 from tuner.cli.console import columns
 from tuner.cli.options import results_option
+from tuner.cli.terminal import say, say_document, say_json
 
 
 @click.command("compare")
@@ -35,12 +35,12 @@ def command(a: Path, b: Path, output: Path, output_format: str) -> None:
 
     comparison = compared(a, b)
     if output_format == "json":
-        click.echo(json.dumps(comparison.to_json(), indent=2))
+        say_json(comparison.to_json())
     elif output_format == "md":
-        click.echo(markdown_of(comparison), nl=False)
+        say_document(markdown_of(comparison))
     else:
         table = text_table(comparison)
         for line in columns([table.headers, *table.rows]):
-            click.echo(line)
+            say(line)
     for reason in comparison.incomparable:
-        click.echo(f"{click.style('not comparable:', fg='yellow')} {reason}", err=True)
+        say(f"{click.style('not comparable:', fg='yellow')} {reason}", err=True)

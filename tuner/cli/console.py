@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
+from tuner.cli.terminal import say
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.score.point import Point
@@ -101,7 +100,7 @@ class PlainEvents:
         if self._verbosity < -1:
             return
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
-        click.echo(f"[{minutes:02d}:{seconds:02d}] {text}", err=True)
+        say(f"[{minutes:02d}:{seconds:02d}] {text}", err=True)
 
 
 def outcome_text(trial: Trial) -> str:

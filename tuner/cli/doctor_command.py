@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +11,8 @@ import click
 
 from tuner.cli.completion import complete_spec
 from tuner.cli.options import output_format
+from tuner.cli.storage import children_environment
+from tuner.cli.terminal import say, say_json, say_lines
 from tuner.errors import EnvironmentNotReadyError
 from tuner.spec.digits import digits
 
@@ -64,20 +64,20 @@ def _checks(spec: Path | None, output: Path, output_format: str) -> int:
 
     wanted = None if spec is None else load_spec(spec).spec
     checks = run_checks(
-        dict(os.environ),
+        children_environment(),
         server=None if wanted is None else wanted.server,
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
         repository=None if wanted is None else wanted.repository,
         results=output,
     )
     if output_format == "json":
-        click.echo(json.dumps([asdict(c) for c in checks], indent=2))
+        say_json([asdict(c) for c in checks])
     else:
         for check in checks:
             mark = click.style("ok  ", fg="green") if check.ok else click.style("MEND", fg="red")
-            click.echo(f"{mark}  {check.label}: {check.found}")
+            say(f"{mark}  {check.label}: {check.found}")
             if check.mend:
-                click.echo(f"        {check.mend}")
+                say(f"        {check.mend}")
     return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
 
 
@@ -91,14 +91,14 @@ def _noise(spec: Path | None, output: Path, output_format: str) -> int:
             "there is no spec to measure the noise with",
             "tune doctor --noise SPEC; `tune init MODEL` drafts a spec",
         )
-    found = measured_noise(spec or _SHIPPED_SPEC, dict(os.environ), PlainEvents(verbosity=1))
+    found = measured_noise(spec or _SHIPPED_SPEC, children_environment(), PlainEvents(verbosity=1))
     kept = write_noise(output, found.to_json())
     if output_format == "json":
-        click.echo(json.dumps(found.to_json(), indent=2))
+        say_json(found.to_json())
     else:
         for line in noise_lines(found):
-            click.echo(line)
-    click.echo(f"\nkept in {kept}: later runs of {found.model} record it", err=True)
+            say(line)
+    say_lines(f"\nkept in {kept}: later runs of {found.model} record it", err=True)
     return 0
 
 

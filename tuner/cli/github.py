@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
+from tuner.cli.terminal import say
+from tuner.hiding import without_passwords
+from tuner.plain import plain_lines
 
 
 def in_github(environment: Mapping[str, str] = os.environ) -> bool:
@@ -35,10 +37,11 @@ def append_summary(report: Path, environment: Mapping[str, str] = os.environ) ->
     try:
         append_step_summary(Path(summary), report.read_text(encoding="utf-8") + "\n")
     except OSError as error:
-        click.echo(f"the step summary {summary} cannot be written: {error.strerror}", err=True)
+        say(f"the step summary {summary} cannot be written: {error.strerror}", err=True)
 
 
 def _data(text: str) -> str:
+    text = plain_lines(without_passwords(text))
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

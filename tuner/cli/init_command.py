@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli.storage import children_environment
+from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ def command(
     if profile is not None:
         _tell(profile)
     if to_stdout:
-        click.echo(text, nl=False)
+        say_document(text)
         return
     try:
         target.write_text(text, encoding="utf-8")
@@ -74,8 +77,9 @@ def command(
         raise EnvironmentNotReadyError(
             f"cannot write {target}: {error.strerror}", "--output names another file, - is stdout"
         ) from error
-    click.echo(f"drafted {target}")
-    click.echo(f"next:  tune plan {target}   then   tune run {target}", err=True)
+    say(f"drafted {target}")
+    name = shlex.quote(str(target))
+    say(f"next:  tune plan {name}   then   tune run {name}", err=True)
 
 
 def _drafted(
@@ -101,10 +105,10 @@ def _drafted(
     if refused := violations(config):
         raise broken(refused, partial(field_place, str(files.path), files.text))
     for finding in errors_of(repository, model):
-        click.echo(f"{finding.place}: {finding.message}", err=True)
+        say(f"{finding.place}: {finding.message}", err=True)
     if profile is not None:
         given = carried(profile, config, directory, slo)
-    host = read_host(dict(os.environ))
+    host = read_host(children_environment())
     memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
     machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
     where = os.path.relpath(repository, directory)
@@ -114,9 +118,9 @@ def _drafted(
 def _tell(profile: Profile) -> None:
     """What the draft does not have of the file, on stderr."""
     if profile.left:
-        click.echo(f"not carried over from {profile.path}:", err=True)
+        say(f"not carried over from {profile.path}:", err=True)
     for left in profile.left:
-        click.echo(f"  {left}", err=True)
+        say(f"  {left}", err=True)
     if profile.others:
         names = ", ".join(profile.others)
-        click.echo(f"other models of the file, each with a spec of its own: {names}", err=True)
+        say(f"other models of the file, each with a spec of its own: {names}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from tuner.cli.github import annotation, in_github
 from tuner.cli.options import output_format
+from tuner.cli.terminal import say, say_annotation, say_json
 
 if TYPE_CHECKING:
     from tuner.modelconfig.lint_finding import Finding
@@ -32,21 +32,21 @@ def command(repository: Path, model: str | None, output_format: str) -> int:
     findings = lint_repository(repository, model)
     if output_format == "json":
         rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
-        click.echo(json.dumps(rows, indent=2))
+        say_json(rows)
     else:
         for finding in findings:
             severity = click.style(finding.severity.value, fg=_COLORS[finding.severity.value])
             column = "" if finding.column is None else f":{finding.column}"
-            click.echo(
+            say(
                 f"{finding.file}:{finding.line}{column}: {severity}: {finding.message} "
                 f"[{finding.rule}]"
             )
             if finding.hint:
-                click.echo(f"    {finding.hint}")
+                say(f"    {finding.hint}")
         if not findings:
-            click.echo("nothing to complain about", err=True)
+            say("nothing to complain about", err=True)
     for finding in findings if in_github() else ():
-        click.echo(_annotation(finding), err=True)
+        say_annotation(_annotation(finding))
     return 2 if any(f.severity is Severity.ERROR for f in findings) else 0
 
 

@@ -8,11 +8,11 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.console import first_line, point_text, tightest_slo, value_text
+from tuner.cli.terminal import harmless
 from tuner.report.quantities import margin_text
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
@@ -64,13 +64,13 @@ class LiveEvents:
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._run, self._trials = run, trials
         size = "" if space_size is None else f" of {space_size:,} configs"
-        self._console.print(f"[bold]tune[/]  {escape(str(run))}  up to {trials} trials{size}")
+        self._console.print(_text("tune", "bold"), _text(f" {run}  up to {trials} trials{size}"))
 
     def phase(self, text: str) -> None:
         self._doing, self._point = text, ""
 
     def note(self, text: str) -> None:
-        self._console.print(Text(text, style="dim"))
+        self._console.print(_text(text, "dim"))
 
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
         self._current = current
@@ -93,7 +93,7 @@ class LiveEvents:
     def view(self) -> Group:
         """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""
         lines: list[Text | Table] = [self._recent_table()] if self._recent else []
-        lines += [Text(f"failed  {failure}", style="red") for failure in self._failures]
+        lines += [_text(f"failed  {failure}", "red") for failure in self._failures]
         if self._best is not None:
             lines += [_line(text, "green") for text in self._best_lines(self._best)]
         lines.append(_line(self._progress_line(), "bold"))
@@ -128,14 +128,19 @@ class LiveEvents:
             is_best = self._best is not None and trial.number == self._best.number
             table.add_row(
                 Text(f"{trial.number:>6}"),
-                Text(name),
-                Text(_outcome(trial), style="green" if is_best else style),
+                _text(name),
+                _text(_outcome(trial), "green" if is_best else style),
             )
         return table
 
 
 def _line(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+    return Text(harmless(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Nothing in it is obeyed: neither rich's markup nor what a terminal takes for a command."""
+    return Text(harmless(text), style=style)
 
 
 def _best_point(trial: Trial) -> Point:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tuner.cli.options import output_format, spec_argument
+from tuner.cli.storage import children_environment
+from tuner.cli.terminal import say, say_json, say_lines
 
 if TYPE_CHECKING:
     from tuner.steps.planning import DrawnPlan
@@ -29,17 +30,18 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> N
     """
     from tuner.steps.planning import drawn_plan
 
-    plan = drawn_plan(spec, dict(os.environ), candidates)
+    plan = drawn_plan(spec, children_environment(), candidates)
+    name = shlex.quote(str(spec))
     if output_format == "json":
-        click.echo(json.dumps(plan.to_json(), indent=2))
+        say_json(plan.to_json())
         return
     for line in lines_of(plan):
-        click.echo(line)
+        say(line)
     if verbose:
-        click.echo(f"\nthe spec with its defaults\n{plan.effective_spec.rstrip()}")
+        say_lines(f"\nthe spec with its defaults\n{plan.effective_spec.rstrip()}")
     else:
-        click.echo(f"\nevery field of the spec:  tune plan {spec} -v", err=True)
-    click.echo(f"next:  tune run {spec}", err=True)
+        say_lines(f"\nevery field of the spec:  tune plan {name} -v", err=True)
+    say(f"next:  tune run {name}", err=True)
 
 
 def lines_of(plan: DrawnPlan) -> list[str]:
@@ -50,8 +52,8 @@ def lines_of(plan: DrawnPlan) -> list[str]:
     for preview in plan.candidates:
         lines += ["", f"candidate: {preview.text}"]
         if preview.server_args:
-            lines.append(f"  tritonserver {' '.join(preview.server_args)}")
+            lines.append(f"  tritonserver {shlex.join(preview.server_args)}")
         lines += [f"  {line}" for line in preview.diff.splitlines()]
     for title, command_line in plan.commands.items():
-        lines += ["", title, f"  {' '.join(command_line)}"]
+        lines += ["", title, f"  {shlex.join(command_line)}"]
     return lines

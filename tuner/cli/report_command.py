@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from tuner.cli.completion import RunDirectory
 from tuner.cli.options import results_option
+from tuner.cli.terminal import say, say_document, say_json
 from tuner.errors import SpecError, TunerError
 
 
@@ -54,19 +54,19 @@ def _run(run: Path, output_format: str) -> None:
     files = [*render_all(run, pictures=pictures), *write_proposal(run)]
     result = store.result()
     if output_format == "markdown":
-        click.echo((run / "report.md").read_text(encoding="utf-8"), nl=False)
+        say_document((run / "report.md").read_text(encoding="utf-8"))
     elif output_format == "pr":
-        click.echo(pull_request_of(load(run)), nl=False)
+        say_document(pull_request_of(load(run)))
     elif output_format == "patch":
-        click.echo(patch_of(run), nl=False)
+        say_document(patch_of(run))
     elif output_format == "json":
-        click.echo(json.dumps(result, indent=2))
+        say_json(result)
     elif pictures:
         for picture in sorted((run / CHARTS).glob("*.png")):
-            click.echo(picture)
+            say(str(picture))
     else:
         for line in lines_of(run, result) if result else [f"{run}: no result yet"]:
-            click.echo(line)
+            say(line)
     _say_rendered(run, files)
 
 
@@ -81,7 +81,7 @@ def _check(run: Path, output_format: str) -> None:
         )
     files = render_check(run)
     if output_format == "markdown":
-        click.echo((run / "report.md").read_text(encoding="utf-8"), nl=False)
+        say_document((run / "report.md").read_text(encoding="utf-8"))
     else:
         print_check(run, read_check(run), output_format)
     _say_rendered(run, files)
@@ -89,7 +89,7 @@ def _check(run: Path, output_format: str) -> None:
 
 def _say_rendered(run: Path, files: list[Path]) -> None:
     names = ", ".join(str(f.relative_to(run)) for f in files)
-    click.echo(f"rendered {names} in {run}", err=True)
+    say(f"rendered {names} in {run}", err=True)
 
 
 def _list_runs(output: Path, output_format: str) -> None:
@@ -100,12 +100,12 @@ def _list_runs(output: Path, output_format: str) -> None:
     runs = sorted(d for d in output.glob("*/") if os.path.lexists(d / MANIFEST))
     rows = [{"run": str(run), "status": _status(run)} for run in runs]
     if output_format == "json":
-        click.echo(json.dumps(rows, indent=2))
+        say_json(rows)
         return
     for row in rows:
-        click.echo(f"{row['status']:<19}  {row['run']}")
+        say(f"{row['status']:<19}  {row['run']}")
     if not rows:
-        click.echo(f"no runs under {output}; `tune run SPEC` makes one", err=True)
+        say(f"no runs under {output}; `tune run SPEC` makes one", err=True)
 
 
 def _status(run: Path) -> str:

@@ -8,6 +8,7 @@ import click
 
 from tuner.cli.completion import complete_model
 from tuner.cli.options import repository_option, results_option
+from tuner.cli.terminal import say
 from tuner.errors import TunerError
 
 
@@ -25,9 +26,9 @@ def command(model: str, repository: Path, output: Path, force: bool) -> None:
 
     written = rollback(repository, model, force=force)
     if written.sha256_after is None:
-        click.echo(f"removed: {written.path} (there was none before)")
+        say(f"removed: {written.path} (there was none before)")
     else:
-        click.echo(f"{'restored' if written.changed else 'already back'}: {written.path}")
+        say(f"{'restored' if written.changed else 'already back'}: {written.path}")
     _render_again(output / written.run_id)
 
 
@@ -45,5 +46,5 @@ def _render_again(run: Path) -> None:
             return
     except (OSError, TunerError) as error:
         why = str(error)
-    click.echo(f"the reports of {run} could not be rendered again: {why}", err=True)
-    click.echo("next:  tune report RUN   (they still say that its winner is written)", err=True)
+    say(f"the reports of {run} could not be rendered again: {why}", err=True)
+    say("next:  tune report RUN   (they still say that its winner is written)", err=True)

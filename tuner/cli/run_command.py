@@ -13,6 +13,12 @@ from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
 from tuner.cli.options import duration, output_format, results_option, spec_argument
+from tuner.cli.storage import (
+    children_environment,
+    storage_of,
+    storage_option,
+    warn_of_password,
+)
 from tuner.cli.verdict import print_result
 from tuner.hiding import hidden_command
 from tuner.steps.events import Events, Silent
@@ -33,7 +39,7 @@ from tuner.steps.events import Events, Silent
     help="Go on with an interrupted run.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
-@click.option("--storage", metavar="URL", help="Optuna storage to use instead of the run's own.")
+@storage_option
 @click.option(
     "--progress",
     type=click.Choice(["auto", "live", "plain", "none"]),
@@ -76,11 +82,12 @@ def command(
         time_budget_s=time_budget,
         seed=seed,
         write=not no_write,
-        storage=storage,
-        environment=dict(os.environ),
+        storage=storage_of(storage, os.environ),
+        environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
     with _events(progress, verbose - quiet) as events:
+        warn_of_password(storage, events.note)
         finished = run(request, events)
     append_summary(finished.directory / "report.md")
     print_result(finished.directory, finished.result, output_format)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from tuner.cli.terminal import say_json
 
 
 @click.command("schema")
@@ -15,4 +15,4 @@ def command() -> None:
     """
     from tuner.spec.schema import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    say_json(json_schema())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from tuner.cli.console import value_text
+from tuner.cli.terminal import say_json, say_lines
 from tuner.load.measurement import Measurement
 from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
@@ -32,10 +32,10 @@ _HEADLINES = {
 
 def print_result(directory: Path, result: Mapping[str, Any], output_format: str) -> None:
     if output_format == "json":
-        click.echo(json.dumps(result, indent=2))
+        say_json(result)
         return
     for line in lines_of(directory, result):
-        click.echo(line)
+        say_lines(line)
 
 
 def lines_of(directory: Path, result: Mapping[str, Any]) -> list[str]:
@@ -123,9 +123,9 @@ def _next_steps(directory: Path, result: Mapping[str, Any]) -> list[str]:
         undo = ["tune", "rollback", result["model"], "--repository", str(repository)]
         lines.append(f"  undo      {shlex.join(undo)}")
     elif result["winner"] is not None:
-        lines.append(f"  write it  tune apply {directory}")
+        lines.append(f"  write it  {shlex.join(['tune', 'apply', str(directory)])}")
     if result["server_args"]:
-        lines.append(f"  start tritonserver with  {' '.join(result['server_args'])}")
+        lines.append(f"  start tritonserver with  {shlex.join(result['server_args'])}")
     return lines
 
 

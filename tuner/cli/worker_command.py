@@ -13,6 +13,14 @@ import click
 from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
 from tuner.cli.options import results_option
+from tuner.cli.storage import (
+    FILE_VARIABLE,
+    VARIABLE,
+    children_environment,
+    storage_of,
+    warn_of_password,
+)
+from tuner.cli.terminal import say
 from tuner.run.trial import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -51,7 +59,8 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 @click.option(
     "--storage",
     metavar="URL",
-    help="Optuna storage that `tune run --storage` was given; of a RUN by default its own file.",
+    help="Optuna storage that `tune run` was given; of a RUN by default its own file. With a "
+    f"password put it into ${VARIABLE}, or into a file that ${FILE_VARIABLE} names.",
 )
 @click.option(
     "--repository",
@@ -92,12 +101,16 @@ def command(
     from tuner.steps.joining import JoinRequest, join
 
     name, own = _found(run, output)
-    url = storage or own
+    url = storage or own or storage_of(None, os.environ)
     if url is None:
-        raise click.UsageError("say where the study is, as `tune run` was told: --storage URL")
-    request = JoinRequest(name, url, repository, gpus, logs, dict(os.environ))
-    joined = join(request, PlainEvents(verbose - quiet))
-    click.echo(summary(joined.run, joined.trials))
+        raise click.UsageError(
+            f"say where the study is, as `tune run` was told: --storage URL or ${VARIABLE}"
+        )
+    events = PlainEvents(verbose - quiet)
+    warn_of_password(storage, events.note)
+    request = JoinRequest(name, url, repository, gpus, logs, children_environment())
+    joined = join(request, events)
+    say(summary(joined.run, joined.trials))
     return 0
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.run.writing import explained, write_json
+from tuner.spec.environment import given_check
 from tuner.spec.model import Spec
 
 DIRECTORY = "baselines"
@@ -35,12 +36,14 @@ def question_of(spec: Spec) -> dict[str, str]:
     """What was asked of the config: hash by part of the spec. Files count by their content."""
     whole = spec.model_dump(by_alias=True)
     workload = {k: v for k, v in whole["workload"].items() if k != "perf_analyzer"}
-    parts = {
+    parts: dict[str, Any] = {
         "workload": workload,
         "slo": [str(slo) for slo in spec.slo],
         "objective": str(spec.objective),
         "server": {name: whole["server"][name] for name in _SERVER},
     }
+    if check := given_check(spec.server.environment):  # the values themselves are hidden
+        parts["server"] |= {"environment_check": check}
     return {name: _hash(part) for name, part in parts.items()}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.manifest import Manifest
 from tuner.search.quiet import quiet_optuna
+from tuner.search.storage_url import shown_url
 from tuner.search.study import close_storage, open_storage, searching_key
 
 
@@ -66,7 +67,7 @@ def find_offer(url: str, name: str) -> Offer:
         )
     there = ", ".join(sorted({f.study for f in found} | {f.run for f in found}))
     raise SpecError(
-        f"{url} holds no run or study called {name!r}",
+        f"{shown_url(url)} holds no run or study called {name!r}",
         f"it holds {there}" if there else "start `tune run` with this --storage first",
     )
 

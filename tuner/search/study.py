@@ -21,6 +21,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.trial import Trial, Worker
 from tuner.search.observation import FAILED_VIOLATION, observe
 from tuner.search.quiet import quiet_optuna
+from tuner.search.storage_url import hidden_reason, shown_url
 from tuner.search.uninterrupted import uninterrupted
 from tuner.space.adapter import distributions, params
 from tuner.space.candidate import Candidate
@@ -287,11 +288,11 @@ def open_storage(url: str) -> optuna.storages.RDBStorage:
     try:
         return optuna.storages.RDBStorage(url, {"connect_args": patience})
     except (SQLAlchemyError, ImportError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = hidden_reason(url, error)
         raise EnvironmentNotReadyError(
-            f"cannot open the study's storage {url}: {reason}",
+            f"cannot open the study's storage {shown_url(url)}: {reason}",
             "check the URL, e.g. sqlite:///study.db or postgresql://user@host/database",
-        ) from error
+        ) from None  # the cause may quote the password
 
 
 def close_storage(storage: optuna.storages.RDBStorage) -> None:

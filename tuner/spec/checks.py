@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tuner.hiding import HIDDEN
 from tuner.spec.digits import digits
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import Server, ServerMode, Spec
@@ -105,6 +106,12 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
         if not (source.startswith("/") and target.startswith("/")):
             text = "both paths of a mount start with /"
             yield Finding(("server", "mounts", source), text, key=True)
+    for name, variable in spec.server.environment.items():
+        if variable.is_hidden:
+            text = (
+                f"{HIDDEN} stands for a value that was not stored: write it, or {{from: VARIABLE}}"
+            )
+            yield Finding(("server", "environment", name), text)
     if spec.server.load_timeout <= 0:
         yield Finding(("server", "load_timeout"), "must be above 0")
 

@@ -16,7 +16,8 @@ _MARK = "  # default"
 def effective_yaml(spec: Spec) -> str:
     """The spec as YAML with every field; those the user did not set end in ``# default``.
 
-    Loading the text gives an equal spec.
+    Loading the text gives an equal spec, where ``server.environment`` gives no values: they are
+    hidden.
     """
     return "\n".join(_lines(spec, 0, default=False)) + "\n"
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from tuner.hiding import HIDDEN
 from tuner.spec.mistakes import Finding, Location, dotted
 from tuner.spec.model import Spec
 from tuner.spec.suggest import did_you_mean
@@ -35,6 +36,8 @@ _MESSAGES: Mapping[str, str] = {
     "string_too_short": "must not be empty",
 }
 
+#: Where what was found is not shown.
+_SECRET = ("server", "environment")
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
 
@@ -42,6 +45,8 @@ def findings(error: ValidationError) -> Iterator[Finding]:
     """One finding for each error, placed in the data that was validated."""
     for detail in error.errors(include_url=False):
         location, owners = _trace(detail["loc"])
+        if location[:2] == _SECRET:
+            detail["input"] = HIDDEN
         kind, context = detail["type"], detail.get("ctx", {})
         if kind == "too_short" and detail["input"]:
             continue  # pydantic does not count the items that are wrong themselves

@@ -11,6 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner.spec.checks import cross_checks
+from tuner.spec.effective import effective_yaml
+from tuner.spec.environment import given_check
 from tuner.spec.explain import findings
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
 from tuner.spec.model import Spec
@@ -30,7 +32,10 @@ class LoadedSpec:
     """A spec with the file it came from.
 
     Attributes:
-        sha256: Of the file's bytes, in hex.
+        text: As it may be stored: the file's, or, where that gives values of
+            ``server.environment``, the whole spec without them.
+        sha256: What identifies the spec, in hex: of the file's bytes, or of ``text`` with a check
+            of those values.
         space_positions: Path in ``space`` to the ``file:line:column`` it stands at, for mistakes
             that only the model's own config brings to light.
     """
@@ -64,6 +69,9 @@ def load_spec(path: Path) -> LoadedSpec:
     at = {name: tree.position(Finding(("space", name), "", key=True)) for name in spec.space}
     positions = {name: f"{path}:{place.line}:{place.column}" for name, place in at.items()}
     text = content.decode("utf-8-sig")
+    if check := given_check(spec.server.environment):
+        text = effective_yaml(spec)
+        content = f"{text}# environment {check}\n".encode()
     return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions)
 
 

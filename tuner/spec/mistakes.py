@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.errors import SpecError
+from tuner.plain import plain
 
 #: Where a value stands in the spec: keys and indexes from the top.
 Location = tuple[str | int, ...]
@@ -34,7 +35,7 @@ class Mistake:
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{self.file}:{self.line}:{self.column}: {text}"
+        return plain(f"{self.file}:{self.line}:{self.column}: {text}")
 
 
 class SpecMistakesError(SpecError):

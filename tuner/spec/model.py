@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from tuner.spec.check import Check
+from tuner.spec.environment import EnvironmentValue
 from tuner.spec.fields import (
     Count,
     Flag,
@@ -60,9 +61,10 @@ class Server(Strict):
     args: tuple[str, ...] = Field(
         (), description="local and docker: further tritonserver arguments, as they are"
     )
-    environment: dict[str, str] = Field(
+    environment: dict[str, EnvironmentValue] = Field(
         default_factory=dict,
-        description="local and docker: variables added to the server's environment",
+        description="local and docker: variables added to the server's environment; "
+        "NAME: {from: VARIABLE} takes a value from tune's own, which is stored nowhere",
     )
     image: str | None = Field(None, description="docker: the image, e.g. NVIDIA's tritonserver")
     gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (

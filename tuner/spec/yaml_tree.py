@@ -264,6 +264,8 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
         return "a ': ' too many in this line, or wrong indentation; quote text that has a ': '"
     if "found character '\\t'" in problem:
         return "a tab indents this line; use spaces"
+    if "undefined alias" in problem:  # it may be a password
+        return "an alias (*name) without its anchor; quote text that begins with *"
     if "could not determine a constructor" in problem:
         return _NO_TAGS
     context = f" ({error.context})" if error.context and error.problem else ""

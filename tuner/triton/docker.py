@@ -94,7 +94,7 @@ class DockerLauncher:
     repository: Path
     engine_environment: Mapping[str, str] = field(repr=False)
     args: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     gpus: Gpus = "all"
     mounts: Mapping[str, str] = field(default_factory=dict)
     shm_size_bytes: int = 1 << 30

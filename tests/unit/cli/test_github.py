@@ -11,7 +11,7 @@ from tuner.cli.github import annotation, append_summary
 
 def test_annotations_are_one_line_whatever_is_in_them() -> None:
     line = annotation("error", "50% of\r\ntwo", title="a,b:c", file="x y.yaml", line=3)
-    assert line == "::error title=a%2Cb%3Ac,file=x y.yaml,line=3::50%25 of%0D%0Atwo"
+    assert line == "::error title=a%2Cb%3Ac,file=x y.yaml,line=3::50%25 of%0Atwo"
     assert annotation("notice", "plain") == "::notice::plain"
 
 

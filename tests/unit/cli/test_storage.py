@@ -1,0 +1,167 @@
+"""Where the storage is named, and that its password goes no further."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.cli.storage import children_environment, storage_of, warn_of_password
+from tuner.errors import EnvironmentNotReadyError
+from tuner.search.storage_url import has_password, hidden_reason, shown_url
+from tuner.steps.job import Request
+
+MARK = "hunter2"
+URL = f"postgresql://tuner:{MARK}@db/optuna"
+
+
+def test_the_command_line_comes_before_the_variable_and_that_before_the_file(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "storage"
+    file.write_text("sqlite:///file.db\n")
+    environment = {"TUNE_STORAGE_FILE": str(file)}
+    assert storage_of(None, {}) is None
+    assert storage_of(None, environment) == "sqlite:///file.db"
+    assert storage_of(None, {**environment, "TUNE_STORAGE": URL}) == URL
+    assert storage_of("sqlite:///a.db", {"TUNE_STORAGE": URL}) == "sqlite:///a.db"
+
+
+@pytest.mark.parametrize("content", [None, "", "one\ntwo\n", b"\xff\xfe"])
+def test_a_storage_file_without_a_url_is_an_error(content: Any, tmp_path: Path) -> None:
+    file = tmp_path / "storage"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(EnvironmentNotReadyError, match="TUNE_STORAGE_FILE"):
+        storage_of(None, {"TUNE_STORAGE_FILE": str(file)})
+
+
+def test_the_server_and_the_load_generator_do_not_get_the_storage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TUNE_STORAGE", URL)
+    monkeypatch.setenv("TUNE_STORAGE_FILE", "/x")
+    monkeypatch.setenv("OTHER", "stays")
+    children = children_environment()
+    assert children["OTHER"] == "stays"
+    assert not {"TUNE_STORAGE", "TUNE_STORAGE_FILE"} & children.keys()
+
+
+@pytest.mark.parametrize("command", ["run", "worker"])
+def test_run_and_worker_take_the_storage_of_the_environment(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    taken: list[Any] = []
+
+    def stopped(request: Any, events: Any) -> Any:
+        taken.append(request)
+        raise EnvironmentNotReadyError("far enough")
+
+    monkeypatch.setattr("tuner.pipeline.run", stopped)
+    monkeypatch.setattr("tuner.steps.joining.join", stopped)
+    monkeypatch.setenv("TUNE_STORAGE", URL)
+    monkeypatch.chdir(tmp_path)
+    assert guarded(cli, [command, "m"]) == 4
+    assert taken[0].storage == URL
+    assert URL not in taken[0].environment.values()
+
+
+def test_a_run_keeps_its_command_without_the_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken: list[Request] = []
+
+    def stopped(request: Request, events: Any) -> Any:
+        taken.append(request)
+        raise EnvironmentNotReadyError("far enough")
+
+    arguments = ["run", "spec.yaml", f"--storage={URL}"]
+    monkeypatch.setattr("tuner.pipeline.run", stopped)
+    monkeypatch.setattr("sys.argv", ["tune", *arguments])
+    guarded(cli, arguments)
+    assert MARK not in " ".join(taken[0].command)
+    assert "can be read by anybody on this machine" in capsys.readouterr().err
+
+
+def test_only_a_password_is_warned_of() -> None:
+    told: list[str] = []
+    for url in (None, "sqlite:///x.db", "postgresql://tuner@db/x"):
+        warn_of_password(url, told.append)
+    assert told == []
+    warn_of_password(URL, told.append)
+    assert len(told) == 1
+    assert MARK not in told[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (URL, "postgresql://tuner:***@db/optuna"),
+        (f"postgresql://db/x?password={MARK}", "postgresql://db/x?password=***"),
+        (f"postgres:tuner:{MARK}@db", "postgres:..."),
+        (f"postgresql//tuner:{MARK}@db", "postgresql//tuner:..."),
+        ("nonsense", "nonsense"),
+        ("sqlite:///x.db", "sqlite:///x.db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+    assert has_password(url) == (MARK in url and "//" in url and "://" in url)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (URL, URL),
+        (URL, f"password '{MARK}' is wrong"),
+        ("postgresql://u:%21hunter2@db/x", "neither %21hunter2 nor !hunter2"),
+        ("postgresql://db/x?password=hunter2", "password hunter2"),
+    ],
+)
+def test_what_a_driver_says_is_told_without_the_password(url: str, text: str) -> None:
+    reason = hidden_reason(url, RuntimeError(f"{text}\nmore"))
+    assert reason
+    assert MARK not in reason
+
+
+def _unreachable(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(f"no server answers for {URL}, password {MARK}")
+
+
+@pytest.mark.parametrize("debug", [[], ["--debug"]])
+@pytest.mark.parametrize("url", [URL, f"postgres:tuner:{MARK}@db"])
+def test_a_storage_that_cannot_be_opened_is_told_without_its_password(
+    url: str,
+    debug: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("optuna.storages.RDBStorage", _unreachable)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert guarded(cli, [*debug, "worker", "m", "--storage", url]) == 4
+    out, err = capsys.readouterr()
+    assert "cannot open the study's storage" in err
+    assert MARK not in out + err
+
+
+def test_no_such_run_in_a_storage_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = SimpleNamespace(get_all_studies=list)
+    monkeypatch.setattr("tuner.search.offer.open_storage", lambda _: empty)
+    monkeypatch.setattr("tuner.search.offer.close_storage", lambda _: None)
+    assert guarded(cli, ["worker", "m", "--storage", URL]) == 2
+    err = capsys.readouterr().err
+    assert "postgresql://tuner:***@db/optuna holds no run" in err
+    assert MARK not in err
+
+
+def test_a_url_in_the_wrong_place_is_not_quoted_with_its_password(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(cli, ["worker", "m", URL]) == 2
+    assert MARK not in capsys.readouterr().err

@@ -1,0 +1,160 @@
+"""What comes from outside is shown and never obeyed, by a terminal or by a CI system."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import tuner.cli
+from tuner.cli import cli, terminal
+from tuner.cli.boundary import guarded
+from tuner.cli.console import PlainEvents
+from tuner.cli.live import LiveEvents
+from tuner.cli.plan_command import lines_of as plan_lines
+from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
+from tuner.errors import TunerError
+from tuner.run.trial import Trial, TrialState
+from tuner.space.candidate import Candidate
+from tuner.steps.estimate import Estimate
+from tuner.steps.planning import DrawnPlan, Preview
+
+#: A workflow command, a window's title, the clipboard, another title, a hidden stretch.
+HOSTILE = (
+    "x\n::set-output name=a::b\n  ::add-mask::c\x1b]0;t\x07\x1b]52;c;eA==\x07\x9d0;t\x9c\x1b[8m"
+)
+
+
+def obeyed(text: str) -> list[str]:
+    """What GitHub or a terminal would take for a command."""
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in re.split(r"[\r\n]", text)]
+    commands = [line for line in lines if line.startswith("::") or "##[" in line]
+    ours = {f"\x1b[{n}m" for n in (0, 1, 31, 32, 33, 36)}
+    escapes = re.findall(r"\x1b\[\d*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    return commands + [e for e in escapes if e not in ours]
+
+
+def test_what_is_obeyed_is_known_here() -> None:
+    assert len(obeyed(HOSTILE)) >= 6
+    assert obeyed("fine\n\x1b[31mred\x1b[0m\n") == []
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "::a::b", "\x1b[31m ::a::", "\u3000::a::", "x ##[a]b"])
+def test_no_text_is_obeyed(text: str) -> None:
+    assert obeyed(harmless(text)) == []
+    assert obeyed(harmless_lines(text)) == []
+    assert "\n" not in harmless(text)
+
+
+def test_a_password_is_hidden_on_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    say_lines("cannot open\nx://u:hunter2@db")
+    assert capsys.readouterr().out == "cannot open\nx://u:***@db\n"
+
+
+def test_what_is_meant_for_a_file_is_exact_there_and_harmless_in_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    say_document(HOSTILE)
+    assert capsys.readouterr().out == HOSTILE
+    monkeypatch.setenv("CI", "true")
+    say_document(HOSTILE)
+    assert obeyed(capsys.readouterr().out) == []
+
+
+def test_lint_obeys_nothing_in_a_config_or_a_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for name, config in {
+        "file": r'backend: "python" default_model_filename: "x\n::set-output a::b\033]0;t\007"',
+        "a\n::error::b\x1b[8m": 'backend: "python"',
+        "field": "no\x1b]0;t\x07_field: 3",
+        "other": r'backend: "python" name: "\n::add-mask::x"',
+    }.items():
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(f"{config}\n")
+    guarded(cli, ["lint", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) >= 4
+    ours = [line for line in obeyed(err) if re.match(r"::(error|warning|notice) file=", line)]
+    assert ours
+    assert obeyed(err) == ours
+    assert obeyed(out) == []
+
+
+def test_mistakes_in_a_spec_are_a_line_each_whatever_its_keys_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        'model: "m\\n::add-mask::x"\nrepository: r\n"\\n::set-output name=a::b\\e]0;t\\a": 3\n'
+        'slo: ["p99_latency\\n::error::x <= 5"]\n'
+        'space: {"a\\n::error::b": {choice: ["\\e]0;t\\a"]}}\n'
+    )
+    assert guarded(cli, ["plan", str(spec)]) == 2
+    out, err = capsys.readouterr()
+    assert "unknown key" in err
+    assert obeyed(out + err) == []
+    assert all(line.startswith(("error:", "next:", str(spec))) for line in err.splitlines())
+
+
+def test_an_error_and_its_traceback_are_shown_and_not_obeyed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise TunerError(f"the server said: {HOSTILE}", HOSTILE)
+
+    monkeypatch.setattr("tuner.cli.schema_command.command.callback", fails)
+    assert guarded(cli, ["--debug", "schema"]) == 1
+    assert obeyed(capsys.readouterr().err) == []
+
+
+def told(events: PlainEvents | LiveEvents) -> None:
+    candidate = Candidate({f"parameters.{HOSTILE}": HOSTILE}, (HOSTILE,))
+    events.started(Path(f"results/{HOSTILE}"), 2, 3)
+    events.phase(HOSTILE)
+    events.note(HOSTILE)
+    events.trial_started(0, candidate, Candidate())
+    events.trial_finished(Trial(0, candidate, TrialState.FAILED, reason=HOSTILE), None)
+
+
+def test_plain_lines_obey_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    told(PlainEvents(1))
+    err = capsys.readouterr().err
+    assert obeyed(err) == []
+    assert all(line.startswith("[00:0") for line in err.splitlines())
+
+
+def test_the_live_view_obeys_nothing() -> None:
+    screen = io.StringIO()
+    events = LiveEvents(Console(file=screen, width=200, color_system=None))
+    told(events)
+    Console(file=screen, width=200, color_system=None).print(events.view())
+    assert "set-output" in screen.getvalue()
+    assert obeyed(screen.getvalue()) == []
+
+
+def test_a_command_that_is_shown_can_be_copied(tmp_path: Path) -> None:
+    args = ("--cache-config=local,size=1", "--x=$(touch gone); rm -rf ~")
+    plan = DrawnPlan(
+        "", 1, True, Estimate(1, 1.0, 1.0), {"perf_analyzer": args}, [Preview("", "", args)]
+    )
+    shown = [line for line in plan_lines(plan) if "touch" in line]
+    assert len(shown) == 2
+    assert all("'--x=$(touch gone); rm -rf ~'" in line for line in shown)
+
+
+def test_everything_that_is_printed_goes_through_one_place() -> None:
+    """Another way to print would have to escape by itself."""
+    ways = {"echo", "secho", "echo_via_pager", "print"}
+    for file in Path(tuner.cli.__file__).parent.rglob("*.py"):
+        if file == Path(terminal.__file__):
+            continue
+        calls = [n.func for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
+        names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
+        assert not names & (ways - ({"print"} if file.name == "live.py" else set())), file

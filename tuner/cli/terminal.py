@@ -1,0 +1,80 @@
+"""Everything that is printed goes through here: what comes from outside is shown, never obeyed.
+
+A terminal obeys escape sequences; a CI system obeys lines that begin with ``::`` or hold ``##[``.
+Both may stand in a config.pbtxt, a directory's name, a YAML key or a server's message. Passwords
+are hidden here once more, whatever way they came.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from typing import Any
+
+import click
+
+from tuner.hiding import without_passwords
+from tuner.plain import plain, plain_lines
+
+#: The colours tune itself writes (`click.style`); nothing else that begins with ESC is let through.
+_STYLE = re.compile(r"(\x1b\[(?:0|1|31|32|33|36)m)")
+#: A workflow command of GitHub, its space in front trimmed as GitHub does.
+_COMMAND = re.compile(r"^((?:\s|\x1b\[\d+m)*):(?=:)", re.MULTILINE)
+#: Of GitHub's first runners, Azure Pipelines and TeamCity, anywhere in a line.
+_OTHER_COMMAND = re.compile(r"##(?=\w*\[)")
+
+
+def harmless(line: str) -> str:
+    """``line`` as one line that nobody obeys."""
+    return _no_command(_between_styles(line, plain))
+
+
+def harmless_lines(text: str) -> str:
+    """``text`` as lines that nobody obeys."""
+    return _no_command(_between_styles(text, plain_lines))
+
+
+def say(line: str = "", *, err: bool = False) -> None:
+    """Prints one line."""
+    click.echo(harmless(line), err=err)
+
+
+def say_lines(text: str, *, err: bool = False) -> None:
+    """Prints several lines."""
+    click.echo(harmless_lines(text), err=err)
+
+
+def say_annotation(line: str) -> None:
+    """Prints a workflow command of tune's own (`tuner.cli.github.annotation`)."""
+    click.echo(line, err=True)
+
+
+def say_json(data: Any) -> None:
+    """Prints JSON on stdout: in ASCII, so it holds nothing to obey."""
+    click.echo(json.dumps(data, indent=2))
+
+
+def say_document(text: str) -> None:
+    """Prints a text that may be meant for a file or a program: exact, where nobody obeys it."""
+    sys.stdout.write(harmless_lines(text) if _is_obeyed() else text)  # click drops colours
+
+
+def _is_obeyed() -> bool:
+    """Stdout is a terminal, or may be the log of a CI system."""
+    try:
+        to_file = stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        to_file = False
+    return sys.stdout.isatty() or (bool(os.environ.get("CI")) and not to_file)
+
+
+def _between_styles(text: str, cleaned: Any) -> str:
+    parts = _STYLE.split(text)
+    return "".join(p if i % 2 else cleaned(without_passwords(p)) for i, p in enumerate(parts))
+
+
+def _no_command(text: str) -> str:
+    return _OTHER_COMMAND.sub(r"#\\x23", _COMMAND.sub(r"\1\\x3a", text))
