@@ -163,11 +163,12 @@ def _evaluated(search: Search, telling: bool) -> Evaluation:
     to_beat = None if best is None else sustained_level(best)
     if to_beat is not None:
         to_beat *= 1.0 + float(search.spec.confirm.min_gain)
-    seed = _Seeds(search.spec.search.seed)
+    # One for all: configs and loads are compared under the same arrivals.
+    seed = search.spec.search.seed * 1000 + 1
 
     def measured(start: float, to_beat: float | None) -> Evaluation:
         return evaluate(
-            lambda level: search.bench.measure(level, seed()),
+            lambda level: search.bench.measure(level, seed),
             search.spec.objective,
             search.plan,
             start,
@@ -176,7 +177,7 @@ def _evaluated(search: Search, telling: bool) -> Evaluation:
         )
 
     def first() -> float:
-        return first_level(search.bench, search.plan, seed(), search.events.note)
+        return first_level(search.bench, search.plan, seed, search.events.note)
 
     if search.plan.listed:
         return measured(1.0, to_beat)
@@ -190,17 +191,6 @@ def _evaluated(search: Search, telling: bool) -> Evaluation:
         # the load to beat may be so far beyond it that no result comes
         search.events.note(f"measured from below: {error.message}")
         return measured(first(), None)
-
-
-class _Seeds:
-    """Seeds of a trial's measurements: the same for every candidate (common random numbers)."""
-
-    def __init__(self, seed: int) -> None:
-        self._next = seed * 1000
-
-    def __call__(self) -> int:
-        self._next += 1
-        return self._next
 
 
 class _Watch:

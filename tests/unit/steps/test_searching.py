@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -226,3 +226,23 @@ def test_a_stop_keeps_what_was_finished() -> None:
     with pytest.raises(InterruptedRunError):
         searched(search)
     assert len(kept.trials) == 2
+
+
+@pytest.mark.parametrize("of_spec", [0, 3])
+def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
+    class Heard(EmulatedBench):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seeds: list[int] = []
+
+        def measure(self, level: float, seed: int) -> Point:
+            self.seeds.append(seed)
+            return super().measure(level, seed)
+
+    bench = Heard()
+    search, _ = a_search(bench, CANDIDATES)
+    spec = search.spec
+    seeded = spec.model_copy(update={"search": spec.search.model_copy(update={"seed": of_spec})})
+    searched(replace(search, spec=seeded))
+    assert len(bench.seeds) > len(CANDIDATES)
+    assert set(bench.seeds) == {1000 * of_spec + 1}
