@@ -30,7 +30,7 @@ from tuner.steps.proving import Proof, proved
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.stop import Stop
-from tuner.steps.writing import draw_up, write_back
+from tuner.steps.writing import draw_up, foreseen, write_back
 from tuner.writeback.apply import Written
 
 
@@ -89,6 +89,8 @@ def _tuned(session: _Session) -> Verdict:
     events.started(opened.store.directory, spec.budget.trials, opened.manifest.space_size)
     if warning := too_fine(opened.manifest.noise, spec):
         events.note(warning)
+    for warning in foreseen(session.job) if session.request.write else ():
+        events.note(warning)
     store = opened.store
     watch = Watch(session.book, events, session.stop.checkpoint, store.append_rejected)
     with rigged(session.job, session.programs, opened.store.logs, watch) as bench:
@@ -138,6 +140,8 @@ def _ended(session: _Session, verdict: Verdict) -> Finished:
                 except TunerError:
                     _store(session, verdict, change, None)
                     raise
+                for note in written.notes:
+                    session.events.note(note)
         result = _store(session, verdict, change, written)
     return Finished(store.directory, result, EXIT_CODES[verdict.status])
 

@@ -59,3 +59,9 @@ results_option = click.option(
     is_eager=True,  # a RUN may be named by its id in there
     help="Directory runs are stored in.",
 )
+
+through_links_option = click.option(
+    "--through-links",
+    is_flag=True,
+    help="Also when config.pbtxt is a link to a file outside the repository: that is written.",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.errors import TunerError
 from tuner.modelconfig.diff import unified_diff
 from tuner.modelconfig.edit import edit
 from tuner.run.manifest import Manifest
@@ -10,6 +11,7 @@ from tuner.steps.job import Job
 from tuner.steps.outcome import Change
 from tuner.writeback.apply import Written, apply
 from tuner.writeback.plan import WritePlan
+from tuner.writeback.target import target_of
 
 
 def draw_up(job: Job, winner: Candidate) -> Change:
@@ -21,12 +23,20 @@ def draw_up(job: Job, winner: Candidate) -> Change:
     return Change(job.model.text, after, unified_diff(job.model.text, after, name))
 
 
+def foreseen(job: Job) -> tuple[str, ...]:
+    """What whoever starts the run should know of the file that a winner will be written to."""
+    try:
+        return target_of(job.model.path, job.spec.model).notes
+    except TunerError as error:
+        return (f"a winner will not be written: {error.message}",)
+
+
 def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) -> Written:
     """Replaces the config atomically.
 
     Raises:
         StalePlanError: The file is not the one the run read.
-        EnvironmentNotReadyError: It cannot be written.
+        EnvironmentNotReadyError: It cannot be written, or lies outside the repository.
     """
     return apply(
         WritePlan(

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.writeback.ownership import keep_ownership
+
+#: A file system that cannot sync a directory says so by one of these.
+_NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 
 
-def read_bytes(path: Path) -> bytes | None:
-    """The file's content, or ``None`` when there is no such file."""
+def read_plain(path: Path) -> bytes | None:
+    """Content of a file of tune's own; ``None`` where there is none, or a link or a pipe."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def sha256_of_bytes(content: bytes) -> str:
@@ -29,35 +39,44 @@ def sha256_or_none(content: bytes | None) -> str | None:
     return None if content is None else sha256_of_bytes(content)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
     """Makes ``path`` hold ``content``: all of it, or, after a crash, all of what it held before.
 
-    A new file beside it is filled, synced and renamed over it; permissions, owner and extended
-    attributes are those of the file it replaces. A symbolic link stays a link: its target is
-    replaced. The caller holds the lock, so the temporary name may be fixed, and what a killed
-    process left behind is overwritten. The name starts with a dot and is gone within
-    milliseconds, since any file in a model's directory counts as a change of the model.
+    A new file beside it is filled, synced and renamed over it. Links are not followed: one that
+    stands there is replaced. The caller holds the lock, so the temporary name may be fixed, and
+    what a killed process left behind is overwritten. The name starts with a dot and is gone
+    within milliseconds, since any file in a model's directory counts as a change of the model.
+
+    Args:
+        path: The file to be.
+        content: All of it.
+        like: Permissions, owner and extended attributes are this file's; ordinary ones when
+            there is no such file.
+
+    Returns:
+        What of them could not be kept, one sentence each.
 
     Raises:
         OSError: The old file is still there (or, if only the last sync failed, the new one).
     """
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.tune.tmp")
+    temporary = path.with_name(f".{path.name}.tune.tmp")
     try:
         temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            if target.exists():
-                _copy_ownership(target, descriptor)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(temporary, flags, 0o600 if like.exists() else 0o666)
+        try:
+            write_all(descriptor, content)
+            notes = keep_ownership(like, descriptor) if like.exists() else []
             os.fsync(descriptor)
-        temporary.replace(target)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    sync_directory(target.parent)
+    sync_directory(path.parent)
+    return notes
 
 
 def remove_file(path: Path) -> None:
@@ -66,24 +85,27 @@ def remove_file(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """One call of the system may take less than it was given."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
 def sync_directory(directory: Path) -> None:
-    """A rename is only safe from a power cut once its directory is on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """A rename is only safe from a power cut once its directory is on disk.
+
+    Some file systems, among them SMB and FUSE ones, know no such thing.
+    """
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _copy_ownership(source: Path, descriptor: int) -> None:
-    status = source.stat()
-    mine = os.fstat(descriptor)
-    if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
-        os.fchown(descriptor, status.st_uid, status.st_gid)
-    os.fchmod(descriptor, status.st_mode & 0o7777)  # after the owner: chown drops set-id bits
-    for name in os.listxattr(source):  # access control lists among them
-        with contextlib.suppress(OSError):  # labels only the system may set
-            os.setxattr(descriptor, name, os.getxattr(source, name))
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
 
 
 @contextlib.contextmanager

@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.writeback.files import explained, read_bytes, replace_file, sha256_of_bytes
+from tuner.writeback.files import (
+    explained,
+    read_plain,
+    replace_file,
+    sha256_of_bytes,
+    sync_directory,
+    write_all,
+)
+from tuner.writeback.ownership import keep_ownership
 
-JOURNAL_NAME = ".config.pbtxt.tune.journal"
+_SHA256 = re.compile("[0-9a-f]{64}")
+#: A file system without locks says so by one of these.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
+
+
+def journal_of(config: Path) -> Path:
+    """The journal of a config, beside it."""
+    return config.with_name(f".{config.name}.tune.journal")
+
+
+class Action(Enum):
+    """What an entry notes.
+
+    DONE follows the APPLY it is about: an APPLY without it, where the file is still the one that
+    was to be replaced, was never carried out.
+    """
+
+    APPLY = "apply"
+    DONE = "done"
+    ROLLBACK = "rollback"
 
 
 @dataclass(frozen=True)
@@ -22,47 +54,83 @@ class Entry:
     """One write, noted before it happens, so that a crash cannot lose the way back.
 
     Attributes:
-        action: ``apply`` or ``rollback``.
+        action: A write, that it was made, or that it was taken back.
         at: ISO 8601, UTC.
         run_id: The run whose winner it was.
         sha256_before: Of the file replaced; ``None`` when there was none.
         sha256_after: Of the file written; ``None`` when it was removed.
     """
 
-    action: str
+    action: Action
     at: str
     run_id: str
     sha256_before: str | None
     sha256_after: str | None
 
+    def to_line(self) -> bytes:
+        return json.dumps({**asdict(self), "action": self.action.value}).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Entry:
+        """Raises:
+        ValueError: The line is none that tune wrote.
+        """
+        try:
+            data = json.loads(line)
+            entry = cls(**{**data, "action": Action(data["action"])})
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        hashes: tuple[Any, ...] = (entry.sha256_before, entry.sha256_after)
+        wrong = [h for h in hashes if h is not None and not _is_sha256(h)]
+        if wrong or not isinstance(entry.at, str) or not isinstance(entry.run_id, str):
+            raise ValueError("a value is of another type")
+        return entry
+
 
 class Journal:
-    """An open, locked journal; made by `locked_journal` only."""
+    """An open, locked journal; made by `locked_journal` only.
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path = path
+    Attributes:
+        notes: What whoever writes should know, one sentence each.
+    """
+
+    def __init__(self, config: Path, descriptor: int, notes: tuple[str, ...]) -> None:
+        self.notes = notes
+        self._config = config
+        self._path = journal_of(config)
         self._descriptor = descriptor
 
-    def last(self) -> Entry | None:
-        """The newest whole entry; a line a crash cut short stands for a write never begun."""
-        for line in reversed(self.path.read_bytes().splitlines()):
-            with contextlib.suppress(ValueError, TypeError):
-                return Entry(**json.loads(line))
-        return None
+    def last(self, found: str | None) -> Entry | None:
+        """The newest write or rollback, where ``found`` is the hash of the config that is there.
+
+        Passes over writes that were noted but, after a crash, never made; when there is nothing
+        else, the newest of them.
+
+        Raises:
+            EnvironmentNotReadyError: An entry that is needed is damaged.
+        """
+        never_made, done = None, False
+        for entry in self._newest_first():
+            if entry.action is Action.DONE:
+                done = True
+            elif entry.action is Action.APPLY and not done and found == entry.sha256_before:
+                never_made = never_made or entry
+            else:
+                return entry
+        return never_made
 
     def append(self, entry: Entry) -> None:
-        """Adds an entry and waits until it is on disk."""
-        content = self.path.read_bytes()
-        cut_short = content and not content.endswith(b"\n")
-        line = ("\n" if cut_short else "") + json.dumps(asdict(entry)) + "\n"
-        os.write(self._descriptor, line.encode())
+        """Adds an entry, in place of one that a crash cut short, and waits until it is on disk."""
+        whole = self._content().rfind(b"\n") + 1
+        os.ftruncate(self._descriptor, whole)
+        write_all(self._descriptor, entry.to_line())
         os.fsync(self._descriptor)
 
     def keep(self, content: bytes) -> Path:
         """Stores a backup, named by its hash, and gives its path; the same content only once."""
-        path = self._backup(sha256_of_bytes(content))
-        if read_bytes(path) != content:
-            replace_file(path, content)
+        path = self.backup(sha256_of_bytes(content))
+        if read_plain(path) != content:
+            replace_file(path, content, like=self._config)
         return path
 
     def kept(self, sha256: str) -> bytes:
@@ -71,44 +139,128 @@ class Journal:
         Raises:
             EnvironmentNotReadyError: It is missing or damaged.
         """
-        content = read_bytes(self._backup(sha256))
+        content = read_plain(self.backup(sha256))
         if content is None or sha256_of_bytes(content) != sha256:
             raise EnvironmentNotReadyError(
-                f"the backup {self._backup(sha256)} is missing or damaged; nothing was written",
+                f"the backup {self.backup(sha256)} is missing or damaged; nothing was written",
                 "restore the config by hand: the run's manifest.json holds it as config_text",
             )
         return content
 
-    def _backup(self, sha256: str) -> Path:
-        return self.path.with_name(f".config.pbtxt.tune.{sha256[:16]}.bak")
+    def _newest_first(self) -> Iterator[Entry]:
+        """What follows the last newline was cut short: it stands for a write never begun."""
+        lines = self._content().split(b"\n")[:-1]
+        for number in range(len(lines), 0, -1):
+            try:
+                yield Entry.from_line(lines[number - 1])
+            except ValueError as error:
+                raise EnvironmentNotReadyError(
+                    f"{self._path}:{number}: the journal is damaged ({error}); nothing was written",
+                    "put the config back by hand: its backups lie beside it, as "
+                    f".{self._config.name}.tune.*.bak",
+                ) from None
+
+    def _content(self) -> bytes:
+        return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
+
+    def backup(self, sha256: str) -> Path:
+        """Where the content with this hash is kept."""
+        return self._config.with_name(f".{self._config.name}.tune.{sha256[:16]}.bak")
 
 
 @contextlib.contextmanager
-def locked_journal(model_directory: Path) -> Iterator[Journal]:
-    """The journal of a model, locked against every other tune until the context is left.
+def locked_journal(config: Path) -> Iterator[Journal]:
+    """The journal of a config, locked against every other tune until the context is left.
 
     The lock is the journal's own, so it vanishes with the process that holds it.
 
+    Args:
+        config: The file itself, no link to it.
+
     Raises:
-        EnvironmentNotReadyError: The directory is missing or not writable, or the lock is held.
+        EnvironmentNotReadyError: The directory is not writable, or the lock is held.
     """
-    if not model_directory.is_dir():
-        raise EnvironmentNotReadyError(
-            f"no model directory {model_directory}", "check `repository` and `model` in the spec"
-        )
-    path = model_directory / JOURNAL_NAME
+    path = journal_of(config)
     with explained(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = _opened(path, config)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise EnvironmentNotReadyError(
-                f"another tune is writing to {model_directory}", "try again when it has ended"
-            ) from error
-        yield Journal(path, descriptor)
+        with explained(path):
+            notes = _lock(descriptor, config)
+        yield Journal(config, descriptor, notes)
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path, config: Path) -> int:
+    """A link or a pipe of this name, which somebody else put there, is not followed."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(
+            path, flags | os.O_CREAT | os.O_EXCL, 0o600 if config.exists() else 0o644
+        )
+    except FileExistsError:
+        return _existing(path, flags)
+    try:
+        _as_open_as(config, descriptor)
+        sync_directory(path.parent)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _existing(path: Path, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags)
+    except PermissionError as error:
+        raise EnvironmentNotReadyError(
+            f"cannot write {path}: {error.strerror}", f"have its owner run: chmod g+w {path}"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise _no_journal(path) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_journal(path)
+    return descriptor
+
+
+def _no_journal(path: Path) -> EnvironmentNotReadyError:
+    return EnvironmentNotReadyError(
+        f"{path} is no journal of tune but a link, a pipe or a directory; nothing was written",
+        "see who put it there, and remove it",
+    )
+
+
+def _as_open_as(config: Path, descriptor: int) -> None:
+    """A new journal: read by whom the config is, written by whom may replace that."""
+    if config.exists():
+        keep_ownership(config, descriptor)
+    journal, directory = os.fstat(descriptor), config.parent.stat()
+    mode = journal.st_mode & 0o666
+    if directory.st_mode & 0o020 and directory.st_gid == journal.st_gid and mode & 0o040:
+        mode |= 0o020
+    os.fchmod(descriptor, mode)
+
+
+def _lock(descriptor: int, config: Path) -> tuple[str, ...]:
+    """What to say of it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise EnvironmentNotReadyError(
+                f"another tune is writing to {config.parent}", "try again when it has ended"
+            ) from error
+        if error.errno not in _NO_LOCKS:
+            raise
+        return (f"{config.parent} knows no locks: see that no other tune writes to it now",)
+    return ()
+
+
+def _is_sha256(value: object) -> bool:
+    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def utc_now() -> str:

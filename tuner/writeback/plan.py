@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.files import CONFIG_NAME
+from tuner.modelconfig.message import Mistake, try_parse
 from tuner.run.manifest import Manifest
 from tuner.writeback.files import sha256_of_bytes
+from tuner.writeback.target import is_config_of
 
 
 def sha256_of(text: str) -> str:
@@ -44,10 +47,14 @@ class WritePlan:
     def sha256_after(self) -> str:
         return sha256_of(self.text_after)
 
-    def diff(self) -> str:
-        """The change as a unified diff; empty when there is none."""
-        name = f"{self.model}/config.pbtxt"
-        return unified_diff(self.text_before or "", self.text_after, name)
+    def diff(self, found: str | None = None) -> str:
+        """The change as a unified diff; empty when there is none.
+
+        Args:
+            found: The text it is a change of; what the run read, where it is not given.
+        """
+        before = (self.text_before or "") if found is None else found
+        return unified_diff(before, self.text_after, f"{self.model}/{CONFIG_NAME}")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "path": str(self.path), "server_args": list(self.server_args)}
@@ -75,7 +82,7 @@ def plan_from_run(
         path: Another config.pbtxt than the one the run read, e.g. of a repository that moved.
 
     Raises:
-        SpecError: The run has no config to write.
+        SpecError: The run has no config to write, or contradicts itself.
     """
     text_after = result.get("config_after")
     if not isinstance(text_after, str) or result.get("winner") is None:
@@ -83,12 +90,51 @@ def plan_from_run(
             f"run {manifest.run_id} has no config to write: it ended as {result.get('status')}",
             "its report says why; only a run with a winner can be applied",
         )
+    path = path or Path(manifest.config_path)
+    if wrong := next(_mistakes(manifest, result, path, text_after), None):
+        raise SpecError(
+            f"run {manifest.run_id} cannot be applied: {wrong}",
+            "it was edited, or damaged: apply it as its tune left it, or run `tune run` again",
+        )
     return WritePlan(
         model=manifest.model,
-        path=path or Path(manifest.config_path),
+        path=path,
         sha256_before=manifest.config_sha256,
         text_before=None if manifest.config_sha256 is None else manifest.config_text,
         text_after=text_after,
         server_args=tuple(result.get("server_args") or ()),
         run_id=manifest.run_id,
     )
+
+
+def _mistakes(
+    manifest: Manifest, result: Mapping[str, Any], path: Path, text_after: str
+) -> Iterator[str]:
+    """Where a run contradicts itself; somebody else may have made it, to have a file written."""
+    if not is_config_of(path, manifest.model):
+        yield f"{path} is not the {CONFIG_NAME} of a model {manifest.model!r}"
+    if result.get("model", manifest.model) != manifest.model:
+        yield f"its result is about the model {result['model']!r}, not {manifest.model!r}"
+    texts = {"the config it read": manifest.config_text, "its winner's config": text_after}
+    for what, text in texts.items():
+        if (mistake := _mistake(text)) is not None:
+            yield f"{what} is none: {mistake}"
+    stated = {
+        "the config it read": (manifest.config_text, manifest.config_sha256),
+        "its winner's config": (text_after, (result.get("written") or {}).get("sha256_after")),
+    }
+    for what, (text, sha256) in stated.items():
+        if sha256 is not None and sha256_of(text) != sha256:
+            yield f"{what} is not the one whose hash it states"
+    if manifest.config_sha256 is None and manifest.config_text:
+        yield "it holds the text of a config that it says was not there"
+
+
+def _mistake(text: str) -> str | None:
+    """Why it is no config."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return "it is no Unicode text"
+    config = try_parse(text)
+    return f"line {config.line}: {config.message}" if isinstance(config, Mistake) else None

@@ -12,7 +12,7 @@ AFTER = 'name: "m"\r\n# a comment: é\nmax_batch_size: 16\n'
 
 def make_plan(repository: Path, before: str | None = BEFORE, after: str = AFTER) -> WritePlan:
     path = repository / "m" / "config.pbtxt"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    (path.parent / "1").mkdir(parents=True, exist_ok=True)
     if before is not None:
         path.write_bytes(before.encode())
     return WritePlan(

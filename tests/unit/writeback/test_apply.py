@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from unit.writeback.plans import AFTER, BEFORE, make_plan
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError
 from tuner.writeback.apply import apply
-from tuner.writeback.journal import JOURNAL_NAME, locked_journal
+from tuner.writeback.journal import journal_of, locked_journal
 from tuner.writeback.plan import sha256_of
 from tuner.writeback.rollback import rollback
 
@@ -41,8 +42,10 @@ def test_leaves_only_hidden_plain_files_beside_it(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     written = apply(plan)
     assert written.backup is not None
-    assert names(plan.path.parent) == {"config.pbtxt", JOURNAL_NAME, written.backup.name}
-    assert all(n.startswith(".") for n in names(plan.path.parent) - {"config.pbtxt"})
+    journal = journal_of(plan.path).name
+    assert journal == ".config.pbtxt.tune.journal"
+    assert names(plan.path.parent) == {"1", "config.pbtxt", journal, written.backup.name}
+    assert written.backup.name.startswith(".")
     assert names(tmp_path) == {"m"}
 
 
@@ -73,7 +76,7 @@ def test_a_file_changed_since_the_run_is_refused(tmp_path: Path, now: str | None
     with pytest.raises(StalePlanError, match="changed since run r1") as caught:
         apply(plan)
     assert caught.value.exit_code == 13
-    assert names(plan.path.parent) == (set() if now is None else {"config.pbtxt"})
+    assert names(plan.path.parent) == ({"1"} if now is None else {"1", "config.pbtxt"})
 
 
 def test_a_file_that_appeared_since_the_run_is_refused(tmp_path: Path) -> None:
@@ -119,7 +122,8 @@ def test_a_symbolic_link_stays_one_and_its_target_is_replaced(tmp_path: Path) ->
     apply(plan)
     assert plan.path.is_symlink()
     assert target.read_bytes() == AFTER.encode()
-    assert names(target.parent) == {"m.pbtxt"}
+    assert names(plan.path.parent) == {"1", "config.pbtxt"}  # all of it lies beside the target
+    assert ".m.pbtxt.tune.journal" in names(target.parent)
     rollback(tmp_path, "m")
     assert plan.path.is_symlink()
     assert target.read_bytes() == BEFORE.encode()
@@ -136,7 +140,7 @@ def test_a_leftover_temporary_file_does_not_matter(tmp_path: Path) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    with locked_journal(plan.path.parent):
+    with locked_journal(plan.path):
         with pytest.raises(EnvironmentNotReadyError, match="another tune is writing"):
             apply(plan)
     assert plan.path.read_bytes() == BEFORE.encode()
@@ -145,7 +149,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_a_missing_model_directory_is_explained(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, before=None)
-    plan.path.parent.rmdir()
+    shutil.rmtree(plan.path.parent)
     with pytest.raises(EnvironmentNotReadyError, match="no model directory"):
         apply(plan)
 
@@ -185,11 +189,12 @@ FALLIBLE = [
     (os, "write"),
     (os, "fsync"),
     (os, "fchmod"),
-    (os, "fdopen"),
     (os, "listxattr"),
     (Path, "replace"),
     (Path, "unlink"),
     (Path, "read_bytes"),
+    (os, "pread"),
+    (os, "ftruncate"),
     (fcntl, "flock"),
 ]
 

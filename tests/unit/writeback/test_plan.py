@@ -10,8 +10,10 @@ from tuner.errors import SpecError
 from tuner.run.manifest import Manifest, sha256_text
 from tuner.writeback.plan import WritePlan, plan_from_run
 
+OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
 
-def manifest(config_text: str = "old", config_sha256: str | None = "") -> Manifest:
+
+def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest:
     return Manifest(
         run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, model="m",
         seed=0, config_path="/repo/m/config.pbtxt", config_text=config_text,
@@ -20,7 +22,7 @@ def manifest(config_text: str = "old", config_sha256: str | None = "") -> Manife
     )  # fmt: skip
 
 
-RESULT = {"status": "improved", "winner": {}, "config_after": "new", "server_args": ["--x=1"]}
+RESULT = {"status": "improved", "winner": {}, "config_after": NEW, "server_args": ["--x=1"]}
 
 
 def test_survives_json(tmp_path: Path) -> None:
@@ -31,21 +33,22 @@ def test_survives_json(tmp_path: Path) -> None:
 def test_made_from_a_run() -> None:
     plan = plan_from_run(manifest(), RESULT)
     assert plan.path == Path("/repo/m/config.pbtxt")
-    assert (plan.text_before, plan.text_after) == ("old", "new")
-    assert plan.sha256_before == sha256_text("old")
-    assert plan.sha256_after == sha256_text("new")
+    assert (plan.text_before, plan.text_after) == (OLD, NEW)
+    assert plan.sha256_before == sha256_text(OLD)
+    assert plan.sha256_after == sha256_text(NEW)
     assert plan.server_args == ("--x=1",)
 
 
 def test_another_path_may_be_named(tmp_path: Path) -> None:
-    assert plan_from_run(manifest(), RESULT, tmp_path / "x").path == tmp_path / "x"
+    path = tmp_path / "m" / "config.pbtxt"
+    assert plan_from_run(manifest(), RESULT, path).path == path
 
 
 def test_a_model_without_a_config_has_no_text_before() -> None:
     plan = plan_from_run(manifest("", None), RESULT)
     assert plan.text_before is None
     assert plan.sha256_before is None
-    assert plan.diff().endswith("@@ -0,0 +1 @@\n+new\n\\ No newline at end of file\n")
+    assert plan.diff().endswith("@@ -0,0 +1 @@\n+max_batch_size: 8\n\\ No newline at end of file\n")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from unit.writeback.plans import AFTER, BEFORE, make_plan
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError
 from tuner.writeback.apply import apply
-from tuner.writeback.journal import JOURNAL_NAME, Entry, locked_journal
+from tuner.writeback.journal import Action, Entry, journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 
@@ -89,7 +89,7 @@ def test_a_model_never_written_is_explained_and_left_alone(tmp_path: Path) -> No
     plan = make_plan(tmp_path)
     with pytest.raises(EnvironmentNotReadyError, match="tune never wrote"):
         rollback(tmp_path, "m")
-    assert [p.name for p in plan.path.parent.iterdir()] == ["config.pbtxt"]
+    assert {p.name for p in plan.path.parent.iterdir()} == {"1", "config.pbtxt"}
 
 
 def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
@@ -104,23 +104,23 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
 
 def test_a_write_noted_but_never_made_needs_no_rollback(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    with locked_journal(plan.path.parent) as journal:
-        journal.append(Entry("apply", "", "r1", sha256_of(BEFORE), sha256_of(AFTER)))
+    with locked_journal(plan.path) as journal:
+        journal.append(Entry(Action.APPLY, "", "r1", sha256_of(BEFORE), sha256_of(AFTER)))
     assert not rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()
 
 
 def test_a_rollback_noted_but_never_made_is_finished(tmp_path: Path) -> None:
     plan = applied(tmp_path)
-    with locked_journal(plan.path.parent) as journal:
-        journal.append(Entry("rollback", "", "r1", sha256_of(AFTER), sha256_of(BEFORE)))
+    with locked_journal(plan.path) as journal:
+        journal.append(Entry(Action.ROLLBACK, "", "r1", sha256_of(AFTER), sha256_of(BEFORE)))
     assert rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()
 
 
 def test_a_journal_line_cut_short_by_a_crash_is_passed_over(tmp_path: Path) -> None:
     plan = applied(tmp_path)
-    journal = plan.path.with_name(JOURNAL_NAME)
+    journal = journal_of(plan.path)
     journal.write_bytes(journal.read_bytes() + b'{"action": "app')
     assert rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()

@@ -1,0 +1,237 @@
+"""`tune apply` of a run that somebody else made: a config of a model is written, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.run.manifest import sha256_text
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("made"), Toy(trials=5))
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    """A run about a model of a repository that is here; not written yet."""
+    directory = tmp_path / "run"
+    shutil.copytree(made, directory)
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    (config.parent / "1").mkdir(parents=True)
+    config.write_text(CONFIG)
+    edit(directory, "manifest", {"config_path": str(config)})
+    edit(directory, "result", {"written": None})
+    return directory
+
+
+def edit(run: Path, name: str, changes: Mapping[str, Any]) -> None:
+    path = run / f"{name}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def tree(directory: Path) -> dict[str, str]:
+    """Every file below a directory, with its content."""
+    return {
+        str(p.relative_to(directory)): p.read_text() if p.is_file() else ""
+        for p in directory.rglob("*")
+    }
+
+
+def refused(run: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said: the same with and without --dry-run, once, and nothing is changed."""
+    before = tree(home)
+    said = []
+    for options in ([], ["--dry-run"]):
+        assert guarded(cli, ["apply", str(run), *options]) in (2, 4)
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "Traceback" not in err
+        assert err.count("error:") == 1
+        said.append(err)
+    assert said[0] == said[1]
+    assert tree(home) == before
+    return said[0]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    directory = tmp_path / "home"
+    (directory / ".ssh").mkdir(parents=True)
+    (directory / ".bashrc").write_text("# stock\n")
+    (directory / "work").mkdir()
+    return directory
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".ssh/authorized_keys",
+        ".ssh/config.pbtxt",
+        "new",
+        "work/config.pbtxt",
+        "work/../.ssh/config.pbtxt",
+        "toy/config.pbtxt",
+    ],
+)
+def test_a_run_that_names_another_file_creates_none(
+    run: Path, home: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"config_path": str(home / name), "config_sha256": None, "config_text": ""}
+    edit(run, "manifest", changes)
+    assert "toy" in refused(run, home, capsys)
+
+
+def test_a_file_whose_content_is_known_is_not_replaced(
+    run: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stock = (home / ".bashrc").read_text()
+    changes = {"config_text": stock, "config_sha256": sha256_text(stock)}
+    edit(run, "manifest", {**changes, "config_path": str(home / ".bashrc")})
+    edit(run, "result", {"config_after": "rm -rf ~\n"})
+    assert "is not the config.pbtxt of a model 'toy'" in refused(run, home, capsys)
+
+
+def test_a_link_in_a_model_directory_leads_nowhere_else(
+    run: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stock = (home / ".bashrc").read_text()
+    edit(run, "manifest", {"config_text": stock, "config_sha256": sha256_text(stock)})
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    config.unlink()
+    config.symlink_to(home / ".bashrc")
+    assert "leads to" in refused(run, home, capsys)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_what_is_no_file_is_said_at_once(
+    run: Path, home: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    config.unlink()
+    if kind == "pipe":
+        os.mkfifo(config)
+    elif kind == "directory":
+        config.mkdir()
+    else:
+        config.symlink_to("/dev/zero")
+    assert "not a config" in refused(run, home, capsys)
+    edit(run, "result", {"written": written(config)})
+    assert guarded(cli, ["report", str(run)]) == 0
+
+
+def written(path: Path) -> dict[str, Any]:
+    hashes = {"sha256_before": sha256_text(CONFIG), "sha256_after": sha256_text(BETTER)}
+    return {"path": str(path), **hashes, "backup": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        (
+            "result",
+            {"config_after": "#!/bin/sh\nrm -rf ~\n"},
+            "its winner's config is none: line 2",
+        ),
+        ("result", {"config_after": "\ud800"}, "it is no Unicode text"),
+        ("result", {"model": "other"}, "is about the model 'other'"),
+        ("result", {"written": {**written(Path("x")), "sha256_after": "0" * 64}}, "hash it states"),
+        ("result", {"winner": ["a list"]}, "result.json does not follow version 1"),
+        ("result", {"server_args": "--one"}, "result.json does not follow version 1"),
+        ("manifest", {"config_text": "name: 'another'"}, "not the one whose hash it states"),
+        ("manifest", {"config_sha256": None}, "that it says was not there"),
+        ("manifest", {"model": "../toy"}, "is not the config.pbtxt of a model"),
+    ],
+)
+def test_a_run_that_contradicts_itself_is_refused(
+    run: Path,
+    home: Path,
+    name: str,
+    changes: dict[str, Any],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    edit(run, name, changes)
+    assert said in refused(run, home, capsys)
+
+
+def test_no_patch_of_another_file_is_proposed(
+    run: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".git").mkdir()
+    edit(run, "manifest", {"config_path": str(home / ".github" / "workflows" / "ci.yml")})
+    assert guarded(cli, ["report", str(run), "--format", "patch"]) == 2
+    out, err = capsys.readouterr()
+    assert "is not the config.pbtxt of a model 'toy'" in err
+    assert "diff --git" not in out
+    assert not (run / "best" / "proposal.patch").exists()
+
+
+def test_the_file_that_is_written_and_its_own_diff_are_shown(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    real = tmp_path / "models" / "configs" / "toy.pbtxt"
+    real.parent.mkdir()
+    config.rename(real)
+    config.symlink_to(real)
+    assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
+    diff, err = capsys.readouterr()
+    assert "-max_batch_size: 1\n+max_batch_size: 16\n" in diff
+    assert f"would write: {real}\n" in err
+    assert f"note:  {config} is a link to {real}\n" in err
+    assert real.read_text() == CONFIG
+    assert guarded(cli, ["apply", str(run)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{diff}written: {real}\nbackup: {real.parent}/.toy.pbtxt.tune.")
+    assert f"note:  {config} is a link to {real}\n" in err
+    assert real.read_text() == BETTER
+
+
+def test_a_run_from_another_machine_is_applied_to_the_repository_that_is_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(run, "manifest", {"config_path": "/ci/models/toy/config.pbtxt"})
+    assert guarded(cli, ["apply", str(run)]) == 4
+    assert "--repository" in capsys.readouterr().err
+    here = ["--repository", str(tmp_path / "models")]
+    assert guarded(cli, ["apply", str(run), *here, "--dry-run"]) == 0
+    assert (
+        f"next:  tune apply {run} --repository {tmp_path / 'models'}\n" in capsys.readouterr().err
+    )
+    assert guarded(cli, ["apply", str(run), *here]) == 0
+    assert (
+        f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in capsys.readouterr().err
+    )
+    assert (tmp_path / "models" / "toy" / "config.pbtxt").read_text() == BETTER
+
+
+def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_made_it(
+    run: Path, tmp_path: Path
+) -> None:
+    """Those stated the hash of no bytes where there was no file."""
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    config.unlink()
+    for stated in (None, sha256_text("")):
+        edit(run, "manifest", {"config_text": "", "config_sha256": stated})
+        assert guarded(cli, ["apply", str(run)]) == 0
+        assert config.read_text() == BETTER
+        assert guarded(cli, ["rollback", "toy", "--repository", str(tmp_path / "models")]) == 0
+        assert not config.exists()
+
+
+def test_help_says_what_can_be_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["rollback", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Only the last write is taken back" in text
+    assert ".config.pbtxt.tune.*.bak" in text

@@ -1,0 +1,213 @@
+"""Writing where the file system, or the user's rights, are less than usual."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.writeback.plans import AFTER, BEFORE, make_plan
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.writeback.apply import apply
+from tuner.writeback.journal import journal_of
+from tuner.writeback.rollback import rollback
+
+
+def failing(number: int) -> Any:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOSYS, errno.ENODATA, errno.EINVAL])
+def test_a_file_system_without_extended_attributes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    plan = make_plan(tmp_path)
+    monkeypatch.setattr(os, "listxattr", failing(number))
+    assert apply(plan).changed
+    assert plan.path.read_bytes() == AFTER.encode()
+
+
+def test_a_file_system_that_fails_is_no_file_system_without_attributes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    monkeypatch.setattr(os, "listxattr", failing(errno.EIO))
+    with pytest.raises(EnvironmentNotReadyError, match="Input/output error"):
+        apply(plan)
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def fsync_refused(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """For directories."""
+    fsync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            failing(number)()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+
+
+def test_a_file_system_that_syncs_no_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    fsync_refused(monkeypatch, errno.EINVAL)
+    assert apply(plan).changed
+    assert rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_directory_that_cannot_be_synced_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    fsync_refused(monkeypatch, errno.EIO)
+    with pytest.raises(EnvironmentNotReadyError, match="Input/output error"):
+        apply(plan)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_written_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    plan = make_plan(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", failing(number))
+    written = apply(plan)
+    assert plan.path.read_bytes() == AFTER.encode()
+    assert "knows no locks" in written.notes[0]
+
+
+def test_a_lock_that_fails_is_not_taken_for_another_tune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
+    with pytest.raises(EnvironmentNotReadyError) as caught:
+        apply(plan)
+    assert "another tune" not in caught.value.message
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_call_may_write_less_than_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, bytes(data)[:3]))
+    apply(plan)
+    assert plan.path.read_bytes() == AFTER.encode()
+    rollback(tmp_path, "m")
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+class Colleague:
+    """Owns a file; the user may not give files away, and may be in the file's group or not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path, *, same_group: bool) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self._stat = Path.stat
+        self._path = path
+        self._gid = os.getegid() if same_group else 54321
+        monkeypatch.setattr(Path, "stat", lambda p, **keys: self._status(p, **keys))  # noqa: PLW0108
+        monkeypatch.setattr(os, "fchown", self._fchown)
+
+    def _status(self, path: Path, **keys: Any) -> os.stat_result:
+        status = self._stat(path, **keys)
+        if path != self._path:
+            return status
+        values = list(status)
+        values[4:6] = [54321, self._gid]
+        return os.stat_result(values)
+
+    def _fchown(self, descriptor: int, uid: int, gid: int) -> None:
+        self.asked.append((uid, gid))
+        failing(errno.EPERM)()
+
+
+def test_a_colleagues_file_in_a_shared_repository_is_written_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    plan.path.chmod(0o4664)
+    colleague = Colleague(monkeypatch, plan.path, same_group=True)
+    written = apply(plan)
+    assert plan.path.read_bytes() == AFTER.encode()
+    assert (54321, os.getegid()) in colleague.asked
+    assert len(written.notes) == 1
+    assert "it was user 54321's" in written.notes[0]
+    monkeypatch.undo()
+    assert stat.S_IMODE(plan.path.stat().st_mode) == 0o664
+
+
+def test_a_group_that_cannot_be_kept_hands_its_rights_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    plan.path.chmod(0o664)
+    colleague = Colleague(monkeypatch, plan.path, same_group=False)
+    written = apply(plan)
+    assert (-1, 54321) in colleague.asked
+    assert written.notes[0].endswith(", group 54321")
+    monkeypatch.undo()
+    assert stat.S_IMODE(plan.path.stat().st_mode) == 0o644
+
+
+def test_nothing_beside_a_private_config_is_less_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    plan.path.chmod(0o600)
+    made: list[int] = []
+    opened = os.open
+
+    def noting(path: Any, flags: int, mode: int = 0o777, **keys: Any) -> int:
+        if flags & os.O_CREAT:
+            made.append(mode)
+        return opened(path, flags, mode, **keys)
+
+    monkeypatch.setattr(os, "open", noting)
+    written = apply(plan)
+    assert set(made) == {0o600}
+    assert written.backup is not None
+    for path in (plan.path, written.backup, journal_of(plan.path)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
+    plan.path.unlink()
+    rollback(tmp_path, "m", force=True)
+    assert stat.S_IMODE(plan.path.stat().st_mode) == 0o600
+
+
+def test_the_journal_of_a_shared_directory_takes_the_next_colleagues_write(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    plan.path.chmod(0o644)
+    plan.path.parent.chmod(0o775)
+    os.chown(plan.path.parent, -1, plan.path.stat().st_gid)
+    apply(plan)
+    assert stat.S_IMODE(journal_of(plan.path).stat().st_mode) == 0o664
+
+
+def test_a_journal_that_is_a_colleagues_alone_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    opened = os.open
+
+    def refused(path: Any, flags: int, *args: Any) -> int:
+        if Path(path).name == journal_of(plan.path).name and not flags & os.O_CREAT:
+            failing(errno.EACCES)()
+        return opened(path, flags, *args)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(EnvironmentNotReadyError) as caught:
+        rollback(tmp_path, "m")
+    assert "chmod g+w" in caught.value.hint

@@ -1,0 +1,154 @@
+"""The way back, whatever happened to the journal."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from unit.writeback.plans import AFTER, BEFORE, make_plan
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.writeback.apply import apply
+from tuner.writeback.journal import Action, Entry, journal_of, locked_journal
+from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.rollback import rollback
+
+THIRD = "max_batch_size: 32\n"
+
+
+def noted_only(plan: WritePlan, after: str) -> None:
+    """A write that a power cut ended between its entry in the journal and the rename."""
+    found = sha256_of(plan.path.read_bytes().decode())
+    with locked_journal(plan.path) as journal:
+        journal.append(Entry(Action.APPLY, "", "r2", found, sha256_of(after)))
+
+
+def test_a_write_that_a_crash_cut_short_does_not_hide_the_one_before_it(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    noted_only(plan, THIRD)
+    noted_only(plan, THIRD)  # tried again, cut short again
+    written = rollback(tmp_path, "m")
+    assert (written.changed, written.run_id) == (True, "r1")
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert not rollback(tmp_path, "m").changed
+
+
+def test_a_write_put_back_by_hand_is_not_taken_for_one_that_was_never_made(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    plan = make_plan(tmp_path, before=AFTER, after=THIRD)
+    apply(plan)
+    plan.path.write_bytes(AFTER.encode())
+    assert not rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == AFTER.encode()
+
+
+def test_a_write_cut_short_after_a_rollback_leaves_it_rolled_back(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    rollback(tmp_path, "m")
+    noted_only(plan, THIRD)
+    assert not rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_journal_of_an_older_tune_without_marks_of_what_was_done(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.path)
+    journal.write_text(journal.read_text().splitlines()[0] + "\n")
+    assert rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+ENTRY = {"action": "apply", "at": "", "run_id": "r", "sha256_before": None, "sha256_after": None}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({**ENTRY, "sha256_before": 5}),
+        json.dumps({**ENTRY, "sha256_after": "../../../../etc/passwd"}),
+        json.dumps({**ENTRY, "run_id": ["r"]}),
+        json.dumps({**ENTRY, "action": "remove"}),
+        json.dumps({**ENTRY, "action": {}}),
+        json.dumps({"action": "apply"}),
+        "[" * 100_000 + "]" * 100_000,
+        "[]",
+        "9" * 5000,
+        '"text"',
+        "half a li",
+        "",
+        "\udcff\udcfe",
+    ],
+)
+def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, line: str) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.path)
+    journal.write_bytes(journal.read_bytes() + line.encode("utf-8", "surrogateescape") + b"\n")
+    with pytest.raises(EnvironmentNotReadyError, match=r"journal:3: the journal is damaged"):
+        rollback(tmp_path, "m")
+    assert plan.path.read_bytes() == AFTER.encode()
+
+
+def test_a_line_cut_short_is_replaced_by_the_next(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.path)
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b'{"action": "app')
+    rollback(tmp_path, "m")
+    assert journal.read_bytes().startswith(whole + b'{"action": "rollback"')
+
+
+@pytest.mark.parametrize("kind", ["link", "dead link", "pipe", "directory"])
+def test_a_journal_that_is_no_file_is_not_written_to(tmp_path: Path, kind: str) -> None:
+    plan = make_plan(tmp_path)
+    victim = tmp_path / "victim"
+    if kind == "link":
+        victim.write_text("precious\n")
+    journal = journal_of(plan.path)
+    if kind == "pipe":
+        os.mkfifo(journal)
+    elif kind == "directory":
+        journal.mkdir()
+    else:
+        journal.symlink_to(victim)
+    with pytest.raises(EnvironmentNotReadyError, match="is no journal of tune"):
+        apply(plan)
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert victim.exists() == (kind == "link")
+    if kind == "link":
+        assert victim.read_text() == "precious\n"
+
+
+def test_a_backup_that_is_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(BEFORE.encode())
+    backup = plan.path.with_name(f".config.pbtxt.tune.{sha256_of(BEFORE)[:16]}.bak")
+    backup.symlink_to(victim)
+    temporary = plan.path.with_name(".config.pbtxt.tune.tmp")
+    temporary.symlink_to(victim)
+    assert apply(plan).backup == backup
+    assert not backup.is_symlink()
+    assert backup.read_bytes() == BEFORE.encode()
+    assert victim.read_bytes() == BEFORE.encode()
+    backup.unlink()
+    backup.symlink_to(victim)
+    with pytest.raises(EnvironmentNotReadyError, match="missing or damaged"):
+        rollback(tmp_path, "m")
+
+
+@pytest.mark.parametrize("model", ["../x/m", "m/../m", ".", "..", "m/", "/etc", ""])
+def test_rollback_takes_a_models_name_only(tmp_path: Path, model: str) -> None:
+    repository = tmp_path / "models"
+    apply(make_plan(repository))
+    plan = make_plan(tmp_path / "x")
+    apply(plan)
+    with pytest.raises(SpecError, match="there is no model"):
+        rollback(repository, model)
+    assert plan.path.read_bytes() == AFTER.encode()

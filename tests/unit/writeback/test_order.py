@@ -1,0 +1,139 @@
+"""What is on disk before what: all that a power cut may rely on.
+
+A killed process keeps what it wrote, since the system still has it; only the order of the calls
+shows that nothing is renamed before it is synced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.writeback.plans import AFTER, BEFORE, make_plan
+
+from tuner.errors import StalePlanError
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import sha256_of
+from tuner.writeback.rollback import rollback
+
+TEMPORARY = ".config.pbtxt.tune.tmp"
+JOURNAL = ".config.pbtxt.tune.journal"
+
+
+class Disk:
+    """Notes what is synced, with what is in it by then, and what is renamed or removed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events: list[tuple[str, ...]] = []
+        self._patch = monkeypatch
+        monkeypatch.setattr(os, "fsync", self._fsync)
+        for name in ("replace", "unlink"):
+            monkeypatch.setattr(Path, name, self._noted(name, getattr(Path, name)))
+
+    def _fsync(self, descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            self.events.append(("sync directory",))
+        elif path.name == JOURNAL:
+            self.events.append(("sync journal", self._last_action(path)))
+        else:
+            self.events.append(("sync", path.name, path.read_bytes().decode()))
+
+    def _last_action(self, journal: Path) -> str:
+        action: str = json.loads(journal.read_text().splitlines()[-1])["action"]
+        return action
+
+    def _noted(self, what: str, call: Any) -> Any:
+        def noted(path: Path, *args: Any, **kwargs: Any) -> Any:
+            if path.exists():
+                self.events.append((what, path.name))
+            return call(path, *args, **kwargs)
+
+        return noted
+
+
+def kept(text: str) -> list[tuple[str, ...]]:
+    """The calls that store a backup."""
+    name = f".config.pbtxt.tune.{sha256_of(text)[:16]}.bak"
+    temporary = f".{name}.tune.tmp"
+    return [("sync", temporary, text), ("replace", temporary), ("sync directory",)]
+
+
+def replaced(text: str) -> list[tuple[str, ...]]:
+    return [("sync", TEMPORARY, text), ("replace", TEMPORARY), ("sync directory",)]
+
+
+def test_backup_and_journal_are_on_disk_before_the_config_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    disk = Disk(monkeypatch)
+    apply(plan)
+    assert disk.events == [
+        ("sync directory",),  # the journal's name
+        *kept(BEFORE),
+        ("sync journal", "apply"),
+        *replaced(AFTER),
+        ("sync journal", "done"),
+    ]
+
+
+def test_a_rollback_is_on_disk_in_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    disk = Disk(monkeypatch)
+    rollback(tmp_path, "m")
+    assert disk.events == [*kept(AFTER), ("sync journal", "rollback"), *replaced(BEFORE)]
+
+
+def test_a_removal_is_on_disk_when_rollback_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path, before=None)
+    apply(plan)
+    disk = Disk(monkeypatch)
+    rollback(tmp_path, "m")
+    assert disk.events == [
+        *kept(AFTER),
+        ("sync journal", "rollback"),
+        ("unlink", "config.pbtxt"),
+        ("sync directory",),
+    ]
+
+
+def test_an_edit_while_waiting_for_the_lock_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    lock = fcntl.flock
+
+    def edited_meanwhile(descriptor: int, operation: int) -> None:
+        plan.path.write_text("somebody's own\n")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", edited_meanwhile)
+    with pytest.raises(StalePlanError):
+        apply(plan)
+    assert plan.path.read_text() == "somebody's own\n"
+
+
+def test_a_write_of_another_tune_while_waiting_for_the_lock_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    lock = fcntl.flock
+
+    def removed_meanwhile(descriptor: int, operation: int) -> None:
+        plan.path.unlink()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
+    with pytest.raises(StalePlanError, match="now no file"):
+        apply(plan)
+    assert not plan.path.exists()

@@ -1,0 +1,124 @@
+"""Which file a model's config really is, and whether it may be written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
+from tuner.modelconfig.files import (
+    CONFIG_NAME,
+    is_model_name,
+    model_names,
+    read_config,
+    versions,
+)
+from tuner.writeback.files import explained
+
+
+@dataclass(frozen=True)
+class Target:
+    """The config of a model in a repository on this machine.
+
+    Attributes:
+        path: As the repository names it.
+        real: The file behind its links: it is what is replaced, and the journal, the lock and
+            the backups lie beside it.
+        notes: What whoever writes it should know, one sentence each.
+    """
+
+    path: Path
+    real: Path
+    notes: tuple[str, ...]
+
+    def read(self) -> bytes | None:
+        """Its content; ``None`` when there is no file.
+
+        Raises:
+            EnvironmentNotReadyError: It cannot be read.
+            SpecError: There is something else than a file.
+        """
+        return read_config(self.real)
+
+
+def is_config_of(path: Path, model: str) -> bool:
+    """Whether a path is that of a model's config in some repository; looks at no disk."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    named = path.name == CONFIG_NAME and path.parent.name == model
+    return named and is_model_name(model) and "\0" not in str(path)
+
+
+def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
+    """The file to write for a model.
+
+    Args:
+        path: Its config.pbtxt, whether or not it exists.
+        model: Its name.
+        through_links: Also when the file lies outside the repository.
+
+    Raises:
+        EnvironmentNotReadyError: There is no such model directory, or the config is a link to
+            a file that is not the repository's own.
+        SpecError: The path is none of a config, or something else than a file is there.
+    """
+    if not is_config_of(path, model):
+        raise SpecError(
+            f"{path} is not the {CONFIG_NAME} of a model {model!r}; nothing was written",
+            "only a model's config is written: was the run edited?",
+        )
+    with explained(path):
+        return _looked_at(path, through_links=through_links)
+
+
+def _looked_at(path: Path, *, through_links: bool) -> Target:
+    if not path.parent.is_dir():
+        raise EnvironmentNotReadyError(
+            f"no model directory {path.parent}",
+            "check `repository` and `model` in the spec; `tune apply --repository` names another",
+        )
+    if read_config(path) is None and not versions(path.parent):
+        raise SpecError(
+            f"{path.parent} holds neither a config nor a version, so it is no model",
+            "see that the run's model repository is the one you mean",
+        )
+    repository = path.parent.parent.resolve()
+    real = path.resolve()
+    own = _is_own(real, repository)
+    if not own and not through_links:
+        raise EnvironmentNotReadyError(
+            f"{path} leads to {real}, which is not the repository's own file; it was not written",
+            "to write that file use --through-links, of `tune apply` and of `tune rollback`",
+        )
+    return Target(path, real, tuple(_notes(path, real, repository, own=own)))
+
+
+def _is_own(real: Path, repository: Path) -> bool:
+    """In the repository, and not in a hidden store (.git/annex, .dvc) that names files by hash."""
+    if not real.is_relative_to(repository):
+        return False
+    return not any(part.startswith(".") for part in real.relative_to(repository).parts)
+
+
+def _notes(path: Path, real: Path, repository: Path, *, own: bool) -> Iterator[str]:
+    if real != repository / path.parent.name / path.name:
+        yield f"{path} is a link to {real}{'' if own else ', outside the repository'}"
+    others = sorted(_linked(repository, real) - {path.parent.name})
+    if others:
+        yield f"{real} is the config of {', '.join(others)} too"
+
+
+def _linked(repository: Path, real: Path) -> set[str]:
+    """Models whose config is this file."""
+    models: set[str] = set()
+    with contextlib.suppress(TunerError):  # a repository that may not be listed
+        for name in model_names(repository):
+            path = repository / name / CONFIG_NAME
+            with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
+                if (path.is_symlink() or path.parent.is_symlink()) and path.resolve() == real:
+                    models.add(name)
+    return models
