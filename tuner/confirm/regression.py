@@ -1,8 +1,8 @@
 """Whether the config in the repository is still as good as the last accepted result.
 
 Both were measured in rounds on fresh servers, on different days. The ratio of their geometric means
-(now over then, above 1 is better) has Student's two-sample interval, and two thresholds are held
-against it: a loss of ``warn`` is worth telling, one of ``fail`` is a regression.
+(now over then, above 1 is better) has an interval, and two thresholds are held against it: a loss
+of ``warn`` is worth telling, one of ``fail`` is a regression.
 
 - *Fine*: a loss of ``fail`` is ruled out, and the estimate is no loss of ``warn``.
 - *Worse*: a loss of ``fail`` is ruled out and the estimate is a loss of ``warn``; or some loss of

@@ -80,6 +80,8 @@ class Baseline:
         values: One a round, inferences per second or the metric's base unit.
         level: The load at which every SLO was met in every round.
         expected: Where a round begins to look for the capacity, as a load.
+        arrivals: Seed of the first round's arrivals, each round after it takes the next; None in
+            results of an older tune. Rounds under the same arrivals are compared as pairs.
     """
 
     key: Key
@@ -91,6 +93,7 @@ class Baseline:
     values: tuple[float, ...]
     level: float
     expected: float
+    arrivals: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA_VERSION, **asdict(self), "key": self.key.to_json()}

@@ -39,7 +39,7 @@ from tuner.steps.check_outcome import (
     history_row,
     verdict_of,
 )
-from tuner.steps.check_rounds import Checked, Checking, checked
+from tuner.steps.check_rounds import SEED, Checked, Checking, checked
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import manifest_of
@@ -224,6 +224,7 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
         values=found.values,
         level=min(levels) if found.level is None else found.level,
         expected=found.expected,
+        arrivals=SEED,
     )
 
 

@@ -2,8 +2,9 @@
 
 A round is that of a confirmation (`tuner.confirm.rounds`), so that what is compared with the
 accepted result was found in the same way: same seeds, so the same arrivals, and where loads are
-searched the capacity. The rounds are looked at twice, as there: when `check.rounds` of them are
-over, and, where that leaves it open, after as many again.
+searched the capacity. Each round is compared with the accepted result's under the same arrivals,
+which leaves out the ups and downs that both saw. The rounds are looked at twice, as there: when
+`check.rounds` of them are over, and, where that leaves it open, after as many again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tuner.confirm.confirm import Role, Row
 from tuner.confirm.gain import LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
-from tuner.confirm.statistics import Ratio, two_sample_ratio
+from tuner.confirm.statistics import Ratio, paired_ratio, two_sample_ratio
 from tuner.run.baseline import Baseline
 from tuner.score.judge import value_of
 from tuner.score.point import Point
@@ -208,7 +209,10 @@ def _ratio(
         return None  # what is served at another load says nothing
     if not values or min(*values, *baseline.values) <= 0.0:
         return None
-    now, then = (values, baseline.values)
+    now, then = tuple(values), baseline.values
     if step.spec.objective.goal is Goal.MINIMIZE:
         now, then = then, now  # less is better
-    return two_sample_ratio(now, then, LOOKS)
+    if baseline.arrivals != SEED:
+        return two_sample_ratio(now, then, LOOKS)
+    rounds = min(len(now), len(then))
+    return paired_ratio(now[:rounds], then[:rounds], LOOKS)
