@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.compare import differences
+from tuner.modelconfig.dialect import foreign, with_signs_joined
+from tuner.modelconfig.hints import hint_at
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
 from tuner.modelconfig.suggest import did_you_mean
 
@@ -33,10 +35,15 @@ _HINTS = {
     'Expected "}"': "a { is not closed",
     'Expected ">"': "a < is not closed",
     'Expected ","': "values in [ ] are separated by commas",
+    "Expected string but found": "text stands in quotes",
     "missing ending quote": "close the string on the line it begins",
     "should not have multiple": "give the field once",
     "member of oneof": "these fields exclude each other: keep one",
 }
+#: Fields that releases after the schema of tritonclient 2.51 have.
+_NEWER = frozenset({"model_metrics"})
+#: Data types by the names that they have in requests.
+_RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in requests"}
 _POSITION = re.compile(r"^\d+(:\d+)? : ")
 _SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
 
@@ -70,9 +77,13 @@ def try_parse(text: str) -> ModelConfig | Mistake:
 
     config = new_config()
     try:
-        text_format.Parse(text, config)
+        text_format.Parse(with_signs_joined(text), config)
     except text_format.ParseError as error:
-        return _mistake(error, config.DESCRIPTOR)
+        return _mistake(error, text, config.DESCRIPTOR)
+    if strange := foreign(text):
+        offset, reason = strange
+        column = offset - text.rfind("\n", 0, offset)
+        return Mistake(text.count("\n", 0, offset) + 1, column, reason, "write it plainly")
     return config
 
 
@@ -97,26 +108,33 @@ def from_server_json(document: str | Mapping[str, Any]) -> ModelConfig:
     return json_format.ParseDict(data, new_config(), ignore_unknown_fields=True)
 
 
-def _mistake(error: Any, root: Descriptor) -> Mistake:
+def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
     text = _SOURCE_LINE.sub("", _POSITION.sub("", str(error))).rstrip(".")
-    hint = next((hint for words, hint in _HINTS.items() if words in text), "")
+    line, column = error.GetLine() or 1, error.GetColumn() or 1
+    hint = hint_at(source, line, column)
+    hint = hint or next((hint for words, hint in _HINTS.items() if words in text), "")
     if unknown := _UNKNOWN_FIELD.search(text):
         name = unknown["name"]
         text = f"there is no field {name!r} in {unknown['type'].removeprefix('inference.')}"
         hint = _hint_for_unknown(name, _find_type(root, unknown["type"]), root)
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
-        hint = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
-    return Mistake(error.GetLine() or 1, error.GetColumn() or 1, text, hint)
+        near = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
+        hint = _RENAMED.get(unknown["name"], near)
+    return Mistake(line, column, text, hint)
 
 
 def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor) -> str:
     if descriptor is not None and descriptor.GetOptions().map_entry:
         return "an entry of a map is written { key: ... value { ... } }, one block for each key"
+    if name in _NEWER:
+        return f"{name} is of newer Triton releases than the installed tritonclient: update that"
     close = did_you_mean(name, descriptor.fields_by_name if descriptor else ())
     if close:
         return close
     elsewhere = _paths_to(name, root)
+    if elsewhere == [name]:
+        return f"{name} stands by itself, in no other block"
     if elsewhere:
         return f"{name} belongs at {' or '.join(elsewhere[:3])}"
     return "remove it, or install a tritonclient that is as new as the server"

@@ -93,6 +93,8 @@ def set_field(message: ModelConfig, path: str, value: FieldValue) -> None:
     check_value(path, value)
     *parents, last = parse_steps(path)
     for step in parents:
+        if value is None and _is_beyond(message, step):
+            return
         inner = descend(message, step, path)
         if inner is None:
             if value is None:
@@ -100,7 +102,8 @@ def set_field(message: ModelConfig, path: str, value: FieldValue) -> None:
             inner = _create(message, step, path)
         message = inner
     if value is None:
-        _clear(message, last, path)
+        if not _is_beyond(message, last):
+            _clear(message, last, path)
     else:
         _assign(message, last, path, value)
 
@@ -153,6 +156,11 @@ def element_index(message: Any, step: Step, path: str) -> int | None:
             f"say which one: {name}[0], or {name}[field=value]",
         )
     return matching[0] if matching else None
+
+
+def _is_beyond(message: Any, step: Step) -> bool:
+    """A position behind the last element: nothing is there to be cleared."""
+    return step.index is not None and step.index >= len(getattr(message, step.field.name))
 
 
 def _matches(element: Any, step: Step) -> bool:

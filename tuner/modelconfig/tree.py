@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.modelconfig.dialect import signs_apart, with_signs_joined
+
 _CLOSING = {"{": "}", "<": ">"}
 _QUOTES = ("'", '"')
 _PATH_STEP = re.compile(r"(\w+)(?:\[([0-9]+)\])?")
@@ -93,14 +95,17 @@ def tokenize(text: str) -> Iterator[Token]:
     """The tokens of ``text`` without its comments."""
     from google.protobuf.text_format import Tokenizer
 
-    lines = text.split("\n")  # as text_format.Parse splits them
-    starts = [0]
+    lines = with_signs_joined(text).split("\n")  # as text_format.Parse splits them
+    starts, apart = [0], signs_apart(text)
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     tokenizer: Any = Tokenizer(iter(lines))
     while not tokenizer.AtEnd():
         here = tokenizer.ParseError("")  # the public way to ask for the position
-        yield Token(tokenizer.token, starts[here.GetLine() - 1] + here.GetColumn() - 1)
+        start = starts[here.GetLine() - 1] + here.GetColumn() - 1
+        end = start + len(tokenizer.token)
+        start = apart.get(start, start)
+        yield Token(text[start:end], start)
         tokenizer.NextToken()
 
 

@@ -277,3 +277,20 @@ def test_a_wrong_result_is_never_returned(monkeypatch):
     monkeypatch.setattr(edit_module, "_edit_field", lambda text, *_: text)
     with pytest.raises(EditError, match="max_batch_size"):
         edit("max_batch_size: 4", {"max_batch_size": 8})
+
+
+def test_an_element_taken_out_twice_is_taken_out_once():
+    text = "instance_group [ { count: 1 }, { count: 2 } ]\n"
+    once = edit(text, {"instance_group[1]": None})
+    assert once == "instance_group [ { count: 1 } ]\n"
+    assert edit(once, {"instance_group[1]": None}) == once
+    with pytest.raises(SpecError, match="has only 1 elements"):
+        edit(once, {"instance_group[1].count": 3})
+
+
+def test_a_minus_sign_that_stands_apart_goes_with_its_number():
+    text = "input { dims: [ - 1, 8 ] }  # as it came\n"
+    assert edit(text, {"input.dims": (4,)}) == "input { dims: [ 4 ] }  # as it came\n"
+    assert edit("max_batch_size: - 1\n", {"max_batch_size": 4}) == "max_batch_size: 4\n"
+    assert edit(text, {"max_batch_size": 4}).startswith("max_batch_size: 4") is False
+    assert text in edit(text, {"max_batch_size": 4})

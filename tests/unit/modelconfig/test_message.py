@@ -6,7 +6,7 @@ import pytest
 from unit.modelconfig.configs import BAD, GOOD, case, read
 
 from tuner.errors import SpecError
-from tuner.modelconfig.message import from_server_json, parse, to_load_json, try_parse
+from tuner.modelconfig.message import Mistake, from_server_json, parse, to_load_json, try_parse
 from tuner.modelconfig.schema import same_config
 
 
@@ -76,3 +76,62 @@ def test_server_json_reads_numbers_and_strings_alike():
     config = from_server_json(document)
     assert list(config.input[0].dims) == [-1, 3]
     assert config.instance_group[0].kind == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("max_batch_size: ${BATCH}\n", (1, 17), "a template"),
+        ('name: "a"\n{% if x %}\n', (2, 1), "a template"),
+        ("max_batch_size: <MAX_BATCH>\n", (1, 17), "a template"),
+        ("model_metrics { }", (1, 1), "newer Triton releases than the installed tritonclient"),
+        ("input { data_type: TYPE_BYTES }", (1, 20), "TYPE_STRING"),
+        ("input { dims: [1, 2, ] }", (1, 22), "no comma"),
+        ("instance_group [ { count: 1 }, # one\n ]", (2, 2), "no comma"),
+        ('max_batch_size: # later\nname: "x"\n', (2, 1), "max_batch_size has no value"),
+        ("name:\nmax_batch_size: 8", (2, 1), "name has no value"),
+        ("max_batch_size: 8 // eight\n", (1, 19), "comments begin with #"),
+        ("/* eight */", (1, 1), "comments begin with #"),
+        ('name: "x"\n<<<<<<< HEAD\n=======\n', (2, 1), "merge conflict"),
+        ('\ufeffname: "x"', (1, 1), "byte order mark"),
+        ("max_batch_size = 8", (1, 16), "write : and not ="),
+        ("name: x", (1, 7), "in quotes"),
+        ("batch_output { batch_output { } }", (1, 16), "stands by itself"),
+    ],
+)
+def test_a_text_that_is_something_else_is_recognised(text, place, hint):
+    mistake = try_parse(text)
+    assert (mistake.line, mistake.column) == place
+    assert hint in mistake.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("max_batch_size:\u00a08", 16, "U+00A0"),
+        ("max_batch_size:\u30008", 16, "U+3000"),
+        ("max_batch_size: +8", 17, "+8"),
+        ("max_batch_size: 1_0", 17, "1_0"),
+    ],
+)
+def test_what_only_python_takes_is_a_mistake(text, column, said):
+    mistake = try_parse(text)
+    assert (mistake.line, mistake.column) == (1, column)
+    assert said in mistake.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# \u00a0 +8 1_0 - 1\nmax_batch_size: 8",
+        'name: "\u3000 +8 1_0 - 1 # no comment"',
+        "optimization { cuda { graph_spec { batch_size: 1 } } } parameters { key: 'a+1' }",
+        "sequence_batching { direct { minimum_slot_utilization: 1e+0 } }",
+    ],
+)
+def test_comments_and_strings_may_have_anything(text):
+    assert not isinstance(try_parse(text), Mistake)
+
+
+def test_a_minus_sign_may_stand_apart():
+    assert list(parse("input { dims: [ - 1, -\n 2 ] }").input[0].dims) == [-1, -2]
