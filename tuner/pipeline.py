@@ -16,17 +16,22 @@ from typing import Any
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.report.pull_request import write_proposal
+from tuner.report.quantities import count_text
 from tuner.report.render import render_all
 from tuner.report.result_schema import Status
+from tuner.run.choices import resume_command
 from tuner.run.rejected import Stage
 from tuner.run.timebook import Phase, TimeBook
+from tuner.search.uninterrupted import uninterrupted
 from tuner.steps.events import Events
+from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.noise import too_fine
 from tuner.steps.opening import OpenRun, open_run
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
 from tuner.steps.overloading import Overloading, overloaded
 from tuner.steps.proving import Proof, proved
+from tuner.steps.resuming import resumed
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.stop import Stop
@@ -63,6 +68,17 @@ def run(request: Request, events: Events) -> Finished:
         TunerError: With the exit code of its class. Once the run has a directory, that holds a
             result and a report all the same.
     """
+    request = resumed(request)
+    try:
+        return _run(request, events)
+    except Exception as error:
+        told = explained_error(error, request.output)
+        if told is error:
+            raise
+        raise told from (None if isinstance(told, InterruptedRunError) else error)
+
+
+def _run(request: Request, events: Events) -> Finished:
     book = TimeBook()
     stop = Stop(events.note)
     with stop.listening():
@@ -76,10 +92,7 @@ def run(request: Request, events: Events) -> Finished:
                 verdict = _tuned(session)
                 return _ended(session, verdict)
             except Exception as error:
-                stopped = _stopped_by(error)
-                _ended_early(session, stopped or error)
-                if stopped is not None:
-                    raise stopped from None
+                _ended_early(session, explained_error(error, opened.store.directory))
                 raise
 
 
@@ -121,81 +134,122 @@ def _tuned(session: _Session) -> Verdict:
         )
         bench.enter(Stage.CONFIRMATION)
         verdict = proved(proof, trials)
-        return overloaded(Overloading(spec, session.job.plan, bench, events), verdict)
+        verdict = overloaded(Overloading(spec, session.job.plan, bench, events), verdict)
+    session.stop.measured()  # asked to stop during the last measurement: nothing is written
+    return verdict
 
 
 def _ended(session: _Session, verdict: Verdict) -> Finished:
-    """Draws up, writes back, and stores how it ended."""
+    """Draws up, writes back, and stores how it ended.
+
+    No signal comes between writing the repository and storing that it was written.
+    """
     change: Change | None = None
-    written: Written | None = None
     store = session.open.store
     with session.book.phase(Phase.WRITING):
         if verdict.winner is not None:
             winner = verdict.winner.candidate
             change = draw_up(session.job, winner)
             store.write_best(change.after, winner.server_args)
-            if session.request.write:
-                try:
-                    written = write_back(session.open.manifest, session.job, winner, change)
-                except TunerError:
-                    _store(session, verdict, change, None)
-                    raise
-                for note in written.notes:
-                    session.events.note(note)
-        result = _store(session, verdict, change, written)
+        with uninterrupted():
+            written = _written(session, verdict, change)
+            _record(session, verdict, change, written)
+        for note in written.notes if written else ():
+            session.events.note(note)
+        result = _report(session, verdict, change, written)
     return Finished(store.directory, result, EXIT_CODES[verdict.status])
 
 
-def _stopped_by(error: BaseException | None) -> InterruptedRunError | None:
-    """The interruption behind an error: a library it came up in may have made another of it."""
-    while error is not None and not isinstance(error, InterruptedRunError):
-        error = error.__cause__ or error.__context__
-    return error
+def _written(session: _Session, verdict: Verdict, change: Change | None) -> Written | None:
+    """The winner in the repository; a winner that cannot be written is kept in the result."""
+    if verdict.winner is None or change is None or not session.request.write:
+        return None
+    winner = verdict.winner.candidate
+    try:
+        return write_back(session.open.manifest, session.job, winner, change)
+    except TunerError:
+        _record(session, verdict, change, None)
+        raise
 
 
 def _ended_early(session: _Session, error: Exception) -> None:
     """What there is so far, with the reason why there is no more."""
     store = session.open.store
-    stored = store.result()
-    if stored is not None and stored["winner"] is not None:
-        return  # the run was through; only writing back was refused
-    interrupted = isinstance(error, InterruptedRunError)
+    try:
+        stored = store.result()
+        if stored is not None and stored["winner"] is not None:
+            _render(session)  # the run was through: only writing back or reporting was not
+            if isinstance(error, InterruptedRunError):
+                error.hint = f"the run was through, its result is kept: {store.directory}"
+            return
+        status, message = _told(error)
+        trials = session.open.searcher.history
+        current = session.job.space.current
+        baseline = side_of_trial(next((t for t in trials if t.candidate == current), None))
+        verdict = Verdict(status, (message,), baseline)
+        with session.book.phase(Phase.WRITING):
+            _record(session, verdict, None, None)
+            _report(session, verdict, None, None)
+    except (OSError, TunerError) as second:
+        session.events.note(f"the run's end could not be stored: {second}")
+        return
     if isinstance(error, InterruptedRunError):
-        error.hint = f"go on with: tune run {session.request.spec} --resume {store.directory}"
+        error.hint = _how_to_go_on(session)
+    elif isinstance(error, TunerError):
+        error.hint = f"{error.hint}; the report: {store.directory / 'report.html'}".lstrip("; ")
+
+
+def _told(error: Exception) -> tuple[Status, str]:
+    if isinstance(error, InterruptedRunError):
+        return Status.INTERRUPTED, error.message
     message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
-    trials = session.open.searcher.history
-    current = session.job.space.current
-    baseline = side_of_trial(next((t for t in trials if t.candidate == current), None))
-    status = Status.INTERRUPTED if interrupted else Status.FAILED
-    with session.book.phase(Phase.WRITING):
-        _store(session, Verdict(status, (message,), baseline), None, None)
+    return Status.FAILED, message
 
 
-def _store(
+def _how_to_go_on(session: _Session) -> str:
+    """What is kept, and the command that goes on."""
+    opened = session.open
+    trials = count_text(len(opened.searcher.history), "trial")
+    again = "; its proof begins anew" if opened.store.confirmation() else ""
+    kept = f"nothing was written; {trials} kept{again}"
+    command = resume_command(opened.store.directory)
+    if opened.manifest.choices.lacks_a_password:
+        command += " (and --storage: its password is not kept)"
+    return f"{kept}; go on with: {command}"
+
+
+def _record(
     session: _Session, verdict: Verdict, change: Change | None, written: Written | None
 ) -> dict[str, Any]:
-    """`result.json`, reports and proposal; then the result again, the time of reporting in it."""
+    """`result.json`."""
     store = session.open.store
+    result = result_json(
+        run_id=store.run_id,
+        model=session.job.spec.model,
+        spec_sha256=session.job.loaded.sha256,
+        objective=str(session.job.spec.objective),
+        verdict=verdict,
+        trials=session.open.searcher.history,
+        rejected=store.rejected(),
+        duplicates=session.open.searcher.duplicates,
+        time=session.book.to_json(),
+        change=change,
+        written=written,
+        noise=noise_of(store.confirmation()),
+    )
+    store.write_result(result)
+    return result
 
-    def write() -> dict[str, Any]:
-        result = result_json(
-            run_id=store.run_id,
-            model=session.job.spec.model,
-            spec_sha256=session.job.loaded.sha256,
-            objective=str(session.job.spec.objective),
-            verdict=verdict,
-            trials=session.open.searcher.history,
-            rejected=store.rejected(),
-            duplicates=session.open.searcher.duplicates,
-            time=session.book.to_json(),
-            change=change,
-            written=written,
-            noise=noise_of(store.confirmation()),
-        )
-        store.write_result(result)
-        return result
 
-    write()
-    render_all(store.directory)
-    write_proposal(store.directory)
-    return write()
+def _report(
+    session: _Session, verdict: Verdict, change: Change | None, written: Written | None
+) -> dict[str, Any]:
+    """Reports and proposal; then the result again, the time of reporting in it."""
+    _render(session)
+    return _record(session, verdict, change, written)
+
+
+def _render(session: _Session) -> None:
+    directory = session.open.store.directory
+    render_all(directory)
+    write_proposal(directory)

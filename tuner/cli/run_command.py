@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.completion import RunDirectory
+from tuner.cli.completion import RunDirectory, complete_spec
 from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
-from tuner.cli.options import duration, output_format, results_option, spec_argument
+from tuner.cli.options import duration, output_format, results_option
 from tuner.cli.storage import (
     children_environment,
     storage_of,
@@ -25,7 +25,13 @@ from tuner.steps.events import Events, Silent
 
 
 @click.command("run")
-@spec_argument
+@click.argument(
+    "spec",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="SPEC",
+    shell_complete=complete_spec,
+    required=False,
+)
 @click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at the most.")
 @click.option(
     "--time-budget", metavar="TIME", callback=duration, help="Time for the search, e.g. 30m."
@@ -36,7 +42,7 @@ from tuner.steps.events import Events, Silent
     "--resume",
     metavar="RUN",
     type=RunDirectory(),
-    help="Go on with an interrupted run.",
+    help="Go on with an interrupted run, with all that was chosen for it; SPEC may be left out.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @storage_option
@@ -51,7 +57,7 @@ from tuner.steps.events import Events, Silent
 @click.option("-q", "--quiet", count=True, help="Show less.")
 @output_format
 def command(
-    spec: Path,
+    spec: Path | None,
     trials: int | None,
     time_budget: float | None,
     seed: int | None,
@@ -73,7 +79,12 @@ def command(
     """
     from tuner.pipeline import run
     from tuner.steps.job import Request
+    from tuner.steps.resuming import spec_of
 
+    if spec is None:
+        if resume is None:
+            raise click.UsageError("name a SPEC, or a run to go on with: --resume RUN")
+        spec = spec_of(resume)
     request = Request(
         spec=spec,
         output=output,

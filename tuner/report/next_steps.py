@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.report.data import ReportData
 from tuner.report.result_schema import Status
+from tuner.run.choices import resume_command
 
 
 def next_steps(data: ReportData) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs; the command may be empty."""
     run, model = shlex.quote(str(data.directory)), shlex.quote(data.model)
-    again = f"tune run {_spec(data)}"
+    again = _run_again(data)
     if data.status is Status.IMPROVED:
         flags = [("start the server with the flags above", "")] if data.server_args else []
         if data.in_place:
@@ -45,11 +47,18 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
-    return [("go on where it stopped", f"{again} --resume {run}")]
+    return [("go on where it stopped", resume_command(data.directory))]
 
 
 def _repository(data: ReportData) -> str:
     return shlex.quote(str(Path(data.manifest.config_path).parent.parent))
+
+
+def _run_again(data: ReportData, options: Sequence[str] | None = None) -> str:
+    """A new run of the spec; one that was not to write the repository does not do so either."""
+    if options is None:
+        options = [] if data.manifest.choices.write else ["--no-write"]
+    return " ".join(["tune run", _spec(data), *map(shlex.quote, options)])
 
 
 def _spec(data: ReportData) -> str:
@@ -60,9 +69,8 @@ def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
     """(what, command line) pairs that do again what this run did."""
     manifest = data.manifest
     commands = [("the run, as it was started", shlex.join(manifest.command))]
-    commands.append(
-        ("the same search, from its seed", f"tune run {_spec(data)} --seed {manifest.seed}")
-    )
+    same = f"{_run_again(data, manifest.choices.options)} --seed {manifest.seed}"
+    commands.append(("the same search, from its seed", same))
     commands.append(("this report", f"tune report {shlex.quote(str(data.directory))}"))
     for name, side in (("current config's", data.current), (f"{data.best_name}'s", data.best)):
         if side is not None and side.judged is not None and side.judged.measurement.command:

@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.run.choices import Choices
 from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
 
@@ -19,7 +20,7 @@ _IDENTITY = ("spec_sha256", "config_sha256", "seed", "fingerprint", "versions")
 
 @dataclass(frozen=True)
 class Manifest:
-    """Facts of a run, fixed when it starts.
+    """Facts of a run, fixed when it starts; only its choices may change when it is resumed.
 
     Attributes:
         spec: The effective spec with all defaults, as plain values.
@@ -30,6 +31,7 @@ class Manifest:
         command: How the run was started.
         current: The config in the repository, as a candidate; None in runs of an older tune, whose
             trial 0 it is.
+        choices: What the command line said beside the spec.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -52,6 +54,7 @@ class Manifest:
     space_size: int | None = None
     current: Mapping[str, Any] | None = None
     noise: Mapping[str, Any] | None = None
+    choices: Choices = field(default_factory=Choices)
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_json(self) -> dict[str, Any]:
@@ -65,9 +68,8 @@ class Manifest:
                 f"this tune reads version {SCHEMA_VERSION}",
                 "use the tune it was made with",
             )
-        manifest = cls(
-            **{f.name: data[f.name] for f in fields(cls) if f.name in data or _needed(f)}
-        )
+        facts = {f.name: data[f.name] for f in fields(cls) if f.name in data or _needed(f)}
+        manifest = cls(**{**facts, "choices": _choices(data)})
         if manifest.noise is not None and not is_noise(manifest.noise):
             raise ValueError("noise is not what `tune doctor --noise` writes")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
@@ -87,6 +89,13 @@ class Manifest:
                 + "\n".join(lines),
                 "start a new run, or put back what changed",
             )
+
+
+def _choices(data: Mapping[str, Any]) -> Choices:
+    """Of a run of an older tune, all that must not be lost is read from its command line."""
+    if "choices" in data:
+        return Choices.from_json(data["choices"])
+    return Choices(write="--no-write" not in data.get("command", ()))
 
 
 def _needed(attribute: Field[Any]) -> bool:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
 from tuner.run.manifest import Manifest
 from tuner.run.noise_file import read_noise
 from tuner.run.rejected import Rejected, Stage
-from tuner.run.store import RESULT, STUDY, RunStore, new_run_id
+from tuner.run.store import RESULT, RunStore, new_run_id
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialTime
 from tuner.search.offer import Offer
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES
-from tuner.search.study import StudyRecord
 from tuner.steps.job import Job, Request
+from tuner.steps.resuming import choices_of
 from tuner.steps.rig import Programs
+from tuner.steps.studies import closed_to_workers, study_of
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ def open_run(
         manifest = store.manifest()
         if request.resume is not None:
             manifest.refuse_if_different(manifest_of(job, programs, request, store.run_id))
+            manifest = _rechosen(store, manifest, request)
             store.clear_confirmation()
             (store.directory / RESULT).unlink(missing_ok=True)  # it is about what was cleared
         history = store.trials()
         book.carry(_carried(history, store.rejected()))
-        storage = request.storage or f"sqlite:///{store.directory / STUDY}"
-        record = StudyRecord(storage, job.spec.model, store.run_id, job.space, job.spec.objective)
+        record = study_of(job, store, request.storage, note)
 
         def keep(trial: Trial) -> None:
             store.append_trial(trial)
@@ -71,10 +72,17 @@ def open_run(
             searcher = Searcher(job.space, strategy, history, record, keep)
             directory = job.loaded.path.parent.absolute()
             record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
-            try:
+            with closed_to_workers(record, note):
                 yield OpenRun(store, manifest, searcher)
-            finally:
-                record.close_to_workers()
+
+
+def _rechosen(store: RunStore, manifest: Manifest, request: Request) -> Manifest:
+    """With what was chosen anew, for whoever resumes the run after this."""
+    choices = replace(choices_of(request), directory=manifest.choices.directory)
+    if choices != manifest.choices:
+        manifest = replace(manifest, choices=choices)
+        store.write_manifest(manifest.to_json())
+    return manifest
 
 
 def _by(trial: Trial) -> str:
@@ -113,6 +121,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         command=list(request.command),
         space_size=job.space.size().count,
         current=job.space.current.to_json(),
+        choices=choices_of(request),
         noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
     )
 

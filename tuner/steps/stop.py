@@ -9,6 +9,8 @@ from types import FrameType
 
 from tuner.errors import InterruptedRunError
 
+_POLITE = "stopping after this measurement"
+
 
 class Stop:
     """Asked for by a signal, heeded at checkpoints.
@@ -21,6 +23,16 @@ class Stop:
         self._announce = announce
         self.requested = False
         self._unwinding = False
+        self._measured = False
+
+    def measured(self) -> None:
+        """Nothing is measured from now on, and one polite request comes too late.
+
+        Raises:
+            InterruptedRunError: A stop was asked for before.
+        """
+        self._measured = True
+        self.checkpoint()
 
     def checkpoint(self) -> None:
         """Raises InterruptedRunError when a stop was asked for."""
@@ -46,7 +58,8 @@ class Stop:
             return  # children are being killed and files written: let that end
         if number == signal.SIGINT and not self.requested:
             self.requested = True
-            self._announce("stopping after this measurement; again to stop at once")
+            what = "all is measured, storing it" if self._measured else _POLITE
+            self._announce(f"{what}; again to stop at once")
             return
         self.requested = True
         self._unwinding = True

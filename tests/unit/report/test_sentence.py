@@ -96,7 +96,7 @@ def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> N
     assert next_steps(data) == [
         (
             "go on where it stopped",
-            f"tune run search_spaces/toy.yaml --resume {data.directory}",
+            f"tune run --resume {data.directory}",
         )
     ]
 

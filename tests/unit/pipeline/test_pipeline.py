@@ -1,0 +1,383 @@
+"""The steps in their order, with an emulated bench: what is written, stored, and gone on with."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from unit.steps.test_opening import REPOSITORY, SPEC, Facts
+from unit.steps.test_searching import EmulatedBench
+
+from tuner import pipeline
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, StalePlanError
+from tuner.report.result_schema import Status
+from tuner.run.store import RunStore
+from tuner.run.trial import Trial
+from tuner.search.study import StudyRecord
+from tuner.steps.outcome import Side, Verdict
+from tuner.steps.writing import write_back
+
+MODEL = "emulated-accelerator"
+
+
+class Bench(EmulatedBench):
+    """Calls ``then`` before the trial of that number, the first being 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deployed = 0
+        self.then: dict[int, Callable[[], object]] = {}
+
+    def deploy(self, candidate: Any, *, fresh: bool = False) -> Any:
+        number, self.deployed = self.deployed, self.deployed + 1
+        self.then.get(number, lambda: None)()
+        return super().deploy(candidate, fresh=fresh)
+
+    def enter(self, stage: object) -> None:
+        pass
+
+
+def best_of(trials: Sequence[Trial]) -> Verdict:
+    scored = [t for t in trials if t.score is not None]
+    best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
+    return Verdict(Status.IMPROVED, ("it won",), None, Side(best.candidate, best.points, True))
+
+
+class Workplace:
+    """A spec, a repository of its own, and all programs emulated.
+
+    Attributes:
+        overloading: Called when the winner would be overloaded.
+    """
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shutil.copytree(REPOSITORY / MODEL, directory / "my repository" / MODEL)
+        self.config = directory / "my repository" / MODEL / "config.pbtxt"
+        self.spec = directory / "my spec.yaml"
+        self.spec.write_text(
+            SPEC.format(repository="my repository") + "search: {strategy: random}\n"
+        )
+        self.results = directory / "results"
+        self.bench = Bench()
+        self.overloading: Callable[[], object] = lambda: None
+
+        @contextmanager
+        def installed(*_: object) -> Iterator[Any]:
+            yield Facts()
+
+        @contextmanager
+        def rigged(*_: object) -> Iterator[Any]:
+            yield self.bench
+
+        def overloaded(_: object, verdict: Verdict) -> Verdict:
+            self.overloading()
+            return verdict
+
+        monkeypatch.chdir(directory)
+        monkeypatch.setattr(pipeline, "installed", installed)
+        monkeypatch.setattr(pipeline, "rigged", rigged)
+        monkeypatch.setattr(pipeline, "proved", lambda _, trials: best_of(trials))
+        monkeypatch.setattr(pipeline, "overloaded", overloaded)
+
+    def tune(self, *arguments: str) -> int:
+        return guarded(cli, [*arguments])
+
+    @property
+    def store(self) -> RunStore:
+        (directory,) = [d for d in self.results.iterdir() if (d / "manifest.json").is_file()]
+        return RunStore(directory)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        found = self.store.result()
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    return Workplace(tmp_path, monkeypatch)
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def printed_command(err: str) -> list[str]:
+    """What follows `go on with:`, as a shell would read it."""
+    (line,) = [line for line in err.splitlines() if "go on with: " in line]
+    return shlex.split(line.partition("go on with: ")[2])
+
+
+def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> None:
+    before = workplace.config.read_text()
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
+    assert workplace.config.read_text() == workplace.result["config_after"] != before
+    assert workplace.result["written"]["path"] == str(workplace.config)
+
+
+def test_no_write_leaves_the_repository_as_it_is(workplace: Workplace) -> None:
+    before = workplace.config.read_bytes()
+    files = sorted(workplace.config.parent.iterdir())
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
+    assert workplace.config.read_bytes() == before
+    assert sorted(workplace.config.parent.iterdir()) == files
+    assert workplace.result["written"] is None
+    assert workplace.result["status"] == "improved"
+    assert (workplace.store.directory / "best" / "proposal.patch").is_file()
+
+
+def test_what_is_printed_goes_on_with_all_that_was_chosen(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = workplace.config.read_bytes()
+    workplace.bench.then = {1: interrupt}
+    chosen = ["--no-write", "--seed", "7", "--trials", "3", "--time-budget", "10m"]
+    storage = ["--storage", "sqlite:///the study.db", "--output", "results"]
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none", *chosen, *storage) == 130
+    err = capsys.readouterr().err
+    assert "nothing was written; 2 trials kept" in err
+    tune, *arguments = printed_command(err)
+    assert tune == "tune"
+    assert workplace.tune(*arguments) == 0
+    manifest = workplace.store.manifest()
+    assert manifest.seed == 7
+    assert len(workplace.store.trials()) == 3
+    assert not (workplace.store.directory / "study.db").exists()
+    assert workplace.config.read_bytes() == before
+    assert workplace.result["written"] is None
+    assert workplace.result["status"] == "improved"
+
+
+def test_a_run_is_gone_on_with_from_another_directory(
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 130
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    directory = str(workplace.store.directory)
+    assert workplace.tune("run", "--resume", directory, "--progress", "none") == 0
+    assert workplace.config.read_text() == workplace.result["config_after"]
+
+
+def interrupted(workplace: Workplace, *options: str) -> str:
+    """A run stopped after its second trial; its directory."""
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none", *options) == 130
+    return str(workplace.store.directory)
+
+
+def test_what_is_given_again_overrides(workplace: Workplace) -> None:
+    run = interrupted(workplace, "--trials", "2")
+    again = ["--trials", "3", "--no-write", "--progress", "none"]
+    assert workplace.tune("run", "--resume", run, *again) == 0
+    assert len(workplace.store.trials()) == 3
+    assert workplace.result["written"] is None
+    choices = workplace.store.manifest().choices
+    assert (choices.trials, choices.write) == (3, False)
+
+
+def test_another_seed_is_refused_by_both_values(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = interrupted(workplace, "--seed", "7")
+    assert workplace.tune("run", "--resume", run, "--seed", "8") == 2
+    assert "seed 7, not 8" in capsys.readouterr().err
+
+
+def test_a_spec_that_moved_is_asked_for(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = interrupted(workplace)
+    moved = workplace.spec.rename(workplace.spec.with_name("moved.yaml"))
+    capsys.readouterr()
+    assert workplace.tune("run", "--resume", run) == 2
+    err = capsys.readouterr().err
+    assert f"no longer at {workplace.spec}" in err
+    assert workplace.tune("run", str(moved), "--resume", run, "--progress", "none") == 0
+
+
+def test_a_spec_that_changed_is_refused(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = interrupted(workplace)
+    workplace.spec.write_text(workplace.spec.read_text() + "# more\n")
+    assert workplace.tune("run", "--resume", run) == 2
+    assert "spec_sha256" in capsys.readouterr().err
+
+
+def test_neither_spec_nor_run_is_a_usage_error(workplace: Workplace) -> None:
+    assert workplace.tune("run") == 2
+
+
+def test_a_run_of_an_older_tune_that_was_not_to_write_does_not(workplace: Workplace) -> None:
+    before = workplace.config.read_bytes()
+    run = interrupted(workplace)
+    path = Path(run) / "manifest.json"
+    old = json.loads(path.read_text())
+    del old["choices"]
+    old["command"] = ["tune", "run", "my spec.yaml", "--no-write"]
+    path.write_text(json.dumps(old))
+    assert workplace.tune("run", "--resume", run, "--progress", "none") == 0
+    assert workplace.config.read_bytes() == before
+
+
+def test_a_password_of_the_storage_is_not_kept_and_asked_for(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = interrupted(workplace)
+    path = Path(run) / "manifest.json"
+    data = json.loads(path.read_text())
+    data["choices"]["storage"] = "postgresql://tuner:***@db/optuna"
+    path.write_text(json.dumps(data))
+    assert workplace.tune("run", "--resume", run) == 2
+    err = capsys.readouterr().err
+    assert "postgresql://tuner:***@db/optuna" in err
+    assert "--storage" in err
+
+
+def test_a_refused_write_keeps_the_winner_for_apply(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = workplace.config.read_text() + "# edited meanwhile\n"
+    workplace.bench.then = {1: lambda: workplace.config.write_text(theirs)}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == StalePlanError.exit_code
+    assert workplace.config.read_text() == theirs
+    assert workplace.result["status"] == "improved"
+    assert workplace.result["winner"] is not None
+    assert workplace.result["written"] is None
+    workplace.config.write_text(workplace.result["config_before"])
+    assert workplace.tune("apply", str(workplace.store.directory)) == 0
+    assert workplace.config.read_text() == workplace.result["config_after"]
+
+
+def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = workplace.config.read_bytes()
+    workplace.overloading = interrupt
+    assert workplace.tune("run", "my spec.yaml") == 130
+    err = capsys.readouterr().err
+    assert "stopping after this measurement" in err
+    assert "nothing was written; 4 trials kept" in err
+    assert workplace.config.read_bytes() == before
+    assert workplace.result["status"] == "interrupted"
+    workplace.overloading = lambda: None
+    assert workplace.tune(*printed_command(err)[1:]) == 0
+    assert workplace.config.read_bytes() != before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_writing_comes_after_the_result_is_stored(
+    number: signal.Signals, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(*arguments: Any) -> Any:
+        done = write_back(*arguments)
+        signal.raise_signal(number)
+        return done
+
+    monkeypatch.setattr(pipeline, "write_back", written)
+    code = workplace.tune("run", "my spec.yaml", "--progress", "none")
+    assert code == (130 if number == signal.SIGTERM else 0)
+    assert workplace.config.read_text() == workplace.result["config_after"]
+    assert workplace.result["status"] == "improved"
+    assert workplace.result["written"] is not None
+    assert (workplace.store.directory / "report.html").is_file()
+
+
+def test_where_all_trials_failed_the_report_is_named(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused() -> None:
+        raise DeployRefusedError("out of memory")
+
+    workplace.bench.then = dict.fromkeys(range(8), refused)
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 5
+    report = workplace.store.directory / "report.html"
+    assert f"the report: {report.relative_to(Path.cwd())}" in capsys.readouterr().err
+    assert report.is_file()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"no database at all" * 500, b"SQLite format 3\0" + b"x" * 9000]
+)
+def test_a_damaged_study_is_made_anew_from_the_trials(
+    garbage: bytes, workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = interrupted(workplace)
+    before = workplace.store.trials()
+    (Path(run) / "study.db").write_bytes(garbage)
+    assert workplace.tune("run", "--resume", run) == 0
+    assert "made anew from trials.jsonl" in capsys.readouterr().err
+    assert workplace.store.trials()[: len(before)] == before
+    (aside,) = Path(run).glob("study.db.damaged-*")
+    assert aside.read_bytes() == garbage
+
+
+def test_a_results_directory_that_cannot_be_written_is_no_defect_of_tune(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = workplace.tune("run", "my spec.yaml", "--output", "my spec.yaml/results")
+    err = capsys.readouterr().err
+    assert code == EnvironmentNotReadyError.exit_code, err
+    assert "cannot write" in err
+    assert "defect" not in err
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_database(*_: object) -> None:
+    raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "failing"),
+    [
+        (RunStore, "append_trial", full_disk),
+        (RunStore, "write_best", full_disk),
+        (StudyRecord, "finished", full_database),
+        (StudyRecord, "close_to_workers", full_database),
+    ],
+)
+def test_a_full_disk_during_a_run_is_no_defect_of_tune(
+    where: type,
+    name: str,
+    failing: Callable[..., None],
+    workplace: Workplace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(where, name, failing)
+    code = workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "plain")
+    err = capsys.readouterr().err
+    assert code == EnvironmentNotReadyError.exit_code, err
+    assert "no space left" in err or "disk is full" in err
+    assert "Traceback" not in err
+    assert "defect" not in err
+
+
+def test_a_disk_that_stays_full_keeps_the_first_error(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(RunStore, "append_trial", full_disk)
+    monkeypatch.setattr(RunStore, "write_result", full_disk)
+    assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
+    err = capsys.readouterr().err
+    assert "the run's end could not be stored" in err
+    assert "Traceback" not in err

@@ -1,0 +1,55 @@
+"""What the command line said of a run beside its spec, kept so that resuming goes on with it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.hiding import HIDDEN
+
+
+@dataclass(frozen=True)
+class Choices:
+    """None leaves the spec's word.
+
+    Attributes:
+        write: Write the winner into the repository.
+        trials: Configs to measure at the most.
+        storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
+        directory: Where the command line's relative paths begin.
+    """
+
+    write: bool = True
+    trials: int | None = None
+    time_budget_s: float | None = None
+    storage: str | None = None
+    directory: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Choices:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+    @property
+    def lacks_a_password(self) -> bool:
+        """The storage cannot be opened with what was kept of its URL."""
+        return self.storage is not None and HIDDEN in self.storage
+
+    @property
+    def options(self) -> list[str]:
+        """As they are given to `tune run`."""
+        given = {"--trials": self.trials, "--storage": self.storage}
+        time = None if self.time_budget_s is None else f"{self.time_budget_s:g}s"
+        named = {**given, "--time-budget": time}
+        options = [f"{name}={value}" for name, value in named.items() if value is not None]
+        return [*options, *([] if self.write else ["--no-write"])]
+
+
+def resume_command(run: Path) -> str:
+    """What to type to go on with a run: it keeps all that was chosen."""
+    return shlex.join(["tune", "run", "--resume", str(run)])

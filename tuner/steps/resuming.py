@@ -1,0 +1,94 @@
+"""Going on with a run as it was begun: its directory keeps what the command line said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tuner.errors import SpecError
+from tuner.hiding import without_passwords
+from tuner.run.choices import Choices
+from tuner.run.store import RunStore
+from tuner.steps.job import Request
+
+
+def choices_of(request: Request) -> Choices:
+    """What a run's manifest keeps of a request."""
+    return Choices(
+        write=request.write,
+        trials=request.trials,
+        time_budget_s=request.time_budget_s,
+        storage=None if request.storage is None else without_passwords(_rooted(request.storage)),
+        directory=str(Path.cwd()),
+    )
+
+
+def spec_of(run: Path) -> Path:
+    """The spec that a run was started with, where it lay then.
+
+    Raises:
+        SpecError: It is no run, or its spec has moved.
+    """
+    manifest = RunStore.open(run).manifest()
+    path = Path(manifest.choices.directory) / manifest.spec_path
+    if not path.is_file():
+        raise SpecError(
+            f"the spec of {manifest.run_id} is no longer at {path}",
+            f"name it where it lies now: tune run SPEC --resume {run} (its text is kept in the "
+            "run's manifest.json as spec_text)",
+        )
+    return path
+
+
+def resumed(request: Request) -> Request:
+    """The request with what the run to go on with was started with; words given again override.
+
+    A run that was not to write the repository never does.
+
+    Raises:
+        SpecError: It is no run, another seed is asked for, or the password of its storage is
+            needed, which is not kept.
+    """
+    if request.resume is None:
+        return request
+    manifest = RunStore.open(request.resume).manifest()
+    earlier = manifest.choices
+    if request.seed not in (None, manifest.seed):
+        raise SpecError(
+            f"{manifest.run_id} searches with seed {manifest.seed}, not {request.seed}: another "
+            "seed makes another experiment",
+            "leave --seed out, or start a new run",
+        )
+    if request.storage is None and earlier.lacks_a_password:
+        raise SpecError(
+            f"the storage {earlier.storage} of {manifest.run_id} needs its password, which is "
+            "not kept",
+            "give the whole URL again with --storage",
+        )
+    time_s = request.time_budget_s
+    return replace(
+        request,
+        output=request.resume.absolute().parent,
+        trials=earlier.trials if request.trials is None else request.trials,
+        time_budget_s=earlier.time_budget_s if time_s is None else time_s,
+        seed=manifest.seed,
+        write=request.write and earlier.write,
+        storage=request.storage or earlier.storage,
+    )
+
+
+def _rooted(url: str) -> str:
+    """A SQLite file by its whole path, so that it is the same from any directory."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return url  # opening it says what is wrong
+    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.query:
+        return url
+    if parsed.database == ":memory:":
+        return url
+    rooted = parsed.set(database=str(Path(parsed.database).absolute()))
+    return rooted.render_as_string(hide_password=False)
