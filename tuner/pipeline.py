@@ -214,7 +214,7 @@ def _how_to_go_on(session: _Session) -> str:
     kept = f"nothing was written; {trials} kept{again}"
     command = resume_command(opened.store.directory)
     if opened.manifest.choices.lacks_a_password:
-        command += " (and --storage: its password is not kept)"
+        command += " (with $TUNE_STORAGE as before: its password is not kept)"
     return f"{kept}; go on with: {command}"
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import SpecError
-from tuner.hiding import without_passwords
 from tuner.run.choices import Choices
 from tuner.run.store import RunStore
+from tuner.search.storage_url import shown_url
 from tuner.steps.job import Request
 
 
@@ -18,7 +18,7 @@ def choices_of(request: Request) -> Choices:
         write=request.write,
         trials=request.trials,
         time_budget_s=request.time_budget_s,
-        storage=None if request.storage is None else without_passwords(_rooted(request.storage)),
+        storage=None if request.storage is None else shown_url(_rooted(request.storage)),
         directory=str(Path.cwd()),
     )
 
@@ -63,7 +63,7 @@ def resumed(request: Request) -> Request:
         raise SpecError(
             f"the storage {earlier.storage} of {manifest.run_id} needs its password, which is "
             "not kept",
-            "give the whole URL again with --storage",
+            "give the whole URL again, in $TUNE_STORAGE or with --storage",
         )
     time_s = request.time_budget_s
     return replace(
