@@ -62,6 +62,19 @@ class Bracket:
         return Bracket(floor, None if overtaken else self.ceiling)
 
     @property
+    def top(self) -> float:
+        """No level above this passes: that of the ceiling, or what it answered where saturated.
+
+        The latter only where it is above the floor. Infinite while there is no ceiling.
+        """
+        if self.ceiling is None:
+            return math.inf
+        served = self.ceiling.served_per_s
+        if self.floor is None or served is None or not self.ceiling.saturated:
+            return self.ceiling.level
+        return served if served > self.floor.level else self.ceiling.level
+
+    @property
     def gap(self) -> float:
         """Ceiling over floor minus one; infinite while one is missing."""
         if self.floor is None or self.ceiling is None:
@@ -83,7 +96,7 @@ class Bracket:
             return None
         if self.ceiling is None:
             return self.floor.level
-        return crossing(self.floor, self.ceiling)
+        return min(crossing(self.floor, self.ceiling), self.top)
 
 
 @dataclass(frozen=True)
@@ -191,8 +204,10 @@ def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
     # A little beyond the guess, so that the next probe closes the bracket from the other side.
     beyond = tolerance / 4 if probes[-1].passed else -tolerance / 4
     guess = crossing(floor, ceiling) * (1.0 + beyond)
+    if bracket.top < ceiling.level:
+        guess = min(guess, math.sqrt(floor.level * bracket.top))
     step = 1.0 + min(tolerance / 2, bracket.gap / 3)
-    return min(max(guess, floor.level * step), ceiling.level / step)
+    return min(max(guess, floor.level * step), bracket.top / step)
 
 
 def _growth(passed: Sequence[Probe], tolerance: float) -> float:

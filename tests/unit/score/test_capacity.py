@@ -151,3 +151,34 @@ def test_a_saturated_ceiling_alone_does_not_close_a_bracket() -> None:
     floor = Probe(100, True, 100, 0.99)
     assert not Bracket(floor, Probe(112, False, 101, 20.0)).closed(0.03)
     assert Bracket(floor, Probe(110, False, 110, 1.5)).closed(0.03)
+
+
+def kinked(saturation: float, asked: list[float]) -> Callable[[float], Probe]:
+    """Far within its bound almost up to saturation, as with a bound of many service times."""
+
+    def probe(level: float) -> Probe:
+        asked.append(level)
+        load = level / saturation
+        stress = 0.05 / (1.0 - load) if load < 0.999 else 50.0
+        return Probe(level, stress <= 1.0, min(level, saturation), min(stress, 60.0))
+
+    return probe
+
+
+@pytest.mark.parametrize("start", [0.5, 0.8, 1.2, 2.4])
+def test_no_load_is_tried_above_a_saturation_that_was_seen(start: float) -> None:
+    asked: list[float] = []
+    bracket = find_capacity(kinked(1000.0, asked), 1000 * start, OPEN)
+    seen = next(n for n, level in enumerate(asked) if level > 1031)  # served below 97 % of it
+    assert all(level <= 1000.0 for level in asked[seen + 1 :])
+    capacity = bracket.capacity()
+    assert capacity is not None
+    assert 0.93 * 1000 <= capacity <= 1000.0
+
+
+def test_a_capacity_is_not_above_what_a_saturated_server_answered() -> None:
+    floor = Probe(950.0, passed=True, served_per_s=950.0, stress=0.2)
+    ceiling = Probe(2400.0, passed=False, served_per_s=1000.0, stress=1.5)
+    assert Bracket(floor, ceiling).capacity() == 1000.0
+    less = Probe(2400.0, passed=False, served_per_s=900.0, stress=1.5)  # it lost by the overload
+    assert Bracket(floor, less).capacity() == crossing(floor, less)
