@@ -118,6 +118,4 @@ def margin(slo: Slo, value: float | None) -> float | None:
     if value is None:
         return None
     distance = slo.bound - value if slo.comparison is Comparison.AT_MOST else value - slo.bound
-    if slo.bound == 0:
-        return 0.0 if distance == 0 else math.copysign(abs(distance), distance)
-    return distance / slo.bound
+    return distance if slo.bound == 0 else distance / slo.bound

@@ -16,6 +16,7 @@ from tuner.run.rejected import Rejected, summary
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.score.point import Point
+from tuner.score.verdict import SloResult, severity
 from tuner.space.candidate import Candidate
 from tuner.writeback.apply import Written
 
@@ -162,12 +163,9 @@ def _config_facts(
     }
 
 
-def _worst(results: Sequence[Any]) -> dict[str, Any]:
-    """Of one SLO's results over the repeats, the one with the least margin."""
-    worst = min(results, key=lambda r: (r.margin is not None, r.margin or 0.0))
-    data = worst.to_json()
-    assert isinstance(data, dict)
-    return data
+def _worst(results: Sequence[SloResult]) -> dict[str, Any]:
+    """Of one SLO's results over the repeats: what is not enough to judge is no pass."""
+    return min(results, key=severity).to_json()
 
 
 def _improvement(verdict: Verdict) -> dict[str, Any] | None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from emulated import FreshBench as EmulatedBench
+from synthetic import synthetic_measurement
 
 from tuner.confirm.confirm import (
     BEHIND,
@@ -18,10 +18,10 @@ from tuner.confirm.confirm import (
 )
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.statistics import paired_ratio
-from tuner.errors import DeployRefusedError, TrialError
+from tuner.errors import TrialError
+from tuner.load.measurement import Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
-from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
@@ -30,39 +30,6 @@ CURRENT = Candidate({"instance_group.count": 1})
 OTHER = Candidate({"instance_group.count": 2})
 THIRD = Candidate({"instance_group.count": 3})
 ROUNDS = 3
-
-
-class EmulatedBench:
-    """Serves each candidate up to its capacity, which wobbles by ``noise`` from server to server.
-
-    ``weather`` moves all candidates together from round to round, as a busy machine does.
-    """
-
-    def __init__(
-        self,
-        capacity: Mapping[Candidate, float],
-        noise: float = 0.0,
-        seed: int = 0,
-        weather: float = 0.0,
-    ) -> None:
-        self.capacity = capacity
-        self.noise = noise
-        self.weather = weather
-        self.random = random.Random(seed)
-        self.deployed: list[Candidate] = []
-        self.serves = 0.0
-
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
-        assert fresh
-        self.deployed.append(candidate)
-        if candidate not in self.capacity:
-            raise DeployRefusedError("out of memory")
-        self.serves = self.capacity[candidate] * (1 + self.random.gauss(0, self.noise))
-        return None
-
-    def measure(self, level: float, seed: int) -> Point:
-        here = 1 + self.weather * random.Random(seed).uniform(-1, 1)
-        return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, self.serves * here))
 
 
 def rules(
@@ -94,7 +61,7 @@ def test_all_take_turns_forth_and_back_on_fresh_servers() -> None:
     bench = EmulatedBench({CURRENT: 100, OTHER: 1000, THIRD: 1010})
     confirm(bench, Entrant(CURRENT, 98), [Entrant(OTHER, 980), Entrant(THIRD, 990)], rules())
     forth = [CURRENT, OTHER, THIRD]
-    assert bench.deployed == [*forth, *reversed(forth), *forth]
+    assert [c for c, _ in bench.deployed] == [*forth, *reversed(forth), *forth]
 
 
 def test_every_measurement_is_recorded_in_its_place() -> None:
@@ -107,6 +74,14 @@ def test_every_measurement_is_recorded_in_its_place() -> None:
         )
     firsts = [r.role for r in rows if r.order == 0]
     assert firsts == [Role.CURRENT, Role.CANDIDATE, Role.CURRENT]
+
+
+def test_a_round_has_the_same_arrivals_for_all_and_the_next_one_other_arrivals() -> None:
+    bench = EmulatedBench({CURRENT: 100, OTHER: 1000, THIRD: 1010})
+    rows: list[Row] = []
+    confirm(bench, Entrant(CURRENT, 98), [Entrant(OTHER, 980), Entrant(THIRD, 990)], rules(rows))
+    of_round = [{r.point.measurement.seed for r in rows if r.round == n} for n in range(ROUNDS)]
+    assert of_round == [{100}, {101}, {102}]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -211,8 +186,8 @@ def test_a_current_config_that_meets_the_slos_nowhere_is_measured_once() -> None
     result = duel(bench, 900, 980)
     assert result.outcome is Outcome.CONFIRMED
     assert result.ratio is None
-    assert bench.deployed.count(CURRENT) == 1
-    assert bench.deployed.count(OTHER) == ROUNDS
+    assert [c for c, _ in bench.deployed].count(CURRENT) == 1
+    assert [c for c, _ in bench.deployed].count(OTHER) == ROUNDS
 
 
 def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
@@ -232,8 +207,8 @@ def test_a_minimised_metric_is_compared_at_its_load() -> None:
     objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
 
     class Latencies(EmulatedBench):
-        def measure(self, level: float, seed: int) -> Point:
-            return judge_point([P99_40MS], synthetic_measurement(level, self.serves * 1000))
+        def reading(self, level: float, seed: int) -> Measurement:
+            return synthetic_measurement(level, self.serves * 1000)
 
     results = confirm(
         Latencies({CURRENT: 30, OTHER: 15}, noise=0.01),

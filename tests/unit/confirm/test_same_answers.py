@@ -2,41 +2,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
+from emulated import FreshBench, saying
 
 from tuner.confirm.same_answers import Comparison, same_answers
-from tuner.load.answers import Answer, Answers
+from tuner.load.answers import Answers
 from tuner.space.candidate import Candidate
 
 CURRENT = Candidate({"instance_group.count": 1})
 WINNER = Candidate({"instance_group.count": 2})
 
 
-def saying(value: float) -> Answers:
-    return Answers(alone=(Answer({"y": np.array([value])}),))
-
-
-class EmulatedBench:
+class Speaking(FreshBench):
     """Each candidate has its answers, one deployment after another."""
 
     def __init__(self, answers: Mapping[Candidate, list[Answers]]) -> None:
+        super().__init__(lambda _: 100.0)
         self._answers: dict[Candidate, Iterator[Answers]] = {
             candidate: iter(given) for candidate, given in answers.items()
         }
-        self.deployed: list[Candidate] = []
-
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
-        assert fresh
-        self.deployed.append(candidate)
-        return None
 
     def answers(self) -> Answers:
-        return next(self._answers[self.deployed[-1]])
+        return next(self._answers[self.candidate])
 
 
 def compare(current: list[Answers], winner: Answers) -> tuple[Comparison, list[Candidate]]:
-    bench = EmulatedBench({CURRENT: current, WINNER: [winner]})
-    return same_answers(bench, CURRENT, WINNER, 1e-3), bench.deployed
+    bench = Speaking({CURRENT: current, WINNER: [winner]})
+    return same_answers(bench, CURRENT, WINNER, 1e-3), [c for c, _ in bench.deployed]
 
 
 def test_the_same_answers_cost_two_deployments() -> None:

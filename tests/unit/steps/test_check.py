@@ -6,22 +6,21 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from emulated import EmulatedBench
 from synthetic import synthetic_server
 
 from tuner.errors import DeployRefusedError, InterruptedRunError, LoadFailedError, TunerError
-from tuner.load.measurement import LoadPoint
+from tuner.load.measurement import LoadPoint, Measurement
 from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import find_baseline, question_of
 from tuner.run.store import RunStore
-from tuner.score.point import Point, judge_point
-from tuner.space.candidate import Candidate
 from tuner.steps import check as steps
 from tuner.steps.check import CheckFinished, CheckRequest, check
 from tuner.steps.events import Silent
@@ -32,49 +31,46 @@ ROOT = Path(__file__).parents[3]
 CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
 
 
-@dataclass
-class ToyBench:
-    """Each server has a capacity about the machine's; latency follows from load over capacity."""
+class ToyBench(EmulatedBench):
+    """Each server has a capacity about the machine's; ``requests`` are enough for a percentile."""
 
-    job: Job
-    capacity: float = 100.0
-    servers_cv: float = 0.003
-    fails: Exception | None = None
-    requests: int = 5000  # enough to judge a percentile
-    fresh_servers: int = 0
-    levels: list[float] = field(default_factory=list)
-    _random: Any = field(default_factory=lambda: np.random.default_rng(4))
-    _now: float = 100.0
+    def __init__(
+        self,
+        job: Job,
+        capacity: float = 100.0,
+        servers_cv: float = 0.003,
+        fails: Exception | None = None,
+        requests: int = 5000,
+    ) -> None:
+        current = job.space.current
+        troubles = {current: [fails] * 99} if fails else {}
+        super().__init__(
+            {current: capacity}, slos=job.spec.slo, arrivals=job.plan.arrivals, troubles=troubles
+        )
+        self.job, self.requests, self.alone_s = job, requests, 0.006
+        self._servers_cv, self._luck = servers_cv, np.random.default_rng(4)
 
-    def enter(self, stage: object) -> None:
-        pass
+    @property
+    def fresh_servers(self) -> int:
+        return sum(fresh for _, fresh in self.deployed)
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> None:
-        assert candidate == self.job.space.current
-        if self.fails is not None:
-            raise self.fails
-        self.fresh_servers += fresh
-        self._now = self.capacity * float(np.exp(self.servers_cv * self._random.normal()))
+    @property
+    def levels(self) -> list[float]:
+        return [a.level for a in self.asked]
 
-    def measure(self, level: float, seed: int) -> Point:
+    def luck(self) -> float:
+        return float(np.exp(self._servers_cv * self._luck.normal()))
+
+    def reading(self, level: float, seed: int) -> Measurement:
         assert seed >= 800_000
-        self.levels.append(level)
-        arrivals = self.job.plan.arrivals
-        found = synthetic_server(level, self._now)
-        served = found.throughput_infer_per_s if arrivals.open_loop else self._now
-        found = replace(
+        found = synthetic_server(level, self.serves * self.kindness(seed))
+        served = found.throughput_infer_per_s if self.arrivals.open_loop else self.serves
+        return replace(
             found,
-            load=LoadPoint(arrivals, level),
+            load=LoadPoint(self.arrivals, level),
             throughput_infer_per_s=served,
             completed_count=self.requests,
         )
-        return judge_point(self.job.spec.slo, found)
-
-    def one_at_a_time(self, seed: int) -> float:
-        return 0.006
-
-    def many_at_once(self, concurrency: int, seed: int) -> float:
-        return 1.1 * self._now
 
 
 class ToyPrograms:

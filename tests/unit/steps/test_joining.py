@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated import EmulatedBench
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
-from unit.steps.test_searching import EmulatedBench, Kept, a_search
+from unit.steps.test_searching import Kept, a_search, served
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.store import STUDY
@@ -57,12 +58,12 @@ class SlowBench(EmulatedBench):
     """Every candidate that anybody deploys goes into ``deployed``."""
 
     def __init__(self, deployed: list[Candidate]) -> None:
-        super().__init__()
-        self.deployed = deployed
+        super().__init__(served)
+        self.tried = deployed
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         if not fresh:
-            self.deployed.append(candidate)
+            self.tried.append(candidate)
             time.sleep(0.02)
         counted = {"instance_group.count": 1, **candidate.fields}
         return super().deploy(Candidate(counted, candidate.server_args))
@@ -266,7 +267,7 @@ def test_a_workers_trial_costs_the_run_none_of_its_time() -> None:
         worker=Worker("box", "1"),
     )
     assert Trial.from_json(theirs.to_json()) == theirs
-    search, kept = a_search(EmulatedBench(), [Candidate({"instance_group.count": 1})] * 3)
+    search, kept = a_search(EmulatedBench(served), [Candidate({"instance_group.count": 1})] * 3)
     budget = search.spec.budget.model_copy(update={"time": 60.0})
     search = replace(search, spec=search.spec.model_copy(update={"budget": budget}))
     search.searcher.history.append(theirs)

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import synthetic_server
+from emulated import EmulatedBench
 
 from tuner.load.measurement import Measurement
-from tuner.score.point import Point, judge_point
-from tuner.space.candidate import Candidate
 from tuner.steps import noise
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
@@ -21,40 +19,32 @@ from tuner.steps.noise import noise_on, too_fine
 SPEC = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 
 
-class NoisyBench:
+class NoisyBench(EmulatedBench):
     """Each server has a capacity of its own about 100/s; each measurement its own p99."""
 
     def __init__(self, job: Job, servers_cv: float, p99_cv: float) -> None:
-        self._job = job
-        self._random = np.random.default_rng(4)
+        super().__init__({job.space.current: 100.0}, weather=0.0, slos=job.spec.slo, alone_s=0.006)
+        self._luck = np.random.default_rng(4)
         self._servers_cv, self._p99_cv = servers_cv, p99_cv
-        self._capacity = 100.0
-        self.fresh_servers = 0
         self.disturbances: tuple[str, ...] = ()
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> None:
-        assert candidate == self._job.space.current
-        if fresh:
-            self.fresh_servers += 1
-            self._capacity = 100.0 * float(np.exp(self._servers_cv * self._random.normal()))
+    @property
+    def fresh_servers(self) -> int:
+        return sum(fresh for _, fresh in self.deployed)
 
-    def measure(self, level: float, seed: int) -> Point:
-        assert seed == noise.SEED
-        return judge_point(self._job.spec.slo, self._measurement(level))
-
-    def one_at_a_time(self, seed: int) -> float:
-        return 0.006
+    def luck(self) -> float:
+        return float(np.exp(self._servers_cv * self._luck.normal()))
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
-        return self._capacity
+        return super().many_at_once(concurrency, seed) / 1.1
 
-    def _measurement(self, level: float) -> Measurement:
-        found = synthetic_server(level, self._capacity)
-        factor = float(np.exp(self._p99_cv * self._random.normal()))
-        p99_us = found.p99_latency_us * factor
+    def reading(self, level: float, seed: int) -> Measurement:
+        assert seed == noise.SEED
+        found = super().reading(level, seed)
+        factor = float(np.exp(self._p99_cv * self._luck.normal()))
         return replace(
             found,
-            p99_latency_us=p99_us,
+            p99_latency_us=found.p99_latency_us * factor,
             latencies_us=None if found.latencies_us is None else found.latencies_us * factor,
             disturbances=self.disturbances,
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from emulated import EmulatedBench, an_overload
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.bench.evaluate import LoadPlan
@@ -27,28 +27,22 @@ CURRENT = Candidate({"instance_group.count": 1})
 WINNER = Candidate({"instance_group.count": 4})
 
 
-def an_overload(capacity: float) -> Overload:
-    return Overload(capacity, 1.2 * capacity, 2.0, 4.0, str(P99_40MS), 40e3, 9.0, 1e4, 0, 0, 0, ())
+class Probed(EmulatedBench):
+    """``trouble`` is what a probe of the winner runs into."""
 
-
-@dataclass
-class EmulatedBench:
-    """Keeps what it was asked for; ``trouble`` is what a probe of the winner runs into."""
-
-    trouble: Exception | None = None
-    asked: list[tuple[Candidate, float, bool]] = field(default_factory=list)
-    deployed: tuple[Candidate, bool] | None = None
-
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
-        self.deployed = (candidate, fresh)
-        return None
+    def __init__(self, trouble: Exception | None = None) -> None:
+        super().__init__({CURRENT: 100.0, WINNER: 400.0})
+        self.trouble = trouble
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
-        assert self.deployed is not None
-        if self.trouble is not None and self.deployed[0] == WINNER:
+        if self.trouble is not None and self.candidate == WINNER:
             raise self.trouble
-        self.asked.append((self.deployed[0], capacity, self.deployed[1]))
-        return an_overload(capacity)
+        return super().overload(capacity, slo, seed)
+
+
+def asked(bench: EmulatedBench) -> list[tuple[Candidate, float, bool]]:
+    """What was overloaded, with how much, and whether on a fresh server."""
+    return [(a.candidate, a.level, bench.deployed[a.server - 1][1]) for a in bench.overloads]
 
 
 def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> Side:
@@ -79,37 +73,37 @@ def step(bench: EmulatedBench, **changes: Any) -> Overloading:
 
 
 def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time() -> None:
-    bench = EmulatedBench()
+    bench = Probed()
     found = overloaded(step(bench), verdict(side(WINNER, 410.0, 400.0, 420.0)))
-    assert bench.asked == [(CURRENT, 100.0, True), (WINNER, 400.0, True)]
+    assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 400.0, True)]
     assert found.overload == Overloads(an_overload(100.0), an_overload(400.0))
     assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
 
 
 def test_without_a_winner_only_the_current_config_is() -> None:
-    bench = EmulatedBench()
+    bench = Probed()
     found = overloaded(step(bench), verdict()).overload
-    assert [candidate for candidate, _, _ in bench.asked] == [CURRENT]
+    assert [candidate for candidate, _, _ in asked(bench)] == [CURRENT]
     assert found == Overloads(an_overload(100.0), None)
 
 
 @pytest.mark.parametrize("trouble", [LoadFailedError("late"), ServerGoneError("gone")])
 def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: Exception) -> None:
-    found = overloaded(step(EmulatedBench(trouble)), verdict(side(WINNER, 400.0))).overload
+    found = overloaded(step(Probed(trouble)), verdict(side(WINNER, 400.0))).overload
     assert found == Overloads(an_overload(100.0), None, (f"winner: {trouble}",))
 
 
 def test_a_stop_is_heeded() -> None:
-    bench = EmulatedBench(InterruptedRunError("stopped by a signal"))
+    bench = Probed(InterruptedRunError("stopped by a signal"))
     with pytest.raises(InterruptedRunError):
         overloaded(step(bench), verdict(side(WINNER, 400.0)))
 
 
 def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
-    bench = EmulatedBench()
+    bench = Probed()
     nowhere = Verdict(Status.INFEASIBLE, (), side(CURRENT, 100.0, p99_us=90e3))
     found = overloaded(step(bench), nowhere).overload
-    assert bench.asked == []
+    assert asked(bench) == []
     assert found is not None
     assert "met the SLOs at no load" in found.reasons[0]
 
@@ -124,9 +118,9 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
     ],
 )
 def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expected: str) -> None:
-    bench = EmulatedBench()
+    bench = Probed()
     found = overloaded(step(bench, **changes), verdict(side(WINNER, 400.0))).overload
-    assert bench.asked == []
+    assert asked(bench) == []
     assert found is not None
     assert (found.current, found.winner) == (None, None)
     assert expected in found.reasons[0]

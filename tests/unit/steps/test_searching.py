@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+from emulated import EmulatedBench
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
@@ -22,47 +21,22 @@ from tuner.load.measurement import Arrivals
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
-from tuner.score.point import Point, judge_point
+from tuner.score.point import Point
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.searching import Search, searched
-from tuner.triton.deploy import DeploymentKind
 
 CANDIDATES = [Candidate({"instance_group.count": n}) for n in range(1, 7)]
 
 
-class EmulatedBench:
-    """Instances multiply the capacity; what `troubles` holds goes wrong once each."""
-
-    def __init__(self, troubles: dict[Candidate, list[Exception]] | None = None) -> None:
-        self.troubles = troubles or {}
-        self.candidate: Candidate | None = None
-        self.given_up: list[str] = []
-
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
-        self.candidate = candidate
-        if self.troubles.get(candidate):
-            raise self.troubles[candidate].pop(0)
-        return SimpleNamespace(kind=DeploymentKind.IN_PLACE)
-
-    def measure(self, level: float, seed: int) -> Point:
-        assert self.candidate is not None
-        count = self.candidate.fields["instance_group.count"]
-        assert isinstance(count, int)
-        return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, 100.0 * count))
-
-    def lost(self, reason: str) -> None:
-        self.given_up.append(reason)
-
-    def one_at_a_time(self, seed: int) -> float:
-        return 0.01
-
-    def many_at_once(self, concurrency: int, seed: int) -> float:
-        assert self.candidate is not None
-        return 110.0 * float(self.candidate.fields["instance_group.count"])  # type: ignore[arg-type]
+def served(candidate: Candidate) -> float:
+    """Instances multiply the capacity."""
+    count = candidate.fields["instance_group.count"]
+    assert isinstance(count, int)
+    return 100.0 * count
 
 
 @dataclass
@@ -125,7 +99,7 @@ def a_search(
 
 
 def test_every_trial_is_kept_and_better_ones_are_measured_in_full() -> None:
-    search, kept = a_search(EmulatedBench(), CANDIDATES[:4])
+    search, kept = a_search(EmulatedBench(served), CANDIDATES[:4])
     trials, reason = searched(search)
     assert reason is StopReason.EXHAUSTED
     assert kept.trials == trials
@@ -135,14 +109,14 @@ def test_every_trial_is_kept_and_better_ones_are_measured_in_full() -> None:
 
 
 def test_a_worse_candidate_is_pruned_after_one_measurement() -> None:
-    search, _ = a_search(EmulatedBench(), [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]])
+    search, _ = a_search(EmulatedBench(served), [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]])
     trials, _ = searched(search)
     assert trials[2].state is TrialState.PRUNED
     assert len(trials[2].points) == 1
 
 
 def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
-    search, _ = a_search(EmulatedBench(), [CANDIDATES[2], CANDIDATES[1]])
+    search, _ = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[1]])
     trials, _ = searched(search)
     best = sustained_level(trials[0])
     assert best is not None
@@ -155,7 +129,7 @@ def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
 
 def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [DeployRefusedError("no GPU")]}
-    bench = EmulatedBench(troubles)
+    bench = EmulatedBench(served, troubles=troubles)
     search, _ = a_search(bench, CANDIDATES[:3])
     trials, _ = searched(search)
     assert trials[1].state is TrialState.FAILED
@@ -175,7 +149,7 @@ def test_a_telling_candidate_without_a_result_at_the_load_to_beat_is_measured_fr
                 raise LoadFailedError("no results by the deadline")
             return super().measure(level, seed)
 
-    bench = Drowning()
+    bench = Drowning(served)
     search, _ = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], telling=telling)
     trials, _ = searched(search)
     if telling:
@@ -188,7 +162,7 @@ def test_a_telling_candidate_without_a_result_at_the_load_to_beat_is_measured_fr
 
 def test_a_trial_whose_server_died_is_repeated_once() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
-    search, _ = a_search(EmulatedBench(troubles), CANDIDATES[:2])
+    search, _ = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
     trials, _ = searched(search)
     assert trials[1].state is TrialState.MEASURED
     assert trials[1].attempts == 2
@@ -197,7 +171,7 @@ def test_a_trial_whose_server_died_is_repeated_once() -> None:
 
 def test_a_server_that_dies_twice_fails_the_trial() -> None:
     deaths: list[Exception] = [ServerGoneError("killed"), ServerGoneError("killed again")]
-    search, _ = a_search(EmulatedBench({CANDIDATES[1]: deaths}), CANDIDATES[:2])
+    search, _ = a_search(EmulatedBench(served, troubles={CANDIDATES[1]: deaths}), CANDIDATES[:2])
     trials, _ = searched(search)
     assert trials[1].state is TrialState.FAILED
     assert trials[1].reason == "killed again"
@@ -207,7 +181,7 @@ def test_too_many_failures_end_the_run_with_the_last_reason() -> None:
     troubles: dict[Candidate, list[Exception]] = {
         c: [DeployRefusedError("no GPU")] for c in CANDIDATES[1:]
     }
-    search, kept = a_search(EmulatedBench(troubles), CANDIDATES)
+    search, kept = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES)
     with pytest.raises(TooManyFailedTrialsError, match="no GPU"):
         searched(search)
     assert len(kept.trials) >= 5
@@ -222,7 +196,7 @@ def test_a_stop_keeps_what_was_finished() -> None:
         if calls == 3:
             raise InterruptedRunError("stopped")
 
-    search, kept = a_search(EmulatedBench(), CANDIDATES, checkpoint)
+    search, kept = a_search(EmulatedBench(served), CANDIDATES, checkpoint)
     with pytest.raises(InterruptedRunError):
         searched(search)
     assert len(kept.trials) == 2
@@ -230,19 +204,11 @@ def test_a_stop_keeps_what_was_finished() -> None:
 
 @pytest.mark.parametrize("of_spec", [0, 3])
 def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
-    class Heard(EmulatedBench):
-        def __init__(self) -> None:
-            super().__init__()
-            self.seeds: list[int] = []
-
-        def measure(self, level: float, seed: int) -> Point:
-            self.seeds.append(seed)
-            return super().measure(level, seed)
-
-    bench = Heard()
+    bench = EmulatedBench(served)
     search, _ = a_search(bench, CANDIDATES)
     spec = search.spec
     seeded = spec.model_copy(update={"search": spec.search.model_copy(update={"seed": of_spec})})
     searched(replace(search, spec=seeded))
     assert len(bench.seeds) > len(CANDIDATES)
     assert set(bench.seeds) == {1000 * of_spec + 1}
+    assert {seed for seed, _ in bench.looks} == {1000 * of_spec + 1}

@@ -1,0 +1,165 @@
+"""One emulated bench for all unit tests: what is measured depends on config, load, seed and server.
+
+As in production: every server is a little faster or slower than the last one (``noise``), the
+arrivals of a seed are kinder or harder to all configs alike (``weather``), a config that is asked
+too much saturates and answers late, and one that Triton refuses is refused when it is deployed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+
+from tuner.errors import DeployRefusedError
+from tuner.load.answers import Answer, Answers
+from tuner.load.measurement import Arrivals, Measurement
+from tuner.load.overload import Overload
+from tuner.score.point import Point, judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+from tuner.triton.deploy import DeploymentKind
+
+#: What arrivals do to the capacity where a test says nothing about it, as a share.
+WEATHER = 0.001
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One measurement that was asked for, with the server it was made on (counted from 1)."""
+
+    candidate: Candidate
+    level: float
+    seed: int
+    server: int
+
+
+class EmulatedBench:
+    """Serves each candidate up to its capacity.
+
+    Args:
+        capacity: Requests per second (clients in a closed loop) of each candidate; one that is not
+            listed is refused by the server.
+        noise: Standard deviation of the capacity from server to server, as a share.
+        weather: How much the arrivals of a seed move all candidates together, as a share.
+        seed: Of the servers' luck.
+        troubles: What goes wrong when a candidate is deployed, once each.
+
+    Attributes:
+        serves: The capacity of the server that is there now.
+        asked: Every measurement.
+        deployed: Every candidate, with whether a fresh server was demanded.
+        looks: Seeds of the quick looks, and how many requests at once.
+        given_up: Reasons for which trials were lost.
+    """
+
+    def __init__(
+        self,
+        capacity: Mapping[Candidate, float] | Callable[[Candidate], float],
+        *,
+        noise: float = 0.0,
+        weather: float = WEATHER,
+        seed: int = 0,
+        slos: Sequence[Slo] = (P99_40MS, NO_ERRORS),
+        arrivals: Arrivals = Arrivals.POISSON,
+        troubles: Mapping[Candidate, list[Exception]] | None = None,
+        alone_s: float = 0.01,
+    ) -> None:
+        self.capacity = capacity
+        self.noise, self.weather = noise, weather
+        self.random = random.Random(seed)
+        self.slos, self.arrivals = slos, arrivals
+        self.troubles = troubles or {}
+        self.alone_s = alone_s
+        self.answer: Mapping[Candidate, float] = {}
+        self.candidate = Candidate({})
+        self.serves = 0.0
+        self.asked: list[Asked] = []
+        self.deployed: list[tuple[Candidate, bool]] = []
+        self.looks: list[tuple[int, int]] = []
+        self.overloads: list[Asked] = []
+        self.given_up: list[str] = []
+
+    def enter(self, stage: object) -> None:
+        pass
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        self.deployed.append((candidate, fresh))
+        if self.troubles.get(candidate):
+            raise self.troubles[candidate].pop(0)
+        self.serves = self.capacity_of(candidate) * self.luck()
+        self.candidate = candidate
+        return SimpleNamespace(kind=DeploymentKind.RELOAD if fresh else DeploymentKind.IN_PLACE)
+
+    def measure(self, level: float, seed: int) -> Point:
+        self.asked.append(self._asked(level, seed))
+        return judge_point(self.slos, replace(self.reading(level, seed), seed=seed))
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        """What the load generator tells of the candidate there; tests may know better."""
+        capacity = self.serves * self.kindness(seed)
+        if not self.arrivals.open_loop:
+            p99_us = 40e3 * level / capacity
+            return synthetic_measurement(level, p99_us, served=10.0 * level, arrivals=self.arrivals)
+        return synthetic_server(level, capacity)
+
+    def lost(self, reason: str) -> None:
+        self.given_up.append(reason)
+
+    def one_at_a_time(self, seed: int) -> float:
+        self.looks.append((seed, 1))
+        return self.alone_s
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        self.looks.append((seed, concurrency))
+        return 1.1 * self.serves
+
+    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
+        self.overloads.append(self._asked(capacity, seed))
+        return an_overload(capacity, slo)
+
+    def answers(self) -> Answers:
+        return saying(self.answer.get(self.candidate, 1.0))
+
+    def capacity_of(self, candidate: Candidate) -> float:
+        if callable(self.capacity):
+            return self.capacity(candidate)
+        if candidate not in self.capacity:
+            raise DeployRefusedError("out of memory")
+        return self.capacity[candidate]
+
+    def luck(self) -> float:
+        """Of the server that is started now."""
+        return 1.0 + self.random.gauss(0.0, self.noise)
+
+    def kindness(self, seed: int) -> float:
+        """Of the arrivals that a seed makes, the same for all configs."""
+        return 1.0 + self.weather * random.Random(seed).uniform(-1.0, 1.0)
+
+    @property
+    def seeds(self) -> list[int]:
+        return [a.seed for a in self.asked]
+
+    def _asked(self, level: float, seed: int) -> Asked:
+        return Asked(self.candidate, level, seed, len(self.deployed))
+
+
+class FreshBench(EmulatedBench):
+    """For what must never measure on a server that has served another config."""
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        assert fresh
+        return super().deploy(candidate, fresh=fresh)
+
+
+def saying(value: float) -> Answers:
+    return Answers(alone=(Answer({"y": np.array([value])}),))
+
+
+def an_overload(capacity: float, slo: Slo = P99_40MS) -> Overload:
+    return Overload(capacity, 1.2 * capacity, 2.0, 4.0, str(slo), 40e3, 9.0, 1e4, 0, 0, 0, ())

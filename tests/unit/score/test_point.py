@@ -1,0 +1,75 @@
+"""What a trial scores by its load points, whatever the order they were measured in."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+
+from tuner.errors import LoadFailedError
+from tuner.score.point import Point, judge_point, score_points
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Metric
+
+GOODPUT = Objective.goodput()
+LATENCY = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+MEMORY = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+
+
+def points_at(*levels: float, capacity: float = 100.0) -> list[Point]:
+    return [judge_point([P99_40MS, NO_ERRORS], synthetic_server(n, capacity)) for n in levels]
+
+
+@pytest.mark.parametrize("levels", list(permutations((300.0, 150.0, 120.0))))
+def test_a_trial_that_met_the_slos_nowhere_is_what_its_lowest_load_says(
+    levels: tuple[float, ...],
+) -> None:
+    points = points_at(*levels)
+    lowest = points[levels.index(120.0)]
+    score = score_points(GOODPUT, points)
+    assert (score.feasible, score.best_point) == (False, None)
+    assert score.value == lowest.measurement.throughput_infer_per_s == 105.0
+    assert score.violation == pytest.approx((lowest.measurement.p99_latency_us - 40e3) / 40e3)
+    assert score.violation > 1.0
+
+
+@pytest.mark.parametrize("levels", list(permutations((50.0, 90.0, 130.0))))
+def test_goodput_is_what_was_served_at_the_highest_load_that_met_the_slos(
+    levels: tuple[float, ...],
+) -> None:
+    score = score_points(GOODPUT, points_at(*levels))
+    assert (score.value, score.feasible, score.violation) == (90.0, True, 0.0)
+    assert score.best_point == levels.index(90.0)
+
+
+def test_a_minimised_metric_is_read_where_the_slos_were_met() -> None:
+    missed, met = synthetic_measurement(300, 50e3), synthetic_measurement(300, 30e3)
+    points = [judge_point([P99_40MS], m) for m in (missed, met)]
+    score = score_points(LATENCY, points)
+    assert (score.value, score.feasible, score.violation) == (30e3, True, 0.0)
+    assert score.best_point == 1
+
+
+def test_a_minimised_metric_that_misses_an_slo_says_by_how_much() -> None:
+    score = score_points(LATENCY, [judge_point([P99_40MS], synthetic_measurement(300, 50e3))])
+    assert (score.value, score.feasible, score.best_point) == (50e3, False, None)
+    assert score.violation == pytest.approx(0.25)
+
+
+def test_a_metric_that_was_not_measured_cannot_be_minimised() -> None:
+    with pytest.raises(LoadFailedError, match="gpu_memory was not measured") as caught:
+        score_points(MEMORY, points_at(50.0))
+    assert "metrics endpoint" in caught.value.hint
+    seen = judge_point([P99_40MS], synthetic_measurement(300, gpu_memory=5))
+    assert score_points(MEMORY, [seen]).value == 5
+
+
+def test_a_point_is_the_same_after_being_stored() -> None:
+    for p99_us in (20e3, 90e3):
+        point = judge_point([P99_40MS, NO_ERRORS], synthetic_measurement(100, p99_us))
+        again = Point.from_json(point.to_json())
+        assert again.to_json() == point.to_json()
+        assert again.slo == point.slo
+        assert again.in_time_infer_per_s == point.in_time_infer_per_s
+        assert point.in_time_infer_per_s is not None
