@@ -2,18 +2,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from emulated import FreshBench
+from synthetic import synthetic_measurement
 
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
 from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplified
 from tuner.errors import DeployRefusedError
-from tuner.load.measurement import Arrivals
+from tuner.load.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
-from tuner.score.point import Point, judge_point
 from tuner.space.cache import server_args, split_args
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Goal, Objective
@@ -30,33 +29,30 @@ FOUND = Candidate(
 Capacity = Callable[[Candidate], float]
 
 
-@dataclass
-class EmulatedBench:
-    """Serves each config up to its capacity; in each round (``seed``) with that round's luck.
+class SimplerBench(FreshBench):
+    """In each round (``seed``) with that round's luck.
 
     ``common`` is the spread of what all configs of a round share (its arrivals), ``own`` that of
     each measurement, both of the logarithm of the capacity.
     """
 
-    capacity: Capacity
-    common: float = 0.0
-    own: float = 0.0
-    seed: int = 0
-    candidate: Candidate = CURRENT
-    fresh: bool = False
-    measured: list[tuple[Candidate, float, int]] = field(default_factory=list)
+    def __init__(
+        self, capacity: Capacity, common: float = 0.0, own: float = 0.0, seed: int = 0
+    ) -> None:
+        super().__init__(capacity, weather=0.0)
+        self._of, self._common, self._own, self._seed = capacity, common, own, seed
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
-        assert fresh
-        self.candidate = candidate
-        return None
+    @property
+    def measured(self) -> list[tuple[Candidate, float, int]]:
+        return [(a.candidate, a.level, a.seed) for a in self.asked]
 
-    def measure(self, level: float, seed: int) -> Point:
-        self.measured.append((self.candidate, level, seed))
-        shared = np.random.default_rng([self.seed, seed]).normal(0.0, self.common)
-        alone = np.random.default_rng([self.seed, seed, len(self.measured)]).normal(0.0, self.own)
-        capacity = self.capacity(self.candidate) * math.exp(shared + alone)
-        return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, capacity))
+    def true(self, candidate: Candidate) -> float:
+        return self._of(candidate)
+
+    def kindness(self, seed: int) -> float:
+        shared = np.random.default_rng([self._seed, seed]).normal(0.0, self._common)
+        alone = np.random.default_rng([self._seed, seed, len(self.asked)]).normal(0.0, self._own)
+        return math.exp(shared + alone)
 
 
 def rules_of(rows: list[Row] | None = None, *, rounds: int = 3, min_gain: float = 0.02) -> Rules:
@@ -65,17 +61,17 @@ def rules_of(rows: list[Row] | None = None, *, rounds: int = 3, min_gain: float 
 
 
 def confirmed(
-    bench: EmulatedBench, found: Candidate, rules: Rules, current: Candidate = CURRENT
+    bench: SimplerBench, found: Candidate, rules: Rules, current: Candidate = CURRENT
 ) -> Confirmation:
     """``found`` as it proved itself against ``current``; each entered with its true capacity."""
-    sides = [Entrant(c, bench.capacity(c)) for c in (current, found)]
+    sides = [Entrant(c, bench.true(c)) for c in (current, found)]
     (result,) = confirm(bench, sides[0], sides[1:], rules)
-    bench.measured.clear()
+    bench.asked.clear()
     return result
 
 
 def simplify(
-    bench: EmulatedBench, rows: list[Row] | None = None, found: Candidate = FOUND
+    bench: SimplerBench, rows: list[Row] | None = None, found: Candidate = FOUND
 ) -> Simplified:
     winner = confirmed(bench, found, rules_of())
     assert winner.outcome is Outcome.CONFIRMED
@@ -97,7 +93,7 @@ def by(factors: dict[str, float], capacity: float = 1000.0, base: Candidate = CU
 
 
 def test_what_makes_no_difference_is_undone() -> None:
-    result = simplify(EmulatedBench(lambda c: 1000 if c.fields[BATCHING] else 100))
+    result = simplify(SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100))
     assert result.candidate == Candidate({COUNT: 1, BATCHING: True, DELAY: None, ENABLE: None})
     kept = {p.field: p.kept for p in result.tried}
     assert kept == {
@@ -110,7 +106,7 @@ def test_what_makes_no_difference_is_undone() -> None:
 
 def test_what_matters_stays_and_costs_one_round() -> None:
     rows: list[Row] = []
-    bench = EmulatedBench(lambda c: 1000 if c == FOUND else 100)
+    bench = SimplerBench(lambda c: 1000 if c == FOUND else 100)
     result = simplify(bench, rows)
     assert result.candidate == FOUND
     assert all(p.kept for p in result.tried)
@@ -121,13 +117,13 @@ def test_what_matters_stays_and_costs_one_round() -> None:
 
 
 def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds() -> None:
-    bench = EmulatedBench(by({COUNT: 1.0, BATCHING: 2.0}))
+    bench = SimplerBench(by({COUNT: 1.0, BATCHING: 2.0}))
     simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
     assert [seed for _, _, seed in bench.measured] == [7, 8, 9]  # brief: one measurement a round
 
 
 def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> None:
-    bench = EmulatedBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
+    bench = SimplerBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
     result = simplify(bench, found=Candidate({**CURRENT.fields, COUNT: 2, DELAY: 5, BATCHING: 1}))
     no_delay, one_instance = told(result)[DELAY], told(result)[COUNT]
     assert (no_delay.kept, one_instance.kept) == (False, True)
@@ -144,7 +140,7 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
     current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
     lost, inside = 0, 0
     for seed in range(40):
-        bench = EmulatedBench(by({worth: 1.05, nothing: 1.0}, base=current), 0.04, 0.005, seed)
+        bench = SimplerBench(by({worth: 1.05, nothing: 1.0}, base=current), 0.04, 0.005, seed)
         winner = confirmed(bench, found, rules_of(), current)
         if winner.outcome is not Outcome.CONFIRMED:
             continue
@@ -159,7 +155,7 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
 
 def test_the_gain_told_is_that_of_the_simpler_config() -> None:
     """One field loses 1.5 % where 2 % may be lost: the gain is of what is left."""
-    bench = EmulatedBench(by({COUNT: 1.015, BATCHING: 4.0}))
+    bench = SimplerBench(by({COUNT: 1.015, BATCHING: 4.0}))
     result = simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
     assert result.candidate.fields[COUNT] == 1
     assert result.proof.ratio is not None
@@ -172,14 +168,14 @@ def test_the_gain_told_is_that_of_the_simpler_config() -> None:
 def test_of_a_small_gain_no_more_than_half_of_what_a_change_is_worth_may_be_lost() -> None:
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     for loss, kept in ((1.004, False), (1.015, True)):
-        result = simplify(EmulatedBench(by({COUNT: loss, BATCHING: 1.08})), found=found)
+        result = simplify(SimplerBench(by({COUNT: loss, BATCHING: 1.08})), found=found)
         assert told(result)[COUNT].loss_allowed == 0.01
         assert told(result)[COUNT].kept is kept
 
 
 def test_a_simpler_config_must_itself_be_worth_a_change() -> None:
     """As good as the winner within what it may lose, but no longer surely above the current one."""
-    bench = EmulatedBench(by({COUNT: 1.008, BATCHING: 1.018}))
+    bench = SimplerBench(by({COUNT: 1.008, BATCHING: 1.018}))
     rules = rules_of(min_gain=0.02)
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     winner = confirmed(bench, found, rules)
@@ -194,7 +190,7 @@ def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
 ) -> None:
     current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
     without_a = Candidate({"a": 1, "b": 2})
-    bench = EmulatedBench(by({"a": 8.0, "b": 1.25}, base=current))
+    bench = SimplerBench(by({"a": 8.0, "b": 1.25}, base=current))
     winner = confirmed(bench, found, rules_of(), current)
     known = {without_a: answered}
     result = simplified(bench, winner, rules_of(), lambda _: True, saturation=known.get)
@@ -204,13 +200,13 @@ def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
 
 
 def test_small_losses_of_several_fields_do_not_add_up() -> None:
-    class Slower(EmulatedBench):
+    class Slower(SimplerBench):
         """Each change undone costs 1.5 % of a latency that is minimised."""
 
-        def measure(self, level: float, seed: int) -> Point:
+        def reading(self, level: float, seed: int) -> Measurement:
             undone = sum(self.candidate.fields[name] != 9 for name in "abc")
             p99_us = 20e3 * 1.015**undone * (2 if undone == 3 else 1)
-            return judge_point([P99_40MS], synthetic_measurement(level, p99_us))
+            return synthetic_measurement(level, p99_us)
 
     objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
@@ -222,16 +218,14 @@ def test_small_losses_of_several_fields_do_not_add_up() -> None:
 
 
 def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
-    class Closed(EmulatedBench):
+    class Closed(SimplerBench):
         """Latency is what the clients wait for one another; throughput saturates."""
 
-        def measure(self, level: float, seed: int) -> Point:
-            self.measured.append((self.candidate, level, seed))
-            clients = self.capacity(self.candidate)
-            measurement = synthetic_measurement(
+        def reading(self, level: float, seed: int) -> Measurement:
+            clients = self.serves * self.kindness(seed)
+            return synthetic_measurement(
                 level, 40e3 * level / clients, served=10 * clients, arrivals=Arrivals.CLOSED
             )
-            return judge_point([P99_40MS], measurement)
 
     rules = Rules(Objective.goodput(), LevelRange(1, 512, True), 3, 0.02, 7, lambda _: None)
     bench = Closed(by({COUNT: 1.0, BATCHING: 4.0}, 16))
@@ -243,7 +237,7 @@ def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
 
 
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
-    bench = EmulatedBench(lambda c: 1000 if c.server_args else 100)
+    bench = SimplerBench(lambda c: 1000 if c.server_args else 100)
     result = simplify(bench)
     assert DELAY not in result.candidate.fields or result.candidate.fields[DELAY] is None
     assert result.candidate.fields[BATCHING] is None
@@ -251,7 +245,7 @@ def test_a_field_inside_an_absent_message_goes_with_it() -> None:
 
 
 def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
-    class Refusing(EmulatedBench):
+    class Refusing(SimplerBench):
         def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
             if candidate not in (CURRENT, FOUND):
                 raise DeployRefusedError("no")
@@ -266,7 +260,7 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
 
 def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
     only = Candidate({COUNT: 2, BATCHING: None, ENABLE: None})
-    bench = EmulatedBench(by({COUNT: 1.5}))
+    bench = SimplerBench(by({COUNT: 1.5}))
     result = simplify(bench, found=only)
     assert result.candidate == only
     assert bench.measured == []
@@ -275,7 +269,7 @@ def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
 
 def test_without_a_gain_to_state_a_simpler_config_is_held_to_the_winner_alone() -> None:
     """The current config met the SLOs at no load: there is nothing to compare with."""
-    bench = EmulatedBench(by({COUNT: 1.0, BATCHING: 2.0}))
+    bench = SimplerBench(by({COUNT: 1.0, BATCHING: 2.0}))
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     (winner,) = confirm(bench, Entrant(CURRENT, None), [Entrant(found, 2000.0)], rules_of())
     assert winner.gain is None
@@ -301,7 +295,7 @@ def least_cache(
     current: Candidate = CURRENT,
     allowed: Callable[[Candidate], bool] = lambda _: True,
     rounds: int = 3,
-) -> tuple[Simplified, EmulatedBench, list[Row]]:
+) -> tuple[Simplified, SimplerBench, list[Row]]:
     """``capacity_of`` size 0 is that without a cache; the current config stands a third of it."""
     rows: list[Row] = []
 
@@ -309,7 +303,7 @@ def least_cache(
         size = split_args(candidate.server_args)[1] or 0
         return capacity_of(size) / (3.0 if candidate == CURRENT else 1.0)
 
-    bench = EmulatedBench(capacity)
+    bench = SimplerBench(capacity)
     rules = rules_of(rows, rounds=rounds)
     proved = confirmed(bench, with_cache(winner), rules, current)
     rows.clear()
@@ -387,7 +381,7 @@ def test_each_size_tried_is_in_the_table() -> None:
 
 def test_a_winner_without_a_cache_is_left_alone() -> None:
     current = with_cache(SIZES[0])
-    bench = EmulatedBench(lambda c: 100 if c.server_args else 1000)
+    bench = SimplerBench(lambda c: 100 if c.server_args else 1000)
     winner = confirmed(bench, with_cache(None), rules_of(), current)
     result = simplified(bench, winner, rules_of(), lambda _: True, SIZES)
     assert result.candidate == with_cache(None)
@@ -397,10 +391,10 @@ def test_a_minimised_metric_keeps_the_smallest_cache_within_two_percent() -> Non
     values = (30e3, 25e3, 22e3, 20.6e3, 20.3e3, 20.1e3, 20e3, 20e3)
     p99_us = dict(zip((0, *SIZES), values, strict=True))
 
-    class AtOneLoad(EmulatedBench):
-        def measure(self, level: float, seed: int) -> Point:
+    class AtOneLoad(SimplerBench):
+        def reading(self, level: float, seed: int) -> Measurement:
             size = split_args(self.candidate.server_args)[1] or 0
-            return judge_point([P99_40MS, NO_ERRORS], synthetic_measurement(level, p99_us[size]))
+            return synthetic_measurement(level, p99_us[size])
 
     objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)

@@ -41,6 +41,7 @@ class ToyBench(EmulatedBench):
         servers_cv: float = 0.003,
         fails: Exception | None = None,
         requests: int = 5000,
+        random: Any = None,
     ) -> None:
         current = job.space.current
         troubles = {current: [fails] * 99} if fails else {}
@@ -48,7 +49,7 @@ class ToyBench(EmulatedBench):
             {current: capacity}, slos=job.spec.slo, arrivals=job.plan.arrivals, troubles=troubles
         )
         self.job, self.requests, self.alone_s = job, requests, 0.006
-        self._servers_cv, self._luck = servers_cv, np.random.default_rng(4)
+        self._servers_cv, self._luck = servers_cv, random or np.random.default_rng(4)
 
     @property
     def fresh_servers(self) -> int:
@@ -342,14 +343,8 @@ class ArrivalsBench(ToyBench):
 
     arrivals_cv = 0.04
 
-    def measure(self, level: float, seed: int) -> Point:
-        of_round = float(np.random.default_rng(seed).normal(0.0, self.arrivals_cv))
-        calm = self._now
-        self._now = calm * float(np.exp(of_round))
-        try:
-            return super().measure(level, seed)
-        finally:
-            self._now = calm
+    def kindness(self, seed: int) -> float:
+        return float(np.exp(np.random.default_rng(seed).normal(0.0, self.arrivals_cv)))
 
 
 def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(
@@ -361,7 +356,7 @@ def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(
     def nights(capacity: float, first: int) -> list[str]:
         random = [np.random.default_rng(first + night) for night in range(20)]
         return [
-            place.check(capacity=capacity, servers_cv=0.01, _random=r).facts["status"]
+            place.check(capacity=capacity, servers_cv=0.01, random=r).facts["status"]
             for r in random
         ]
 
