@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc
+from integration.triton.repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.triton.control import Control
@@ -137,6 +139,26 @@ def test_what_the_spec_asks_for_reaches_the_container(
             assert (status, "Read-only file system" in output) == (1, True)
         cache = next(line for line in server.log_tail(10_000).splitlines() if "TritonCache" in line)
         assert "2097152" in cache  # the candidate's argument wins over the spec's
+
+
+def test_the_server_reads_a_private_repository_and_has_no_other_right_of_root(
+    launcher: DockerLauncher, engine: Any, tmp_path: Path
+) -> None:
+    private = make_repository(tmp_path)
+    for path in (private, *private.rglob("*")):
+        os.chown(path, 1000, 1000)
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    mine = replace(launcher, repository=private)
+    with mine.launch([], tmp_path / "log") as server, Control(server.endpoints) as control:
+        control.load("doubler", None, 60)
+        container = engine.containers.get(server.container_id)
+        status = container.exec_run(["cat", "/proc/1/status"]).output.decode()
+    facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert (int(facts["CapBnd"], 16), facts["NoNewPrivs"]) == (1 << 1, "1")  # CAP_DAC_OVERRIDE
+
+
+def test_its_version_names_the_image(launcher: DockerLauncher, engine: Any) -> None:
+    assert launcher.version().endswith(f", image {engine.images.get(launcher.image).id}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,17 +88,67 @@ def test_a_mount_must_exist(launcher: DockerLauncher, tmp_path: Path) -> None:
 
 def test_an_owner_is_gone_when_its_process_is() -> None:
     boot, namespace, pid, started = container_owner.current().split()
-    assert not container_owner.gone(container_owner.current())
-    assert container_owner.gone(f"{boot} {namespace} {pid} {int(started) + 1}")  # id used again
-    assert container_owner.gone(f"{boot} {namespace} {_free_pid()} {started}")
-    assert container_owner.gone(f"another-boot {namespace} {pid} {started}")
+    for ended in (True, False):
+        assert not container_owner.gone(container_owner.current(), ended=ended)
+        used_again = f"{boot} {namespace} {pid} {int(started) + 1}"
+        assert container_owner.gone(used_again, ended=ended)
+        assert container_owner.gone(f"{boot} {namespace} {_free_pid()} {started}", ended=ended)
+
+
+class FakeContainers:
+    """The engine's list, and what is removed from it."""
+
+    def __init__(self, *states: str) -> None:
+        self.api = self
+        label = "another-boot pid:[1] 17 4711"
+        self.there = [
+            {"Id": f"{s}-container", "State": s, "Labels": {"tuner.run": label}} for s in states
+        ]
+        self.removed: list[str] = []
+
+    def containers(self, **_: object) -> list[dict[str, object]]:
+        return self.there
+
+    def kill(self, container: str) -> None:
+        pass
+
+    def remove_container(self, container: str, **_: object) -> None:
+        self.removed.append(container)
+
+
+def test_another_machines_live_container_on_the_same_engine_is_left_alone() -> None:
+    engine = FakeContainers("running", "created", "paused", "restarting", "exited", "dead")
+    docker._remove_leftovers(engine)
+    assert engine.removed == ["exited-container", "dead-container"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "version"),
+    [(["PATH=/bin", "TRITON_SERVER_VERSION=2.51.0"], "2.51.0"), (None, "unknown version")],
+)
+def test_the_version_names_the_image_whatever_its_tag(
+    launcher: DockerLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: list[str] | None,
+    version: str,
+) -> None:
+    image = SimpleNamespace(id="sha256:0123", attrs={"Config": {"Env": variables}})
+    engine = SimpleNamespace(images=SimpleNamespace(get={"image:1": image}.__getitem__))
+    monkeypatch.setattr(docker, "_engine", lambda _: nullcontext(engine))
+    assert launcher.version() == f"{version}, image sha256:0123"
+
+
+def test_the_container_has_no_rights_that_serving_does_not_need(launcher: DockerLauncher) -> None:
+    options = launcher.options(Network.HOST, PORTS, [])
+    assert (options["cap_drop"], options["cap_add"]) == (["ALL"], ["DAC_OVERRIDE"])
+    assert options["security_opt"] == ["no-new-privileges"]
+    assert not options.get("privileged")
 
 
 def test_an_owner_that_cannot_be_judged_counts_as_living() -> None:
     boot, _, pid, started = container_owner.current().split()
-    assert not container_owner.gone(f"{boot} pid:[1] {pid} {int(started) + 1}")
-    assert not container_owner.gone("somebody else's label")
-    assert not container_owner.gone("")
+    for owner in (f"{boot} pid:[1] {pid} {int(started) + 1}", "somebody else's label", ""):
+        assert not container_owner.gone(owner, ended=True)
 
 
 def _free_pid() -> int:

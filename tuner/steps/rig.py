@@ -43,25 +43,25 @@ class Programs:
 
     Attributes:
         launcher: Starts servers the way the spec says.
+        server_version: What its servers are, as exactly as it can be told.
     """
 
     launcher: ServerLauncher
     perf_analyzer: Installation
     host: Host
+    server_version: str
 
     def versions(self) -> dict[str, str]:
-        launcher = self.launcher
-        local = launcher.installation.version if isinstance(launcher, LocalLauncher) else None
         return {
             "tune": __version__,
-            "tritonserver": local or "not local",
+            "tritonserver": self.server_version,
             "perf_analyzer": self.perf_analyzer.version,
             "optuna": version("optuna"),
             "python": platform.python_version(),
         }
 
     def fingerprint(self) -> str:
-        return self.host.fingerprint(self.versions()["tritonserver"])
+        return self.host.fingerprint(self.server_version)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
     ):
         if isinstance(launcher, LocalLauncher) and job.config.backend in ("", "python"):
             _check_python_models(launcher.installation)
-        yield Programs(launcher, perf_analyzer, read_host(environment))
+        yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
 
 
 def _check_python_models(installation: Installation) -> None:

@@ -19,15 +19,21 @@ def current() -> str:
     return f"{_boot()} {_namespace()} {pid} {_started(pid)}"
 
 
-def gone(owner: str) -> bool:
-    """Whether the process has ended for certain; False when that cannot be seen from here."""
+def gone(owner: str, *, ended: bool) -> bool:
+    """Whether the process has ended for certain; False when that cannot be seen from here.
+
+    Args:
+        owner: What `current` wrote.
+        ended: Its container runs no more. One of another boot that runs is another machine's on
+            the same engine: after a reboot of this one, none would.
+    """
     try:
         boot, namespace, pid, started = owner.split()
         number = int(pid)
     except ValueError:
         return False  # not written by `current`
     if boot != _boot():
-        return True
+        return ended
     return namespace == _namespace() and _started(number) != started
 
 

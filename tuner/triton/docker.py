@@ -35,6 +35,12 @@ _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has t
 _REPOSITORY_INSIDE = "/models"
 _LOG_END_S = 5.0
 _LABEL = "tuner.run"
+_ENDED = ("exited", "dead")
+#: Root in the container reads a repository that only its owner may read; it needs no other right
+#: of the host's root. GPUs are devices, which no capability is needed for.
+_CAPABILITIES = ("DAC_OVERRIDE",)
+#: In NVIDIA's images.
+_VERSION_VARIABLE = "TRITON_SERVER_VERSION"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the second one on WSL
 _REAPER = str(Path(__file__).with_name("container_reaper.py"))
 _logger = logging.getLogger(__name__)
@@ -110,6 +116,14 @@ class DockerLauncher:
             start = partial(self._started, client, network, server_args, log)
             yield ready_server(stack, start, self.start_timeout_s)
 
+    def version(self) -> str:
+        """The server's version, if the image names it, and the image's own id."""
+        with _engine(self.engine_environment) as client:
+            image = _image(client, self.image)
+            variables = image.attrs.get("Config", {}).get("Env") or ()
+        named = dict(variable.partition("=")[::2] for variable in variables)
+        return f"{named.get(_VERSION_VARIABLE, 'unknown version')}, image {image.id}"
+
     def options(
         self,
         network: Network,
@@ -147,6 +161,9 @@ class DockerLauncher:
             "device_requests": _device_requests(self.gpus),
             "network_mode": network.value,
             "labels": {_LABEL: container_owner.current()},
+            "cap_drop": ["ALL"],
+            "cap_add": list(_CAPABILITIES),
+            "security_opt": ["no-new-privileges"],
         }
         if network is Network.PUBLISHED:
             options["ports"] = {f"{port}/tcp": (ADDRESS, None) for port in ports}
@@ -209,15 +226,24 @@ def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
 
 
 def _created(client: Any, options: dict[str, Any]) -> Any:
+    from docker.errors import APIError
+
+    _image(client, options["image"])  # an engine that looks for it elsewhere takes long to say no
+    try:
+        return client.containers.create(**options)
+    except APIError as error:
+        raise _refused(error) from error
+
+
+def _image(client: Any, name: str) -> Any:
     from docker.errors import APIError, ImageNotFound
 
     try:
-        client.images.get(options["image"])
-        return client.containers.create(**options)
+        return client.images.get(name)
     except ImageNotFound as error:
         raise EnvironmentNotReadyError(
-            f"the image {options['image']} is not on this machine",
-            f"fetch it with `docker pull {options['image']}`, or check server.image in the spec",
+            f"the image {name} is not on this machine",
+            f"fetch it with `docker pull {name}`, or check server.image in the spec",
         ) from error
     except APIError as error:
         raise _refused(error) from error
@@ -325,7 +351,8 @@ def _remove_leftovers(client: Any) -> None:
     from tuner.triton import container_reaper
 
     for container in client.api.containers(all=True, filters={"label": _LABEL}):
-        if container_owner.gone(container["Labels"].get(_LABEL, "")):
+        ended = container["State"] in _ENDED
+        if container_owner.gone(container["Labels"].get(_LABEL, ""), ended=ended):
             name = container["Id"]
             _logger.warning("removing container %s of a tune that was killed", name[:12])
             with suppress(APIError):  # another tune may be at it

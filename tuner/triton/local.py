@@ -62,6 +62,9 @@ class LocalLauncher:
     restricted: tuple[str, ...] = access.PROTOCOLS
     restartable: ClassVar[bool] = True
 
+    def version(self) -> str:
+        return self.installation.version
+
     def command(
         self,
         server_args: Sequence[str],

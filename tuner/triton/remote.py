@@ -71,6 +71,12 @@ class RemoteLauncher:
     load_timeout_s: float = 120.0
     restartable: ClassVar[bool] = False
 
+    def version(self) -> str:
+        """By the server's own account, which says nothing of its image, backends or machine."""
+        check(self.endpoints)
+        with Control(self.endpoints) as control:
+            return f"{control.server().version}, remote: its image and machine are unknown"
+
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:
         if server_args:

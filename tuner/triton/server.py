@@ -46,6 +46,13 @@ class ServerLauncher(Protocol):
     def restartable(self) -> bool:
         """True when other server arguments can be had by starting again (False for remote)."""
 
+    def version(self) -> str:
+        """What serves, as exactly as it can be told: only equal ones measure the same.
+
+        Raises:
+            EnvironmentNotReadyError: The engine, the image or the remote server is not there.
+        """
+
     def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[Server]:
         """A server over the repository, in explicit model control, no model loaded, ready.
 

@@ -14,7 +14,7 @@ from tuner.steps.rig import Programs
 
 
 def test_the_rig_of_a_recording_is_never_swept(job: Job, temporary: Path) -> None:  # noqa: F811
-    programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None))
+    programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None), "2.51.0")
     with recorded_rig.rig(job, programs) as rig:
         assert an_hour_later(temporary) == [rig.directory]
     assert not rig.directory.exists()

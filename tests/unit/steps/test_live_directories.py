@@ -43,7 +43,7 @@ def an_hour_later(temporary: Path) -> list[Path]:
 
 @contextmanager
 def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:  # noqa: F811
-    programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None))
+    programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None), "2.51.0")
     with rigged(job, programs, tmp_path, Watch(TimeBook(), Silent(), lambda: None)):
         yield
 
