@@ -34,7 +34,7 @@ def value_of(metric: Metric, measurement: Measurement) -> float | None:
 
 def judge(slo: Slo, measurement: Measurement) -> SloResult:
     """One SLO against one measurement. A missing or too small sample is never a pass."""
-    value = value_of(slo.metric, measurement)
+    value = _value(slo.metric, measurement)
     return SloResult(
         expression=str(slo),
         metric=slo.metric.value,
@@ -96,6 +96,21 @@ def tail_slo(slos: Iterable[Slo]) -> Slo | None:
     """The SLO on the highest percentile of the latency, if any bounds its tail."""
     tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
     return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
+
+
+def _value(metric: Metric, measurement: Measurement) -> float | None:
+    """As `value_of`, but a percentile ranks what was refused or failed above all latencies.
+
+    So late answers and lost ones share what the percentile allows: of 3000 requests 30 may be late
+    or lost. Needs each request's latency; without them the percentile is of the answers alone.
+    """
+    value, latencies = value_of(metric, measurement), measurement.latencies_us
+    lost = measurement.failed_count
+    each = latencies is not None and measurement.source is LatencySource.REQUESTS
+    if metric.quantile is None or not lost or latencies is None or not each:
+        return value
+    rank = math.ceil(metric.quantile * (latencies.size + lost))
+    return float(latencies[rank - 1]) if rank <= latencies.size else value
 
 
 def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict:

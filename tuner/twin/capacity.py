@@ -133,7 +133,7 @@ def _known(value: float | None) -> float | None:
 def simulated_value(metric: Metric, outcome: Outcome) -> float | None:
     """The metric in its base unit; None for what is not simulated."""
     if metric.quantile is not None:
-        return outcome.percentile_us(metric.quantile)
+        return outcome.percentile_us(metric.quantile, outcome.rejected_count)
     if metric is Metric.AVG_LATENCY:
         return float(outcome.latencies_us.mean()) if outcome.latencies_us.size else math.nan
     if metric is Metric.ERROR_RATE:

@@ -46,12 +46,17 @@ class Outcome:
     backlog: int
     busy_cores: float
 
-    def percentile_us(self, share: float) -> float:
-        """Nearest rank; not a number when there are no latencies."""
+    def percentile_us(self, share: float, lost: int = 0) -> float:
+        """Nearest rank; not a number when there are no latencies.
+
+        ``lost`` requests are ranked above all that have one; the highest latency where the rank is
+        among them.
+        """
         count = self.latencies_us.size
         if count == 0:
             return float("nan")
-        return float(self.latencies_us[max(int(np.ceil(share * count)) - 1, 0)])
+        rank = int(np.ceil(share * (count + lost)))
+        return float(self.latencies_us[min(max(rank, 1), count) - 1])
 
     @property
     def mean_batch_size(self) -> float:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
@@ -65,6 +66,20 @@ def test_refusing_requests_does_not_meet_a_percentile() -> None:
     many = synthetic_measurement(p99_us=10_000, count=1000, failed=50)
     assert judge(P99_40MS, few).verdict is Verdict.PASS
     assert judge(P99_40MS, many).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("late", "lost", "verdict"),
+    [(30, 0, "pass"), (0, 30, "pass"), (15, 15, "pass"), (29, 29, "fail"), (16, 15, "fail")],
+)
+def test_late_and_lost_requests_share_what_a_percentile_allows(
+    late: int, lost: int, verdict: str
+) -> None:
+    latencies = np.concatenate([np.full(3000 - late - lost, 20e3), np.full(late, 50e3)])
+    measurement = dataclasses.replace(
+        synthetic_measurement(p99_us=20e3, count=3000 - lost, failed=lost), latencies_us=latencies
+    )
+    assert judge(P99_40MS, measurement).verdict is Verdict(verdict)
 
 
 def test_no_results_are_no_pass() -> None:
