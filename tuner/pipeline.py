@@ -9,7 +9,7 @@ the run is open, its result and its report are written before the error goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,13 @@ from tuner.report.render import render_all
 from tuner.report.result_schema import Status
 from tuner.run.choices import resume_command
 from tuner.run.rejected import Stage
+from tuner.run.store import new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.uninterrupted import uninterrupted
 from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.noise import too_fine
 from tuner.steps.opening import OpenRun, open_run
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
@@ -56,9 +58,15 @@ class _Session:
     job: Job
     programs: Programs
     open: OpenRun
+    neighbours: Neighbours
     book: TimeBook
     stop: Stop
     events: Events
+
+    def checkpoint(self) -> None:
+        """Between measurements: looks who else measures, and whether the run is to stop."""
+        self.neighbours.look()
+        self.stop.checkpoint()
 
 
 def run(request: Request, events: Events) -> Finished:
@@ -83,11 +91,14 @@ def _run(request: Request, events: Events) -> Finished:
     stop = Stop(events.note)
     with stop.listening():
         job = prepare(request)
+        run_id = new_run_id(job.spec.model) if request.resume is None else request.resume.name
         with (
+            only_one_on(job),
+            among_neighbours("run", run_id, job, events.note) as neighbours,
             installed(job, request.environment) as programs,
-            open_run(job, programs, request, book, events.note) as opened,
+            open_run(job, programs, request, run_id, book, events.note) as opened,
         ):
-            session = _Session(request, job, programs, opened, book, stop, events)
+            session = _Session(request, job, programs, opened, neighbours, book, stop, events)
             try:
                 verdict = _tuned(session)
                 return _ended(session, verdict)
@@ -105,7 +116,7 @@ def _tuned(session: _Session) -> Verdict:
     for warning in foreseen(session.job) if session.request.write else ():
         events.note(warning)
     store = opened.store
-    watch = Watch(session.book, events, session.stop.checkpoint, store.append_rejected)
+    watch = Watch(session.book, events, session.checkpoint, store.append_rejected)
     with rigged(session.job, session.programs, opened.store.logs, watch) as bench:
         events.phase("searching")
         trials, reason = searched(
@@ -117,7 +128,7 @@ def _tuned(session: _Session) -> Verdict:
                 store=opened.store,
                 book=session.book,
                 events=events,
-                checkpoint=session.stop.checkpoint,
+                checkpoint=session.checkpoint,
                 current=session.job.space.current,
             )
         )
@@ -223,6 +234,7 @@ def _record(
 ) -> dict[str, Any]:
     """`result.json`."""
     store = session.open.store
+    verdict = replace(verdict, reasons=(*verdict.reasons, *session.neighbours.remarks))
     result = result_json(
         run_id=store.run_id,
         model=session.job.spec.model,

@@ -19,3 +19,12 @@ def _no_outside_world(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket.socket, "bind", refuse)
+
+
+@pytest.fixture(autouse=True)
+def _no_neighbours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What measures on this machine besides is none of a unit test's business."""
+    alone = tmp_path_factory.getbasetemp() / "measuring"
+    monkeypatch.setattr("tuner.run.measuring.registry", lambda: alone)

@@ -42,6 +42,7 @@ from tuner.steps.check_outcome import (
 from tuner.steps.check_rounds import SEED, Checked, Checking, checked
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import manifest_of
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.stop import Stop
@@ -85,8 +86,13 @@ def check(request: CheckRequest, events: Events) -> CheckFinished:
     stop = Stop(events.note)
     with stop.listening():
         job = prepare(request.job)
-        with installed(job, request.job.environment) as programs:
-            session = _opened(request, job, programs)
+        run_id = new_run_id(f"{job.spec.model}-check")
+        with (
+            only_one_on(job, reading=True),
+            among_neighbours("check", run_id, job, events.note) as neighbours,
+            installed(job, request.job.environment) as programs,
+        ):
+            session = _opened(request, job, programs, run_id, neighbours)
             events.note(f"check {session.store.directory}")
             if session.compared_with.baseline is None and not request.accept:
                 events.note(f"{session.compared_with.reason} {_WITHOUT_BASELINE}")
@@ -108,6 +114,7 @@ class _Session:
     key: Key
     machine: str
     compared_with: Found
+    neighbours: Neighbours
     book: TimeBook = field(default_factory=TimeBook)
 
     @property
@@ -135,7 +142,9 @@ class _Session:
         return facts
 
 
-def _opened(request: CheckRequest, job: Job, programs: Programs) -> _Session:
+def _opened(
+    request: CheckRequest, job: Job, programs: Programs, run_id: str, neighbours: Neighbours
+) -> _Session:
     versions = programs.versions()
     key = Key(
         job.spec.model,
@@ -145,10 +154,10 @@ def _opened(request: CheckRequest, job: Job, programs: Programs) -> _Session:
     )
     results = request.job.output
     found = find_baseline(results, key, any_machine=request.any_machine)
-    store = RunStore.create(results, new_run_id(f"{job.spec.model}-check"))
+    store = RunStore.create(results, run_id)
     manifest = manifest_of(job, programs, request.job, store.run_id)
     store.write_manifest(manifest.to_json())
-    return _Session(request, job, store, manifest, key, _machine(programs), found)
+    return _Session(request, job, store, manifest, key, _machine(programs), found, neighbours)
 
 
 def _machine(programs: Programs) -> str:
@@ -163,7 +172,12 @@ def _measured(
 ) -> Checked | CheckVerdict:
     """What the rounds gave; the verdict alone where the config could not be measured at all."""
     job, store = session.job, session.store
-    watch = Watch(session.book, events, checkpoint, store.append_rejected)
+
+    def looking() -> None:
+        session.neighbours.look()
+        checkpoint()
+
+    watch = Watch(session.book, events, looking, store.append_rejected)
     with rigged(job, programs, store.logs, watch) as bench:
         bench.enter(Stage.CONFIRMATION)
         step = Checking(
@@ -207,6 +221,7 @@ def _remarks(session: _Session, found: Checked) -> list[str]:
     baseline = session.compared_with.baseline
     seen = dict.fromkeys(d for p in found.held for d in p.measurement.disturbances)
     remarks = [f"Disturbed: {text}" for text in seen]
+    remarks += session.neighbours.remarks
     if baseline is not None and baseline.key.fingerprint != session.key.fingerprint:
         remarks.append(f"Compared with a result of another machine ({baseline.machine}).")
     return remarks

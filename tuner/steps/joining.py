@@ -32,6 +32,7 @@ from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import read_yaml
 from tuner.steps.events import Events
 from tuner.steps.job import Job, job_from
+from tuner.steps.neighbours import among_neighbours
 from tuner.steps.rig import Programs, Watch, installed, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.stop import Stop
@@ -103,13 +104,22 @@ def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     offer = find_offer(request.storage, request.name)
     run = offer.manifest.run_id
     job = job_of(offer, request)
-    with installed(job, request.environment) as programs, _logs(request.logs) as logs:
+    with (
+        among_neighbours("worker", run, job, events.note) as neighbours,
+        installed(job, request.environment) as programs,
+        _logs(request.logs) as logs,
+    ):
         refuse_another_machine(offer.manifest, programs)
         worker = Worker(platform.node(), _gpus_text(job.spec.server.gpus))
         with StudyRecord(
             request.storage, job.spec.model, run, job.space, job.spec.objective, worker
         ) as record:
-            checkpoint = _Checkpoint(record, stop.checkpoint)
+
+            def stopped() -> None:
+                neighbours.look()
+                stop.checkpoint()
+
+            checkpoint = _Checkpoint(record, stopped)
             strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
             searcher = JoinedSearcher(job.space, strategy, record, offer.trials, checkpoint.wait)
             book = TimeBook()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from tuner.run.manifest import Manifest
 from tuner.run.noise_file import read_noise
 from tuner.run.rejected import Rejected, Stage
-from tuner.run.store import RESULT, RunStore, new_run_id
+from tuner.run.store import RESULT, RunStore
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialTime
 from tuner.search.offer import Offer
@@ -36,6 +36,7 @@ def open_run(
     job: Job,
     programs: Programs,
     request: Request,
+    run_id: str,
     book: TimeBook,
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[OpenRun]:
@@ -45,13 +46,14 @@ def open_run(
         job: What is tuned.
         programs: Of this machine.
         request: Names the run to go on with, and the storage of the study.
+        run_id: Of a new run.
         book: Gets what an earlier part of the run spent.
         note: Told of each trial that is taken over from a worker.
 
     Raises:
         SpecError: The run to resume is none, or was made with something else.
     """
-    store = _store(job, programs, request)
+    store = _store(job, programs, request, run_id)
     with store.locked():
         manifest = store.manifest()
         if request.resume is not None:
@@ -90,11 +92,11 @@ def _by(trial: Trial) -> str:
     return f"{trial.worker.host}, GPUs {trial.worker.gpus}, {trial.state.value}"
 
 
-def _store(job: Job, programs: Programs, request: Request) -> RunStore:
+def _store(job: Job, programs: Programs, request: Request, run_id: str) -> RunStore:
     """The directory of the run, with its manifest."""
     if request.resume is not None:
         return RunStore.open(request.resume)
-    store = RunStore.create(request.output, new_run_id(job.spec.model))
+    store = RunStore.create(request.output, run_id)
     store.write_manifest(manifest_of(job, programs, request, store.run_id).to_json())
     return store
 

@@ -66,8 +66,10 @@ def resumed(request: Request) -> Request:
             "give the whole URL again, in $TUNE_STORAGE or with --storage",
         )
     time_s = request.time_budget_s
+    nameless = request.resume.name in ("", "..")
     return replace(
         request,
+        resume=request.resume.resolve() if nameless else request.resume,
         output=request.resume.absolute().parent,
         trials=earlier.trials if request.trials is None else request.trials,
         time_budget_s=earlier.time_budget_s if time_s is None else time_s,

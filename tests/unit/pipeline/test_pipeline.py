@@ -23,6 +23,7 @@ from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, StalePlanError
 from tuner.report.result_schema import Status
+from tuner.run.measuring import Measuring, registered
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.search.study import StudyRecord
@@ -381,3 +382,21 @@ def test_a_disk_that_stays_full_keeps_the_first_error(
     err = capsys.readouterr().err
     assert "the run's end could not be stored" in err
     assert "Traceback" not in err
+
+
+def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes: list[int] = []
+    workplace.bench.then = {1: lambda: codes.append(workplace.tune("run", "my spec.yaml"))}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
+    assert codes == [EnvironmentNotReadyError.exit_code]
+    assert f"tune run {workplace.store.run_id} (pid {os.getpid()}" in capsys.readouterr().err
+
+
+def test_who_measured_at_the_same_time_stands_in_the_result(workplace: Workplace) -> None:
+    other = Measuring(7, "check", "elsewhere", "/other", "all", "2025-03-01T10:00:00+00:00")
+    with registered(other):
+        assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
+    said = "Disturbed: tune check elsewhere (pid 7, since 2025-03-01 10:00 UTC)"
+    assert any(reason.startswith(said) for reason in workplace.result["reasons"])

@@ -116,7 +116,8 @@ def owned(job: Job, run: OpenRun, bench: EmulatedBench) -> Search:
 
 
 def opened(job: Job, request: Request) -> Any:
-    return open_run(job, Facts(), request, TimeBook())  # type: ignore[arg-type]
+    facts: Any = Facts()
+    return open_run(job, facts, request, "a-run", TimeBook())
 
 
 def url_of(run: OpenRun) -> str:

@@ -46,7 +46,8 @@ class Facts:
 
 
 def opened(job: Job, request: Request, book: TimeBook | None = None) -> Any:
-    return open_run(job, Facts(), request, book or TimeBook())  # type: ignore[arg-type]
+    facts: Any = Facts()
+    return open_run(job, facts, request, "a-run", book or TimeBook())
 
 
 @pytest.fixture

@@ -1,0 +1,112 @@
+"""Two on one model, and two on one machine."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.steps.test_opening import SPEC
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.neighbours import among_neighbours, only_one_on
+
+MODEL = "emulated-accelerator"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    model = tmp_path / "models" / MODEL
+    (model / "1").mkdir(parents=True)
+    source = Path(__file__).parents[3] / "model_repository" / MODEL
+    (model / "config.pbtxt").write_text((source / "config.pbtxt").read_text())
+    (model / "1" / "model.py").write_text((source / "1" / "model.py").read_text())
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository="models"))
+    return prepare(Request(spec=spec))
+
+
+def test_a_second_run_on_a_model_is_refused_by_the_name_of_the_first(job: Job) -> None:
+    files = sorted(job.model.path.parent.iterdir())
+    with only_one_on(job), among_neighbours("run", "the-first", job, print):
+        with pytest.raises(EnvironmentNotReadyError) as refused, only_one_on(job):
+            pass
+        assert f"tune run the-first (pid {os.getpid()}, since 20" in refused.value.message
+        assert sorted(job.model.path.parent.iterdir()) == files
+    with only_one_on(job):
+        pass
+
+
+def test_checks_go_together_but_not_with_a_run(job: Job) -> None:
+    with only_one_on(job, reading=True), among_neighbours("check", "a-check", job, print):
+        with only_one_on(job, reading=True):
+            pass
+        with pytest.raises(EnvironmentNotReadyError, match="tune check a-check"), only_one_on(job):
+            pass
+
+
+def test_a_run_of_another_machine_is_refused_without_a_name(job: Job) -> None:
+    with only_one_on(job):
+        with pytest.raises(EnvironmentNotReadyError, match="of another machine"), only_one_on(job):
+            pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
+def test_a_file_system_without_locks_keeps_nobody_from_measuring(
+    code: int, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+    directory = job.model.path.parent.stat()
+
+    def flock(descriptor: int, operation: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), directory):
+            raise OSError(code, os.strerror(code))
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with only_one_on(job), among_neighbours("run", "the-first", job, print):
+        with pytest.raises(EnvironmentNotReadyError, match="the-first"), only_one_on(job):
+            pass
+
+
+def test_a_worker_of_the_run_may_measure_its_model(job: Job) -> None:
+    notes: list[str] = []
+    with among_neighbours("worker", "the-run", job, notes.append), only_one_on(job):
+        pass
+    assert notes == []
+
+
+def test_one_that_disturbs_is_told_once_and_kept_for_the_result(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.steps.neighbours.POLL_S", 0.0)
+    notes: list[str] = []
+    with among_neighbours("run", "one", job, notes.append) as one:
+        assert notes == []
+        with among_neighbours("run", "two", job, notes.append) as two:
+            one.look()
+            one.look()
+        one.look()
+    assert len(notes) == 2
+    assert "tune run one (pid" in notes[0]
+    assert "tune run two (pid" in notes[1]
+    assert [len(n.remarks) for n in (one, two)] == [1, 1]
+    assert one.remarks[0].startswith("Disturbed: tune run two (pid")
+
+
+def test_gpus_of_their_own_are_not_told(job: Job) -> None:
+    notes: list[str] = []
+    with among_neighbours("run", "one", on(job, (0,)), notes.append):
+        with among_neighbours("run", "two", on(job, (1,)), notes.append):
+            pass
+    assert notes == []
+
+
+def on(job: Job, gpus: Any) -> Job:
+    server = job.spec.server.model_copy(update={"gpus": gpus})
+    return replace(job, spec=job.spec.model_copy(update={"server": server}))

@@ -1,0 +1,111 @@
+"""Other `tune`s: none on the same model, and those told that disturb the measurements."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.run.locking import Lock, lock
+from tuner.run.measuring import Measuring, others, registered
+from tuner.steps.job import Job
+
+#: How often it is looked for others while something is measured.
+POLL_S = 5.0
+
+
+class Neighbours:
+    """Others that measure on this machine; each is told once."""
+
+    def __init__(self, mine: Measuring, own: Path | None, note: Callable[[str], None]) -> None:
+        self._mine = mine
+        self._own = own
+        self._note = note
+        self._seen: dict[Measuring, None] = {}
+        self._looked: float | None = None
+
+    def look(self) -> None:
+        """Cheap enough for a checkpoint: it looks every `POLL_S`."""
+        now = time.monotonic()
+        if self._looked is not None and now - self._looked < POLL_S:
+            return
+        self._looked = now
+        for other in others(self._own):
+            if other not in self._seen and self._mine.disturbs(other):
+                self._seen[other] = None
+                self._note(f"{other.text} measures on this machine too: each disturbs the other")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """For the result, one sentence each."""
+        return tuple(
+            f"Disturbed: {other.text} measured on this machine at the same time."
+            for other in self._seen
+        )
+
+
+@contextmanager
+def among_neighbours(
+    what: str, run: str, job: Job, note: Callable[[str], None]
+) -> Iterator[Neighbours]:
+    """Lets others know that this one measures, and looks who else does.
+
+    Args:
+        what: Command that measures: run, check, worker.
+        run: Id of the run or check.
+        job: What is measured.
+        note: Told of each that disturbs.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    model = str(_directory(job).resolve())
+    mine = Measuring(os.getpid(), what, run, model, job.spec.server.gpus, started)
+    with registered(mine) as own:
+        neighbours = Neighbours(mine, own, note)
+        neighbours.look()
+        yield neighbours
+
+
+@contextmanager
+def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
+    """Nobody else tunes this model meanwhile: the lock of its directory is held, not a file made.
+
+    Where the file system has no locks, those on the same machine are kept apart all the same.
+
+    Args:
+        job: Its model.
+        reading: The config is measured and not searched: several may do that at once.
+
+    Raises:
+        EnvironmentNotReadyError: Another one does, with its process, run and beginning.
+    """
+    directory = _directory(job)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        held = lock(descriptor, shared=reading)
+        first = _first_on(directory, reading=reading) if held is not Lock.HELD else None
+        if held is Lock.HELD_BY_ANOTHER or first is not None:
+            raise EnvironmentNotReadyError(
+                f"the model in {directory} is being measured by {_name(first)}",
+                "wait for it or stop it; `tune worker` helps a run from another GPU",
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _directory(job: Job) -> Path:
+    return job.model.path.parent
+
+
+def _first_on(directory: Path, *, reading: bool) -> Measuring | None:
+    model = str(directory.resolve())
+    there = (o for o in others(None) if o.model == model and o.what != "worker")
+    return next((o for o in there if not (reading and o.what == "check")), None)
+
+
+def _name(first: Measuring | None) -> str:
+    return "another tune, of another machine or container" if first is None else first.text
