@@ -34,7 +34,9 @@ from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.looking import first_level
-from tuner.steps.rig import Watch, installed, rigged
+from tuner.steps.programs import installed
+from tuner.steps.rig import Watch, rigged
+from tuner.steps.serving import serving
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (
@@ -110,14 +112,13 @@ def main() -> int:
     )
     options = parser.parse_args()
     chosen = options.config or range(len(CONFIGS))
-    good = True
+    good, book = True, TimeBook()
     with tempfile.TemporaryDirectory(prefix="tune-benchmark-") as directory:
         job = prepare(Request(spec=spec_in(Path(directory), options.window)))
         with (
             installed(job, dict(os.environ)) as programs,
-            rigged(
-                job, programs, Path(directory), Watch(TimeBook(), Silent(), lambda: None)
-            ) as bench,
+            serving(job, programs, Path(directory), book) as served,
+            rigged(served, Watch(book, Silent(), lambda: None)) as bench,
         ):
             print(f"{'config':<42} {'found':>8} {'sweep':>8} {'off':>7} {'measurements':>13}")
             for name, candidate, to_beat in (CONFIGS[i] for i in chosen):

@@ -35,7 +35,9 @@ from tuner.score.judge import stress
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import Watch, installed, rigged
+from tuner.steps.programs import installed
+from tuner.steps.rig import Watch, rigged
+from tuner.steps.serving import serving
 
 ROOT = Path(__file__).parents[1]
 MODEL = "emulated-accelerator"
@@ -91,7 +93,8 @@ def repeat(job: Job, difference: float, first: int, repeats: int) -> list[dict[s
     with (
         tempfile.TemporaryDirectory(prefix="tune-benchmark-") as logs,
         installed(job, dict(os.environ)) as programs,
-        rigged(job, programs, Path(logs), Watch(book, Silent(), lambda: None)) as bench,
+        serving(job, programs, Path(logs), book) as served,
+        rigged(served, Watch(book, Silent(), lambda: None)) as bench,
     ):
         for number in range(first, first + repeats):
             before = book.seconds(Phase.MEASURING)

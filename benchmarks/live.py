@@ -55,9 +55,11 @@ from tuner.space.words import changes_text
 from tuner.spec.units import Seconds
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.programs import Programs, installed
 from tuner.steps.proving import SEED_OFFSET
-from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.rig import Watch, rigged
 from tuner.steps.searching import Search, searched
+from tuner.steps.serving import serving
 from tuner.steps.stop import Stop
 
 #: Who takes part; over so large a space a grid is a random search.
@@ -244,7 +246,8 @@ def _machine(programs: Programs, job: Job) -> dict[str, object]:
 def _bench(job: Job, programs: Programs, watch: Watch) -> Iterator[Bench]:
     with (
         tempfile.TemporaryDirectory(prefix="tune-live-") as logs,
-        rigged(job, programs, Path(logs), watch) as bench,
+        serving(job, programs, Path(logs), watch.book) as served,
+        rigged(served, watch) as bench,
     ):
         yield bench
 

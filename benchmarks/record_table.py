@@ -42,7 +42,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.workload import Workload
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import Programs, installed
+from tuner.steps.programs import Programs, installed
 
 PREFERRED = "dynamic_batching.preferred_batch_size"
 COUNT = "instance_group.count"

@@ -12,7 +12,7 @@ from tuner.load.workload import load_generator
 from tuner.space.candidate import Candidate
 from tuner.spec.model import ServerMode
 from tuner.steps.job import Job
-from tuner.steps.rig import Programs
+from tuner.steps.programs import Programs
 from tuner.triton.deploy import Deployer, Deployment
 from tuner.triton.private import private_directory
 
@@ -57,5 +57,5 @@ def rig(job: Job, programs: Programs) -> Iterator[Rig]:
     """Everything of it is gone afterwards."""
     with private_directory() as directory:
         log = directory / "server.log"
-        with Deployer(programs.launcher, job.spec.model, job.config, log) as deployer:
+        with Deployer(programs.launcher, job.spec.model, job.space.config, log) as deployer:
             yield Rig(job, programs, deployer, directory)

@@ -28,7 +28,9 @@ from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.steps.events import Silent
 from tuner.steps.job import Request, prepare
-from tuner.steps.rig import Watch, installed, rigged
+from tuner.steps.programs import installed
+from tuner.steps.rig import Watch, rigged
+from tuner.steps.serving import serving
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests" / "cases" / "recorded"
@@ -110,7 +112,8 @@ def record(model: str, path: Path, rounds: int, stop_at: float) -> None:
         watch = Watch(TimeBook(), Silent(), lambda: None)
         with (
             installed(job, os.environ) as programs,
-            rigged(job, programs, Path(directory), watch) as bench,
+            serving(job, programs, Path(directory), watch.book) as served,
+            rigged(served, watch) as bench,
             path.open("a") as file,
         ):
             host = (

@@ -1,7 +1,7 @@
 """The program as a list of steps: read this first.
 
-    prepare ─> installed ─> open_run ─> rigged ─> searched ─> proved ─> overloaded
-            ─> draw_up ─> write_back
+    prepare ─> installed ─> open_store ─> serving ─> open_run ─> rigged ─> searched ─> proved
+            ─> overloaded ─> draw_up ─> write_back
 
 Each is a plain function that takes what the ones before it returned. Whatever goes wrong once
 the run is open, its result and its report are written before the error goes on.
@@ -21,7 +21,7 @@ from tuner.report.render import render_all
 from tuner.report.result_schema import Status
 from tuner.run.choices import resume_command
 from tuner.run.rejected import Stage
-from tuner.run.store import new_run_id
+from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.uninterrupted import uninterrupted
 from tuner.steps.events import Events
@@ -29,13 +29,15 @@ from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.noise import too_fine
-from tuner.steps.opening import OpenRun, open_run
+from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
 from tuner.steps.overloading import Overloading, overloaded
+from tuner.steps.programs import Programs, installed
 from tuner.steps.proving import Proof, proved
 from tuner.steps.resuming import resumed
-from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.rig import Watch, rigged
 from tuner.steps.searching import Search, searched
+from tuner.steps.serving import Serving, serving
 from tuner.steps.stop import Stop
 from tuner.steps.writing import draw_up, foreseen, write_back
 from tuner.writeback.apply import Written
@@ -52,12 +54,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class _Session:
-    """What the steps of one run share."""
+    """What the steps of one run share, from the moment it has a directory."""
 
     request: Request
     job: Job
-    programs: Programs
-    open: OpenRun
+    store: RunStore
     neighbours: Neighbours
     book: TimeBook
     stop: Stop
@@ -96,28 +97,39 @@ def _run(request: Request, events: Events) -> Finished:
             only_one_on(job),
             among_neighbours("run", run_id, job, events.note) as neighbours,
             installed(job, request.environment) as programs,
-            open_run(job, programs, request, run_id, book, events.note) as opened,
+            open_store(job, programs, request, run_id) as store,
         ):
-            session = _Session(request, job, programs, opened, neighbours, book, stop, events)
+            session = _Session(request, job, store, neighbours, book, stop, events)
             try:
-                verdict = _tuned(session)
-                return _ended(session, verdict)
+                return _served(session, programs)
             except Exception as error:
-                _ended_early(session, explained_error(error, opened.store.directory))
+                _ended_early(session, explained_error(error, store.directory))
                 raise
 
 
-def _tuned(session: _Session) -> Verdict:
+def _served(session: _Session, programs: Programs) -> Finished:
+    """The run, over what the server makes of the config."""
+    store, book, events = session.store, session.book, session.events
+    with (
+        serving(session.job, programs, store.logs, book) as served,
+        open_run(served.job, store, session.request, book, events.note) as opened,
+    ):
+        if served.completed:
+            events.note(served.completed)
+        session = replace(session, job=served.job)
+        return _ended(session, opened, _tuned(session, served, opened))
+
+
+def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
     """The search and the proof, on one rig."""
-    spec, opened, events = session.job.spec, session.open, session.events
-    events.started(opened.store.directory, spec.budget.trials, opened.manifest.space_size)
+    spec, store, events = session.job.spec, session.store, session.events
+    events.started(store.directory, spec.budget.trials, opened.manifest.space_size)
     if warning := too_fine(opened.manifest.noise, spec):
         events.note(warning)
     for warning in foreseen(session.job) if session.request.write else ():
         events.note(warning)
-    store = opened.store
     watch = Watch(session.book, events, session.checkpoint, store.append_rejected)
-    with rigged(session.job, session.programs, opened.store.logs, watch) as bench:
+    with rigged(served, watch) as bench:
         events.phase("searching")
         trials, reason = searched(
             Search(
@@ -125,7 +137,7 @@ def _tuned(session: _Session) -> Verdict:
                 plan=session.job.plan,
                 bench=bench,
                 searcher=opened.searcher,
-                store=opened.store,
+                store=store,
                 book=session.book,
                 events=events,
                 checkpoint=session.checkpoint,
@@ -138,7 +150,7 @@ def _tuned(session: _Session) -> Verdict:
             spec=spec,
             plan=session.job.plan,
             bench=bench,
-            record=lambda row: opened.store.append_confirmation(row.to_json()),
+            record=lambda row: store.append_confirmation(row.to_json()),
             events=events,
             current=session.job.space.current,
             allowed=lambda candidate: not session.job.space.violations(candidate),
@@ -150,42 +162,45 @@ def _tuned(session: _Session) -> Verdict:
     return verdict
 
 
-def _ended(session: _Session, verdict: Verdict) -> Finished:
+def _ended(session: _Session, opened: OpenRun, verdict: Verdict) -> Finished:
     """Draws up, writes back, and stores how it ended.
 
     No signal comes between writing the repository and storing that it was written.
     """
     change: Change | None = None
-    store = session.open.store
+    store, duplicates = session.store, opened.searcher.duplicates
     with session.book.phase(Phase.WRITING):
         if verdict.winner is not None:
             winner = verdict.winner.candidate
             change = draw_up(session.job, winner)
             store.write_best(change.after, winner.server_args)
         with uninterrupted():
-            written = _written(session, verdict, change)
-            _record(session, verdict, change, written)
+            written = _written(session, opened, verdict, change)
+            _record(session, verdict, change, written, duplicates)
         for note in written.notes if written else ():
             session.events.note(note)
-        result = _report(session, verdict, change, written)
+        _render(session)
+        result = _record(session, verdict, change, written, duplicates)  # reporting took time
     return Finished(store.directory, result, EXIT_CODES[verdict.status])
 
 
-def _written(session: _Session, verdict: Verdict, change: Change | None) -> Written | None:
+def _written(
+    session: _Session, opened: OpenRun, verdict: Verdict, change: Change | None
+) -> Written | None:
     """The winner in the repository; a winner that cannot be written is kept in the result."""
     if verdict.winner is None or change is None or not session.request.write:
         return None
     winner = verdict.winner.candidate
     try:
-        return write_back(session.open.manifest, session.job, winner, change)
+        return write_back(opened.manifest, session.job, winner, change)
     except TunerError:
-        _record(session, verdict, change, None)
+        _record(session, verdict, change, None, opened.searcher.duplicates)
         raise
 
 
 def _ended_early(session: _Session, error: Exception) -> None:
     """What there is so far, with the reason why there is no more."""
-    store = session.open.store
+    store = session.store
     try:
         stored = store.result()
         if stored is not None and stored["winner"] is not None:
@@ -194,13 +209,13 @@ def _ended_early(session: _Session, error: Exception) -> None:
                 error.hint = f"the run was through, its result is kept: {store.directory}"
             return
         status, message = _told(error)
-        trials = session.open.searcher.history
-        current = session.job.space.current
-        baseline = side_of_trial(next((t for t in trials if t.candidate == current), None))
-        verdict = Verdict(status, (message,), baseline)
+        current = store.manifest().current
+        of_current = (t for t in store.trials() if t.candidate.to_json() == current)
+        verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
         with session.book.phase(Phase.WRITING):
             _record(session, verdict, None, None)
-            _report(session, verdict, None, None)
+            _render(session)
+            _record(session, verdict, None, None)
     except (OSError, TunerError) as second:
         session.events.note(f"the run's end could not be stored: {second}")
         return
@@ -219,21 +234,25 @@ def _told(error: Exception) -> tuple[Status, str]:
 
 def _how_to_go_on(session: _Session) -> str:
     """What is kept, and the command that goes on."""
-    opened = session.open
-    trials = count_text(len(opened.searcher.history), "trial")
-    again = "; its proof begins anew" if opened.store.confirmation() else ""
+    store = session.store
+    trials = count_text(len(store.trials()), "trial")
+    again = "; its proof begins anew" if store.confirmation() else ""
     kept = f"nothing was written; {trials} kept{again}"
-    command = resume_command(opened.store.directory)
-    if opened.manifest.choices.lacks_a_password:
+    command = resume_command(store.directory)
+    if store.manifest().choices.lacks_a_password:
         command += " (with $TUNE_STORAGE as before: its password is not kept)"
     return f"{kept}; go on with: {command}"
 
 
 def _record(
-    session: _Session, verdict: Verdict, change: Change | None, written: Written | None
+    session: _Session,
+    verdict: Verdict,
+    change: Change | None,
+    written: Written | None,
+    duplicates: int = 0,
 ) -> dict[str, Any]:
     """`result.json`."""
-    store = session.open.store
+    store = session.store
     verdict = replace(verdict, reasons=(*verdict.reasons, *session.neighbours.remarks))
     result = result_json(
         run_id=store.run_id,
@@ -241,9 +260,9 @@ def _record(
         spec_sha256=session.job.loaded.sha256,
         objective=str(session.job.spec.objective),
         verdict=verdict,
-        trials=session.open.searcher.history,
+        trials=store.trials(),
         rejected=store.rejected(),
-        duplicates=session.open.searcher.duplicates,
+        duplicates=duplicates,
         time=session.book.to_json(),
         change=change,
         written=written,
@@ -253,15 +272,8 @@ def _record(
     return result
 
 
-def _report(
-    session: _Session, verdict: Verdict, change: Change | None, written: Written | None
-) -> dict[str, Any]:
-    """Reports and proposal; then the result again, the time of reporting in it."""
-    _render(session)
-    return _record(session, verdict, change, written)
-
-
 def _render(session: _Session) -> None:
-    directory = session.open.store.directory
+    """Reports and proposal."""
+    directory = session.store.directory
     render_all(directory)
     write_proposal(directory)

@@ -102,7 +102,7 @@ def _drafted(
     repository = repository or REPOSITORY
     files = read_model(repository, model)
     config = parse(files.text, str(files.path))
-    if refused := violations(config):
+    if refused := violations(config, completes=files.completes(config)):
         raise broken(refused, partial(field_place, str(files.path), files.text))
     for finding in errors_of(repository, model):
         say(f"{finding.place}: {finding.message}", err=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.modelconfig.message import parse
+from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.suggest import did_you_mean
 
@@ -54,6 +55,15 @@ class ModelFiles:
             SpecError: The text does not parse.
         """
         return parse(self.text, str(self.path))
+
+    def completes(self, config: ModelConfig) -> bool:
+        """Loading the model may complete ``config``: its backend does, or its own Python code."""
+        directories = [self.directory / str(version) for version in self.versions]
+        in_python = any((directory / "model.py").is_file() for directory in directories)
+        if config.backend != "python" and (config.backend or not in_python):
+            return is_completed(config)
+        sources = (path for directory in directories for path in directory.glob("*.py"))
+        return any(b"auto_complete_config" in path.read_bytes() for path in sources)
 
     @property
     def decoupled(self) -> bool:

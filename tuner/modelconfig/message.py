@@ -26,6 +26,7 @@ __all__ = [
     "new_config",
     "parse",
     "to_load_json",
+    "to_text",
     "try_parse",
 ]
 
@@ -95,6 +96,13 @@ def to_load_json(message: ModelConfig) -> str:
     from google.protobuf import json_format
 
     return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
+
+
+def to_text(message: ModelConfig) -> str:
+    """As a config.pbtxt has it, every field on its line."""
+    from google.protobuf import text_format
+
+    return str(text_format.MessageToString(message))
 
 
 def from_server_json(document: str | Mapping[str, Any]) -> ModelConfig:

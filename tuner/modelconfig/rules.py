@@ -21,8 +21,9 @@ from typing import Any
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.schema import ModelConfig
 
-#: Backends that find out max_batch_size from the model's own file when the config has none.
-_COMPLETED_BACKENDS = ("onnxruntime", "tensorrt", "openvino", "tensorflow")
+#: Backends that complete no config by themselves (a Python model's own code may). Others read the
+#: model's file, or may do so: DALI and FasterTransformer take tensors without types and dims.
+_NOT_COMPLETED_BACKENDS = ("python", "pytorch")
 _DEFAULT_HOST_POLICIES = ("cpu", "model", "gpu_")
 
 
@@ -46,6 +47,7 @@ class Rule(Enum):
     RATE_LIMIT = "rate-limit"
     TIMEOUT_OVERRIDE = "timeout-override"
     SEQUENCE_DELAY = "sequence-delay"
+    COMPLETED = "completed"
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,20 @@ class Violation:
     hint: str = ""
 
 
-def violations(config: ModelConfig, server_args: Sequence[str] = ()) -> list[Violation]:
+def violations(
+    config: ModelConfig, server_args: Sequence[str] = (), *, completes: bool = False
+) -> list[Violation]:
     """Why Triton would refuse ``config``; empty when none of its known rules is broken.
 
     Args:
-        config: As asked for, not as completed by a backend.
+        config: As asked for, or as completed by the server.
         server_args: tritonserver's arguments; no rule of refusal depends on them so far.
+        completes: Loading the model may fill in its tensors, as its own code does in Python
+            (``auto_complete_config``).
     """
     del server_args
-    return [found for rule in _REFUSALS for found in rule(config)]
+    found = [found for rule in _REFUSALS for found in rule(config)]
+    return found if completes else [*_unfinished_tensors(config), *found]
 
 
 def without_effect(config: ModelConfig, server_args: Sequence[str] = ()) -> list[Violation]:
@@ -93,21 +100,28 @@ def _max_batch_size(config: ModelConfig) -> Iterator[Violation]:
 
 
 def _tensors(config: ModelConfig) -> Iterator[Violation]:
-    """No name, type or dims, or a dimension that is neither -1 nor 1 or more: refused.
+    """A dimension that is neither -1 nor 1 or more: refused."""
+    for path, tensor in _named_tensors(config):
+        wrong = [dim for dim in tensor.dims if dim < 1 and dim != -1]
+        if wrong:
+            text = f"{path.split('[')[0]} {tensor.name} has dimension {wrong[0]}"
+            yield Violation(Rule.TENSOR, f"{path}.dims", text, "-1 is any length")
 
-    Backends that read the model's own file may fill in what is missing.
-    """
+
+def _unfinished_tensors(config: ModelConfig) -> Iterator[Violation]:
+    """No name, type or dims: refused, unless the backend or the model's code fills them in."""
+    for path, tensor in () if is_completed(config) else _named_tensors(config):
+        missing = [f for f in ("name", "data_type", "dims") if not getattr(tensor, f)]
+        if missing:
+            kind, _, index = path.rstrip("]").partition("[")
+            text = f"{kind} {tensor.name or index} has no {' and no '.join(missing)}"
+            yield Violation(Rule.TENSOR, path, text)
+
+
+def _named_tensors(config: ModelConfig) -> Iterator[tuple[str, Any]]:
     for name in ("input", "output"):
         for index, tensor in enumerate(getattr(config, name)):
-            missing = [f for f in ("name", "data_type", "dims") if not getattr(tensor, f)]
-            path = f"{name}[{index}]"
-            if missing and not is_completed(config):
-                text = f"{name} {tensor.name or index} has no {' and no '.join(missing)}"
-                yield Violation(Rule.TENSOR, path, text)
-            wrong = [dim for dim in tensor.dims if dim < 1 and dim != -1]
-            if wrong:
-                text = f"{name} {tensor.name} has dimension {wrong[0]}"
-                yield Violation(Rule.TENSOR, f"{path}.dims", text, "-1 is any length")
+            yield f"{name}[{index}]", tensor
 
 
 def _preferred_sizes(config: ModelConfig) -> Iterator[Violation]:
@@ -191,7 +205,8 @@ def _instance_groups(config: ModelConfig) -> Iterator[Violation]:
     So are KIND_GPU, and KIND_AUTO with GPUs listed, on a machine that lacks the GPU; what GPUs
     there are is not known here.
     """
-    tensorrt = config.backend == "tensorrt" or config.platform == "tensorrt_plan"
+    named = {config.backend, config.platform} - {""}
+    tensorrt = not named or named & {"tensorrt", "tensorrt_plan"}  # unnamed: by the model's file
     for index, group in enumerate(config.instance_group):
         path = f"instance_group[{index}]"
         kind = group.Kind.Name(group.kind)
@@ -328,7 +343,8 @@ def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:
 
 def is_completed(config: ModelConfig) -> bool:
     """The backend, known or not, may fill in what the config leaves out."""
-    return config.backend in _COMPLETED_BACKENDS or not config.backend
+    ensemble = config.HasField("ensemble_scheduling") or config.platform == "ensemble"
+    return not ensemble and config.backend not in _NOT_COMPLETED_BACKENDS
 
 
 def is_delay(policy: Any) -> bool:

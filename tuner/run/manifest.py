@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.diff import unified_diff
 from tuner.run.choices import Choices
 from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
@@ -31,6 +32,9 @@ class Manifest:
         command: How the run was started.
         current: The config in the repository, as a candidate; None in runs of an older tune, whose
             trial 0 it is.
+        completed: config.pbtxt as the server completes it, as text; None in runs of an older tune
+            and of one that ended before a server was asked.
+        overridden: Fields that the server sets whatever config.pbtxt says.
         choices: What the command line said beside the spec.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
@@ -54,6 +58,8 @@ class Manifest:
     space_size: int | None = None
     current: Mapping[str, Any] | None = None
     noise: Mapping[str, Any] | None = None
+    completed: str | None = None
+    overridden: Sequence[str] = field(default_factory=list)
     choices: Choices = field(default_factory=Choices)
     schema_version: int = field(default=SCHEMA_VERSION)
 
@@ -89,6 +95,17 @@ class Manifest:
                 + "\n".join(lines),
                 "start a new run, or put back what changed",
             )
+
+    def refuse_if_completed_otherwise(self, now: Manifest) -> None:
+        """SpecError where the server makes another config of the file than it did then."""
+        if self.completed is None or now.completed is None or self.completed == now.completed:
+            return
+        diff = unified_diff(self.completed, now.completed, "config as the server completes it")
+        raise SpecError(
+            f"run {self.run_id} cannot be continued, the server completes the model's config "
+            f"otherwise by now:\n{diff.rstrip()}",
+            "start a new run, or put back the model's files",
+        )
 
 
 def _choices(data: Mapping[str, Any]) -> Choices:

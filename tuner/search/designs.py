@@ -44,7 +44,8 @@ def designs(space: Space) -> tuple[Candidate, ...]:
 def _new(space: Space, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Those that the space allows, each once, without the current config."""
     allowed = (c for c in candidates if space.contains(c) and not space.violations(c))
-    return [c for c in dict.fromkeys(allowed) if c != space.current]
+    current = space.canonical(space.current)
+    return [c for c in dict.fromkeys(allowed) if c not in (current, space.current)]
 
 
 def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:

@@ -9,6 +9,7 @@ from itertools import combinations, islice
 from typing import Any
 
 from tuner.errors import NothingToSearchError, SpecError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, set_field
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
@@ -21,7 +22,7 @@ from tuner.spec.units import parse_bytes
 
 def build_space(
     spec: Spec,
-    current: Any,
+    config: Base,
     positions: Mapping[str, str] | None = None,
     place: Callable[[str], str] = str,
 ) -> Space:
@@ -29,7 +30,7 @@ def build_space(
 
     Args:
         spec: Its `space`, `server.args` and `server.mode` are used.
-        current: Triton's ModelConfig message of the model as it is.
+        config: The model's, as far as it is known.
         positions: Path as the spec writes it to ``file:line:column``, for the mistakes.
         place: Where a field of the model's config stands, for mistakes in the config.
 
@@ -40,6 +41,7 @@ def build_space(
     """
     mistakes: dict[str, str] = {}
     parameters: dict[str, Parameter] = {}
+    current = config.completed
     for path, given in spec.space.items():
         try:
             parameter = _parameter(path, given, current)
@@ -49,10 +51,10 @@ def build_space(
         except (SpecError, ValueError) as error:
             hint = error.hint if isinstance(error, SpecError) else ""
             mistakes[path] = f"{error} ({hint})" if hint else str(error)
-    mistakes |= _mistakes_between(parameters, spec, current)
+    mistakes |= _mistakes_between(parameters, spec, config)
     if mistakes:
         raise SpecError(_listed(mistakes, positions or {}), "`tune init MODEL` drafts a valid spec")
-    space = _assembled(parameters, spec, current)
+    space = _assembled(parameters, spec, config)
     refuse_broken(space, place)
     _refuse_empty(space)
     return space
@@ -123,7 +125,7 @@ def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> No
 
 
 def _mistakes_between(
-    parameters: Mapping[str, Parameter], spec: Spec, current: Any
+    parameters: Mapping[str, Parameter], spec: Spec, config: Base
 ) -> dict[str, str]:
     """What is wrong with parameters only beside each other, the model or the server."""
     mistakes: dict[str, str] = {}
@@ -133,13 +135,11 @@ def _mistakes_between(
             "unset means no batch dimension, which changes the model's inputs; write 1"
         )
     children = [p for p in parameters if p.startswith(f"{DYNAMIC_BATCHING}.")]
-    if (
-        batch is None
-        and current.max_batch_size < 2
-        and (children or DYNAMIC_BATCHING in parameters)
-    ):
+    unbatched = config.completed.max_batch_size < 2 and not config.leaves_batch_open
+    if batch is None and unbatched and (children or DYNAMIC_BATCHING in parameters):
         mistakes[(children or [DYNAMIC_BATCHING])[0]] = (
-            f"the model's max_batch_size is {current.max_batch_size}, so nothing is batched; "
+            f"the model's max_batch_size is {config.completed.max_batch_size}, so nothing is "
+            "batched; "
             "raise it in config.pbtxt, or add max_batch_size to the space"
         )
     try:
@@ -149,7 +149,7 @@ def _mistakes_between(
     return mistakes
 
 
-def _assembled(parameters: Mapping[str, Parameter], spec: Spec, current: Any) -> Space:
+def _assembled(parameters: Mapping[str, Parameter], spec: Spec, config: Base) -> Space:
     ordered = sorted(
         (_with_parent(p, parameters) for p in parameters.values()),
         key=lambda p: (p.path != cache.SIZE, p.path != MAX_BATCH_SIZE, p.path.count(".")),
@@ -157,7 +157,7 @@ def _assembled(parameters: Mapping[str, Parameter], spec: Spec, current: Any) ->
     args, size = spec.server.args, None
     if cache.SIZE in parameters:
         args, size = cache.split_args(args)
-    space = Space(tuple(ordered), current, args)
+    space = Space(tuple(ordered), config, args)
     return replace(space, current=_current(space, size))
 
 
@@ -209,7 +209,7 @@ def _refuse_empty(space: Space) -> None:
         raise NothingToSearchError(
             f"Triton would refuse every config of the space{why}", "widen the space of the spec"
         )
-    if left == [space.current]:
+    if left == [space.canonical(space.current)]:
         raise NothingToSearchError(
             "the space holds nothing but the current config", "widen the space of the spec"
         )

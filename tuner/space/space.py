@@ -12,15 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tuner.modelconfig.path import set_fields
+from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Base
 from tuner.modelconfig.rules import Violation, violations
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 
-MAX_BATCH_SIZE = "max_batch_size"
-DYNAMIC_BATCHING = "dynamic_batching"
-PREFERRED = "dynamic_batching.preferred_batch_size"
+__all__ = ["DELAY", "DYNAMIC_BATCHING", "MAX_BATCH_SIZE", "PREFERRED", "Size", "Space", "Values"]
+
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
@@ -46,15 +45,20 @@ class Space:
 
     Attributes:
         parameters: What others depend on comes first.
-        base: Triton's ModelConfig message of the model as it is.
+        config: The model's, as its file has it and as the server completes it.
         server_args: Of the spec, without those that the candidates bring themselves.
         current: The model as it is; it need not lie in the space.
     """
 
     parameters: tuple[Parameter, ...]
-    base: Any = field(repr=False)
+    config: Base = field(repr=False)
     server_args: tuple[str, ...] = ()
     current: Candidate = field(default_factory=Candidate)
+
+    @property
+    def base(self) -> Any:
+        """Triton's ModelConfig message of the model as it runs now."""
+        return self.config.completed
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -145,15 +149,14 @@ class Space:
 
     def message(self, candidate: Candidate) -> Any:
         """The model's config with the candidate's fields (a new ModelConfig message)."""
-        message = type(self.base)()
-        message.CopyFrom(self.base)
-        set_fields(message, candidate.fields)
-        return message
+        return self.config.message(candidate.fields)
 
     def violations(self, candidate: Candidate) -> list[Violation]:
         """Why Triton would refuse the candidate; such a one never reaches a server."""
         args = (*self.server_args, *candidate.server_args)
-        return violations(self.message(candidate), args)
+        completes = self.config.completes
+        broken = violations(self.message(candidate), args, completes=completes)
+        return [*broken, *self.config.refused(candidate.fields)]
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
+from tuner.errors import (
+    DeployRefusedError,
+    InterruptedRunError,
+    TrialError,
+    TunerError,
+)
 from tuner.report.check_report import render_check
 from tuner.report.check_schema import CheckStatus
 from tuner.run.baseline import (
@@ -43,8 +48,10 @@ from tuner.steps.check_rounds import SEED, Checked, Checking, checked
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
-from tuner.steps.opening import manifest_of
-from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.opening import manifest_of, with_completed
+from tuner.steps.programs import Programs, installed
+from tuner.steps.rig import Watch, rigged
+from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.stop import Stop
 
 #: Checks shown as a trend, this one included.
@@ -178,26 +185,33 @@ def _measured(
         checkpoint()
 
     watch = Watch(session.book, events, looking, store.append_rejected)
-    with rigged(job, programs, store.logs, watch) as bench:
-        bench.enter(Stage.CONFIRMATION)
-        step = Checking(
-            spec=job.spec,
-            plan=job.plan,
-            bench=bench,
-            events=events,
-            current=job.space.current,
-            baseline=session.compared_with.baseline,
-            all_rounds=session.request.accept,
-            record=lambda row: store.append_confirmation(row.to_json()),
-        )
-        try:
+    try:
+        with (
+            serving(job, programs, store.logs, session.book) as served,
+            rigged(served, watch) as bench,
+        ):
+            store.write_manifest(with_completed(session.manifest, served.job).to_json())
+            bench.enter(Stage.CONFIRMATION)
+            step = Checking(
+                spec=job.spec,
+                plan=job.plan,
+                bench=bench,
+                events=events,
+                current=served.job.space.current,
+                baseline=session.compared_with.baseline,
+                all_rounds=session.request.accept,
+                record=lambda row: store.append_confirmation(row.to_json()),
+            )
             return checked(step)
-        except DeployRefusedError as error:
-            reason = f"Triton refuses the config in the repository: {error.message}"
-            return CheckVerdict(CheckStatus.MISSED, (reason,))
-        except TrialError as error:
-            reason = f"The config in the repository could not be measured: {error.message}"
-            return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+    except ModelNotServedError as error:
+        status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
+        return CheckVerdict(status, (error.message,))
+    except DeployRefusedError as error:
+        reason = f"Triton refuses the config in the repository: {error.message}"
+        return CheckVerdict(CheckStatus.MISSED, (reason,))
+    except TrialError as error:
+        reason = f"The config in the repository could not be measured: {error.message}"
+        return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
 
 
 def _ended(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tuner.bench.evaluate import LoadPlan, load_plan
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
@@ -50,6 +51,7 @@ class Job:
     Attributes:
         spec: With the command line's words in it.
         config: Triton's ModelConfig message of the file as it is.
+        space: Over the config as far as it is known: what the file says, until a server was asked.
     """
 
     loaded: LoadedSpec
@@ -58,6 +60,15 @@ class Job:
     config: Any
     space: Space
     plan: LoadPlan
+
+    def over(self, base: Base) -> Job:
+        """The same over what a server completed.
+
+        Raises:
+            SpecError: The spec's space is wrong for it.
+            NothingToSearchError: It leaves nothing to search.
+        """
+        return replace(self, space=_space(self.loaded, self.spec, self.model, base))
 
 
 def prepare(request: Request) -> Job:
@@ -84,9 +95,14 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
     config = parse(model.text, str(model.path))
     if not config.name:
         config.name = spec.model
-    place = partial(field_place, str(model.path), model.text)
-    space = build_space(spec, config, loaded.space_positions, place)
+    base = Base.of_file(config, completes=model.completes(config))
+    space = _space(loaded, spec, model, base)
     return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
+
+
+def _space(loaded: LoadedSpec, spec: Spec, model: ModelFiles, base: Base) -> Space:
+    place = partial(field_place, str(model.path), model.text)
+    return build_space(spec, base, loaded.space_positions, place)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

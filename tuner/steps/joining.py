@@ -33,8 +33,11 @@ from tuner.spec.yaml_tree import read_yaml
 from tuner.steps.events import Events
 from tuner.steps.job import Job, job_from
 from tuner.steps.neighbours import among_neighbours
-from tuner.steps.rig import Programs, Watch, installed, rigged
+from tuner.steps.opening import with_completed
+from tuner.steps.programs import Programs, installed
+from tuner.steps.rig import Watch, rigged
 from tuner.steps.searching import Search, searched
+from tuner.steps.serving import Serving, serving
 from tuner.steps.stop import Stop
 from tuner.triton.private import private_directory
 
@@ -111,33 +114,45 @@ def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     ):
         refuse_another_machine(offer.manifest, programs)
         worker = Worker(platform.node(), _gpus_text(job.spec.server.gpus))
-        with StudyRecord(
-            request.storage, job.spec.model, run, job.space, job.spec.objective, worker
-        ) as record:
+        book = TimeBook()
+        with serving(job, programs, logs, book) as served:
+            job = served.job
+            offer.manifest.refuse_if_completed_otherwise(with_completed(offer.manifest, job))
+            with StudyRecord(
+                request.storage, job.spec.model, run, job.space, job.spec.objective, worker
+            ) as record:
 
-            def stopped() -> None:
-                neighbours.look()
-                stop.checkpoint()
+                def stopped() -> None:
+                    neighbours.look()
+                    stop.checkpoint()
 
-            checkpoint = _Checkpoint(record, stopped)
-            strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-            searcher = JoinedSearcher(job.space, strategy, record, offer.trials, checkpoint.wait)
-            book = TimeBook()
-            events.started(Path(run), offer.trials, job.space.size().count)
-            with rigged(job, programs, logs, Watch(book, events, checkpoint)) as bench:
-                search = Search(
-                    spec=without_limits(job.spec),
-                    plan=job.plan,
-                    bench=bench,
-                    searcher=searcher,
-                    store=_HandsIn(record),
-                    book=book,
-                    events=events,
-                    checkpoint=checkpoint,
-                    current=job.space.current,
-                )
-                measure(search)
-    return Joined(run, tuple(searcher.mine))
+                checkpoint = _Checkpoint(record, stopped)
+                watch = Watch(book, events, checkpoint)
+                return Joined(run, _measured(served, offer, record, watch, checkpoint.wait))
+
+
+def _measured(
+    served: Serving, offer: Offer, record: StudyRecord, watch: Watch, wait: Callable[[], None]
+) -> tuple[Trial, ...]:
+    """The trials that this worker measured."""
+    job = served.job
+    strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+    searcher = JoinedSearcher(job.space, strategy, record, offer.trials, wait)
+    watch.events.started(Path(offer.manifest.run_id), offer.trials, job.space.size().count)
+    with rigged(served, watch) as bench:
+        search = Search(
+            spec=without_limits(job.spec),
+            plan=job.plan,
+            bench=bench,
+            searcher=searcher,
+            store=_HandsIn(record),
+            book=watch.book,
+            events=watch.events,
+            checkpoint=watch.checkpoint,
+            current=job.space.current,
+        )
+        measure(search)
+    return tuple(searcher.mine)
 
 
 def measure(search: Search) -> None:

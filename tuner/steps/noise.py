@@ -41,7 +41,9 @@ from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.looking import RoundsBench, highest_that_holds, rough_capacity
-from tuner.steps.rig import Watch, installed, rigged
+from tuner.steps.programs import installed
+from tuner.steps.rig import Watch, rigged
+from tuner.steps.serving import serving
 from tuner.steps.stop import Stop
 from tuner.triton.private import private_directory
 
@@ -102,19 +104,20 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
         TunerError: The spec is wrong, a program is missing, or nothing could be measured.
     """
     stop = Stop(events.note)
-    job = prepare(Request(spec=spec_path))
+    job, book = prepare(Request(spec=spec_path)), TimeBook()
     with (
         stop.listening(),
         installed(job, environment) as programs,
         private_directory() as logs,
-        rigged(job, programs, logs, Watch(TimeBook(), events, stop.checkpoint)) as bench,
+        serving(job, programs, logs, book) as served,
+        rigged(served, Watch(book, events, stop.checkpoint)) as bench,
     ):
         if not programs.launcher.restartable:
             raise EnvironmentNotReadyError(
                 "a remote server cannot be started afresh, so its noise cannot be measured",
                 "measure where tune may start servers (server.mode local or docker)",
             )
-        return noise_on(bench, job, programs.fingerprint(), events)
+        return noise_on(bench, served.job, programs.fingerprint(), events)
 
 
 def noise_on(bench: RoundsBench, job: Job, fingerprint: str, events: Events) -> Noise:

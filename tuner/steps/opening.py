@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
+from tuner.modelconfig.message import to_text
 from tuner.run.manifest import Manifest
 from tuner.run.noise_file import read_noise
 from tuner.run.rejected import Rejected, Stage
@@ -17,14 +18,14 @@ from tuner.search.offer import Offer
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES
 from tuner.steps.job import Job, Request
+from tuner.steps.programs import Programs
 from tuner.steps.resuming import choices_of
-from tuner.steps.rig import Programs
 from tuner.steps.studies import closed_to_workers, study_of
 
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run that is being written; locked as long as its context is open."""
+    """A run that is being written."""
 
     store: RunStore
     manifest: Manifest
@@ -32,59 +33,77 @@ class OpenRun:
 
 
 @contextmanager
-def open_run(
-    job: Job,
-    programs: Programs,
-    request: Request,
-    run_id: str,
-    book: TimeBook,
-    note: Callable[[str], None] = lambda _: None,
-) -> Iterator[OpenRun]:
-    """Creates the run's directory, or goes on with an earlier one, and lets workers join it.
+def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> Iterator[RunStore]:
+    """Creates the run's directory, or opens that of an earlier one; locked meanwhile.
 
     Args:
-        job: What is tuned.
+        job: What is tuned, as far as it is known before a server was asked.
         programs: Of this machine.
-        request: Names the run to go on with, and the storage of the study.
+        request: Names the run to go on with.
         run_id: Of a new run.
-        book: Gets what an earlier part of the run spent.
-        note: Told of each trial that is taken over from a worker.
 
     Raises:
         SpecError: The run to resume is none, or was made with something else.
     """
     store = _store(job, programs, request, run_id)
     with store.locked():
-        manifest = store.manifest()
         if request.resume is not None:
+            manifest = store.manifest()
             manifest.refuse_if_different(manifest_of(job, programs, request, store.run_id))
-            manifest = _rechosen(store, manifest, request)
-            store.clear_confirmation()
-            (store.directory / RESULT).unlink(missing_ok=True)  # it is about what was cleared
-        history = store.trials()
-        book.carry(_carried(history, store.rejected()))
-        record = study_of(job, store, request.storage, note)
-
-        def keep(trial: Trial) -> None:
-            store.append_trial(trial)
-            note(f"trial {trial.number} is a worker's: {_by(trial)}")
-
-        with record:
-            strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-            searcher = Searcher(job.space, strategy, history, record, keep)
-            directory = job.loaded.path.parent.absolute()
-            record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
-            with closed_to_workers(record, note):
-                yield OpenRun(store, manifest, searcher)
+            _rechosen(store, manifest, request)
+        yield store
 
 
-def _rechosen(store: RunStore, manifest: Manifest, request: Request) -> Manifest:
+@contextmanager
+def open_run(
+    job: Job,
+    store: RunStore,
+    request: Request,
+    book: TimeBook,
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[OpenRun]:
+    """Begins the run, or goes on with it, and lets workers join it.
+
+    Args:
+        job: What is tuned, over the config as the server completes it.
+        store: The run's, locked.
+        request: Says whether it is an earlier run, and names the storage of the study.
+        book: Gets what an earlier part of the run spent.
+        note: Told of each trial that is taken over from a worker.
+
+    Raises:
+        SpecError: The server completes the config to another one than when the run was started.
+    """
+    before = store.manifest()
+    manifest = with_completed(before, job)
+    before.refuse_if_completed_otherwise(manifest)
+    if not store.trials():
+        store.write_manifest(manifest.to_json())
+    if request.resume is not None:
+        store.clear_confirmation()
+        (store.directory / RESULT).unlink(missing_ok=True)  # it is about what was cleared
+    history = store.trials()
+    book.carry(_carried(history, store.rejected()))
+    record = study_of(job, store, request.storage, note)
+
+    def keep(trial: Trial) -> None:
+        store.append_trial(trial)
+        note(f"trial {trial.number} is a worker's: {_by(trial)}")
+
+    with record:
+        strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+        searcher = Searcher(job.space, strategy, history, record, keep)
+        directory = job.loaded.path.parent.absolute()
+        record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
+        with closed_to_workers(record, note):
+            yield OpenRun(store, manifest, searcher)
+
+
+def _rechosen(store: RunStore, manifest: Manifest, request: Request) -> None:
     """With what was chosen anew, for whoever resumes the run after this."""
     choices = replace(choices_of(request), directory=manifest.choices.directory)
     if choices != manifest.choices:
-        manifest = replace(manifest, choices=choices)
-        store.write_manifest(manifest.to_json())
-    return manifest
+        store.write_manifest(replace(manifest, choices=choices).to_json())
 
 
 def _by(trial: Trial) -> str:
@@ -125,6 +144,17 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         current=job.space.current.to_json(),
         choices=choices_of(request),
         noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
+    )
+
+
+def with_completed(manifest: Manifest, job: Job) -> Manifest:
+    """With what the server makes of the config, and the space over that."""
+    return replace(
+        manifest,
+        space_size=job.space.size().count,
+        current=job.space.current.to_json(),
+        completed=to_text(job.space.base),
+        overridden=sorted(job.space.config.overridden),
     )
 
 

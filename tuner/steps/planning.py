@@ -20,7 +20,8 @@ from tuner.steps.cache_outlook import cache_notes
 from tuner.steps.estimate import Estimate, estimated
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.noise import too_fine
-from tuner.steps.rig import Programs, installed, window_of
+from tuner.steps.programs import Programs, installed
+from tuner.steps.rig import window_of
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
 from tuner.triton.server import Endpoints

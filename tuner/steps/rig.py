@@ -1,15 +1,11 @@
-"""The rig of a run: programs found, server launcher, load generator, bench."""
+"""The rig of a run: load generator and bench on the server that was started."""
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
-from pathlib import Path
 
-from tuner import __version__
 from tuner.bench.bench import Bench, BenchRules
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.load.generator import LatencyBound, Window
@@ -22,90 +18,19 @@ from tuner.run.timebook import TimeBook
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.slo import Comparison
 from tuner.steps.events import Events
-from tuner.steps.job import Job
-from tuner.triton import binaries
-from tuner.triton.binaries import Installation
-from tuner.triton.deploy import Deployer
-from tuner.triton.host import Host, read_host
-from tuner.triton.launchers import server_launcher
-from tuner.triton.local import LocalLauncher
-from tuner.triton.models_python import numpy_of_models
+from tuner.steps.serving import Serving
 from tuner.triton.private import private_directory
-from tuner.triton.server import ServerLauncher
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
 REMOTE_PATIENCE_S = 120.0
 
 
-@dataclass(frozen=True)
-class Programs:
-    """What was found on this machine and seen to run.
-
-    Attributes:
-        launcher: Starts servers the way the spec says.
-        server_version: What its servers are, as exactly as it can be told.
-    """
-
-    launcher: ServerLauncher
-    perf_analyzer: Installation
-    host: Host
-    server_version: str
-
-    def versions(self) -> dict[str, str]:
-        return {
-            "tune": __version__,
-            "tritonserver": self.server_version,
-            "perf_analyzer": self.perf_analyzer.version,
-            "optuna": version("optuna"),
-            "python": platform.python_version(),
-        }
-
-    def fingerprint(self) -> str:
-        return self.host.fingerprint(self.server_version)
-
-
 @contextmanager
-def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
-    """Finds the programs the job needs and runs each once.
-
-    The server gets the spec's arguments without those the search owns: a candidate brings these
-    itself.
-
-    Raises:
-        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.
-    """
-    server = job.spec.server.model_copy(update={"args": job.space.server_args})
-    spec = job.spec.model_copy(update={"server": server})
-    with (
-        server_launcher(spec, environment) as launcher,
-        binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
-    ):
-        if isinstance(launcher, LocalLauncher) and job.config.backend in ("", "python"):
-            _check_python_models(launcher.installation)
-        yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
-
-
-def _check_python_models(installation: Installation) -> None:
-    if installation.python is not None:
-        numpy_of_models(installation.python)
-
-
-@contextmanager
-def rigged(job: Job, programs: Programs, logs: Path, watch: Watch) -> Iterator[Bench]:
+def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
     """A bench that is ready to measure; every process and file of it is gone afterwards."""
+    job, programs, deployer = served.job, served.programs, served.deployer
     spec = job.spec
-    with ExitStack() as stack:
-        directory = stack.enter_context(private_directory())
-        deployer = stack.enter_context(
-            Deployer(
-                programs.launcher,
-                spec.model,
-                job.config,
-                logs / "server.log",
-                load_timeout_s=float(spec.server.load_timeout),
-                unload_first=spec.server.unload_first,
-            )
-        )
+    with private_directory() as directory:
         rules = BenchRules(
             slos=spec.slo,
             arrivals=job.plan.arrivals,

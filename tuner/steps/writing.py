@@ -15,10 +15,11 @@ from tuner.writeback.target import target_of
 
 
 def draw_up(job: Job, winner: Candidate) -> Change:
-    """The config with the winner's changed fields; everything else byte for byte as it was."""
-    current = job.space.current.fields
-    changed = {p: v for p, v in winner.fields.items() if current.get(p) != v}
-    after = edit(job.model.text, changed)
+    """The config with what the winner needs; everything else byte for byte as it was.
+
+    It is what the server was given for the winner's trials; what is completed is not written.
+    """
+    after = edit(job.model.text, job.space.config.changes(winner.fields))
     name = f"{job.spec.model}/config.pbtxt"
     return Change(job.model.text, after, unified_diff(job.model.text, after, name))
 

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import to_load_json
-from tuner.modelconfig.path import set_fields
 from tuner.space.candidate import Candidate
 from tuner.triton import health
 from tuner.triton import log as server_log
@@ -61,13 +61,14 @@ class _Running:
 class Deployer:
     """Owns the server of a run; use it as a context manager. The server starts when needed.
 
-    Every override is made from the same ``base_config``: Triton updates instances in place only
-    when the rest of what was *asked* is equal to what was asked before.
+    What the server is given is always the file with a candidate's changes, as it would be written:
+    Triton updates instances in place only when the rest of what was *asked* is equal to what was
+    asked before.
 
     Args:
         launcher: Starts servers.
         model: The model's name.
-        base_config: ``ModelConfig`` message of the repository's file; not modified.
+        base: The model's config as its file has it and as the server completes it.
         log: File for the server's output (appended).
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
@@ -78,7 +79,7 @@ class Deployer:
         self,
         launcher: ServerLauncher,
         model: str,
-        base_config: Any,
+        base: Base,
         log: Path,
         *,
         load_timeout_s: float = 120.0,
@@ -86,7 +87,7 @@ class Deployer:
     ) -> None:
         self._launcher = launcher
         self._model = model
-        self._base = base_config
+        self.base = base
         self._log = log
         self._load_timeout_s = load_timeout_s
         self._unload_first = unload_first
@@ -143,11 +144,28 @@ class Deployer:
             ServerGoneError: The server crashed or hung; the next deploy starts another.
             EnvironmentNotReadyError: No server can be started at all.
         """
+        deployment = self.tried(candidate)
+        base = self.base
+        expected, paths = base.expected(candidate.fields), base.read_back(candidate.fields)
+        different = differences(expected, deployment.running, paths)
+        if different:
+            # A failed load can leave the old config serving without a word.
+            self._current().config = None
+            raise DeployRefusedError(f"the server runs another config: {'; '.join(different)}")
+        return deployment
+
+    def tried(self, candidate: Candidate) -> Deployment:
+        """Has the server load ``candidate``, which may serve something else of it.
+
+        Raises:
+            DeployRefusedError: As `deploy` does.
+            ServerGoneError: As `deploy` does.
+            EnvironmentNotReadyError: As `deploy` does.
+        """
         started = time.monotonic()
-        config = self._config(candidate)
         try:
-            kind = self._bring(candidate, config)
-            running_config = self._read_back(candidate, config)
+            kind = self._bring(candidate, self.base.asked(candidate.fields))
+            running_config = self.control.running_config(self._model)
         except ServerGoneError:
             self._stop()
             raise
@@ -157,12 +175,6 @@ class Deployer:
         if self._running is None:
             raise ServerGoneError("no server is running")
         return self._running
-
-    def _config(self, candidate: Candidate) -> Any:
-        config = type(self._base)()
-        config.CopyFrom(self._base)
-        set_fields(config, candidate.fields)
-        return config
 
     def _bring(self, candidate: Candidate, config: Any) -> DeploymentKind:
         running = self._running
@@ -230,20 +242,6 @@ class Deployer:
     def _unload(self, running: _Running) -> None:
         running.config = None
         running.control.unload(self._model, self._load_timeout_s)
-
-    def _read_back(self, candidate: Candidate, config: Any) -> Any:
-        """The config the server runs, which must hold what was asked.
-
-        A failed load can leave the old config serving without a word.
-        """
-        running = self.control.running_config(self._model)
-        different = differences(config, running, candidate.fields)
-        if different:
-            self._current().config = None
-            raise DeployRefusedError(
-                f"the server still serves the old config: {'; '.join(different)}"
-            )
-        return running
 
 
 def _without_instances(config: Any) -> Any:

@@ -13,6 +13,7 @@ from contract.server_contract import answer, eventually
 from integration.triton.repository import CONFIG, MODEL
 
 from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton.deploy import Deployer, DeploymentKind
@@ -37,7 +38,7 @@ def make(launcher: LocalLauncher, tmp_path: Path) -> Callable[..., Deployer]:
         return Deployer(
             launcher,
             MODEL,
-            parse(CONFIG),
+            Base.of_file(parse(CONFIG)),
             tmp_path / "server.log",
             load_timeout_s=load_timeout_s,
         )

@@ -13,6 +13,7 @@ from contract.server_contract import eventually
 from integration.triton.repository import CONFIG, MODEL
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.candidate import Candidate
 from tuner.triton import health, process
@@ -81,7 +82,7 @@ def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path:
     with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
         control.load(MODEL, None, 30)
         remote = RemoteLauncher(theirs.endpoints, MODEL)
-        with Deployer(remote, MODEL, parse(CONFIG), tmp_path / "unused") as deployer:
+        with Deployer(remote, MODEL, Base.of_file(parse(CONFIG)), tmp_path / "unused") as deployer:
             # Nothing is known about what ran before, so the first one counts as a start.
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART
             assert control.running_config(MODEL).instance_group[0].count == 2

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tuner.bench.cache import ResponseCache, cache_of
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.candidate import Candidate
@@ -28,7 +29,8 @@ def a_space(config: str = "", *, args: tuple[str, ...] = (), searched: bool = Fa
             "space": fields,
         }
     )
-    return build_space(spec, parse(f'name: "m" backend: "python" max_batch_size: 4 {config}', "m"))
+    text = f'name: "m" backend: "python" max_batch_size: 4 {config}'
+    return build_space(spec, Base.of_file(parse(text, "m")))
 
 
 def test_a_size_of_the_search_is_the_candidates() -> None:

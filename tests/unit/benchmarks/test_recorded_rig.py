@@ -10,7 +10,7 @@ from unit.steps.test_joining import job  # noqa: F401  a fixture
 from unit.steps.test_live_directories import an_hour_later, temporary  # noqa: F401  a fixture
 
 from tuner.steps.job import Job
-from tuner.steps.rig import Programs
+from tuner.steps.programs import Programs
 
 
 def test_the_rig_of_a_recording_is_never_swept(job: Job, temporary: Path) -> None:  # noqa: F811

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.space import Space
@@ -34,4 +35,4 @@ def spec_of(space: dict[str, Any], **more: Any) -> Spec:
 
 
 def space_of(space: dict[str, Any], config: str = BATCHING, **more: Any) -> Space:
-    return build_space(spec_of(space, **more), parse(config))
+    return build_space(spec_of(space, **more), Base.of_file(parse(config)))

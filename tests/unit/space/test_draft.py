@@ -6,6 +6,7 @@ import pytest
 from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, draft_spec
@@ -27,7 +28,7 @@ def drafted(
     file = tmp_path / "spec.yaml"
     file.write_text(text)
     spec = load_spec(file).spec
-    return text, spec, build_space(spec, message)
+    return text, spec, build_space(spec, Base.of_file(message))
 
 
 CASES = {

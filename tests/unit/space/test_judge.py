@@ -9,6 +9,7 @@ import pytest
 from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, spec_of
 
 from tuner.errors import SpecError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
 from tuner.space.build import build_space
@@ -21,7 +22,7 @@ def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_throu
     place = partial(field_place, "m/config.pbtxt", ZERO_DIMS)
     began = time.process_time()
     with pytest.raises(SpecError) as error:
-        build_space(spec_of(large), parse(ZERO_DIMS), place=place)
+        build_space(spec_of(large), Base.of_file(parse(ZERO_DIMS)), place=place)
     assert time.process_time() - began < 1
     assert error.value.message == "m/config.pbtxt:3:3: input[0].dims: input x has dimension 0"
     assert error.value.hint == "mend the model's config first: -1 is any length"

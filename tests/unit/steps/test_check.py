@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import numpy as np
@@ -25,6 +25,7 @@ from tuner.steps import check as steps
 from tuner.steps.check import CheckFinished, CheckRequest, check
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
+from tuner.steps.serving import Serving
 from tuner.triton.host import Gpu, Host
 
 ROOT = Path(__file__).parents[3]
@@ -115,7 +116,8 @@ class Place:
         spec.write_text(self.text)
         request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
         self.monkeypatch.setattr(steps, "installed", self._installed)
-        self.monkeypatch.setattr(steps, "rigged", lambda job, *_: self._rigged(job, bench))
+        self.monkeypatch.setattr(steps, "serving", self._serving)
+        self.monkeypatch.setattr(steps, "rigged", lambda served, _: self._rigged(served, bench))
         self.notes: list[str] = []
         return check(request, Noting(self.notes))
 
@@ -124,8 +126,12 @@ class Place:
         yield ToyPrograms(self.gpu)
 
     @contextmanager
-    def _rigged(self, job: Job, bench: dict[str, Any]) -> Iterator[ToyBench]:
-        self.bench = ToyBench(job, **bench)
+    def _serving(self, job: Job, *_: Any) -> Iterator[Serving]:
+        yield Serving(job, cast("Any", None), cast("Any", None))
+
+    @contextmanager
+    def _rigged(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:
+        self.bench = ToyBench(served.job, **bench)
         self.said_first = list(self.notes)
         yield self.bench
 

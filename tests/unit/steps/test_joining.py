@@ -37,7 +37,7 @@ from tuner.steps.joining import (
     refuse_another_machine,
     without_limits,
 )
-from tuner.steps.opening import OpenRun, open_run
+from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.searching import Search, searched
 
 RANDOM = (
@@ -115,9 +115,14 @@ def owned(job: Job, run: OpenRun, bench: EmulatedBench) -> Search:
     )
 
 
-def opened(job: Job, request: Request) -> Any:
+@contextmanager
+def opened(job: Job, request: Request) -> Iterator[OpenRun]:
     facts: Any = Facts()
-    return open_run(job, facts, request, "a-run", TimeBook())
+    with (
+        open_store(job, facts, request, "a-run") as store,
+        open_run(job, store, request, TimeBook()) as run,
+    ):
+        yield run
 
 
 def url_of(run: OpenRun) -> str:

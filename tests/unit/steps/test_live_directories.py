@@ -16,7 +16,9 @@ from tuner.run.timebook import TimeBook
 from tuner.steps import joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.rig import Programs, Watch, rigged
+from tuner.steps.programs import Programs
+from tuner.steps.rig import Watch, rigged
+from tuner.steps.serving import Serving
 from tuner.triton.private import private_directory
 
 #: More than the age from which on an abandoned directory is removed.
@@ -44,7 +46,8 @@ def an_hour_later(temporary: Path) -> list[Path]:
 @contextmanager
 def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:  # noqa: F811
     programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None), "2.51.0")
-    with rigged(job, programs, tmp_path, Watch(TimeBook(), Silent(), lambda: None)):
+    served = Serving(job, programs, cast("Any", None))
+    with rigged(served, Watch(TimeBook(), Silent(), lambda: None)):
         yield
 
 

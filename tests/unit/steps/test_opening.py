@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.opening import open_run
+from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.writing import draw_up, write_back
 from tuner.writeback.rollback import rollback
 
@@ -45,9 +47,14 @@ class Facts:
         return "0" * 16
 
 
-def opened(job: Job, request: Request, book: TimeBook | None = None) -> Any:
+@contextmanager
+def opened(job: Job, request: Request, book: TimeBook | None = None) -> Iterator[OpenRun]:
     facts: Any = Facts()
-    return open_run(job, facts, request, "a-run", book or TimeBook())
+    with (
+        open_store(job, facts, request, "a-run") as store,
+        open_run(job, store, request, book or TimeBook()) as run,
+    ):
+        yield run
 
 
 @pytest.fixture

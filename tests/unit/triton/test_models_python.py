@@ -11,7 +11,7 @@ import pytest
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.spec.model import Server
-from tuner.steps import rig
+from tuner.steps import programs
 from tuner.steps.job import Request, prepare
 from tuner.triton import binaries, doctor, models_python
 from tuner.triton.binaries import Installation, Origin
@@ -73,12 +73,12 @@ def test_a_run_of_a_python_model_is_refused_and_of_another_not(
 ) -> None:
     numpy_is("2.1.3")
     launcher = LocalLauncher(installation(PYTHON), tmp_path)
-    monkeypatch.setattr(rig, "server_launcher", lambda *_: given(launcher))
-    monkeypatch.setattr(rig, "read_host", lambda _: None)
+    monkeypatch.setattr(programs, "server_launcher", lambda *_: given(launcher))
+    monkeypatch.setattr(programs, "read_host", lambda _: None)
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(installation(None)))
     job = prepare(Request(spec=QUICKSTART))
-    with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), rig.installed(job, {}):
+    with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), programs.installed(job, {}):
         pass
     job.config.backend = "onnxruntime"
-    with rig.installed(job, {}) as programs:
-        assert programs.launcher is launcher
+    with programs.installed(job, {}) as found:
+        assert found.launcher is launcher

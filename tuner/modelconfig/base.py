@@ -1,0 +1,239 @@
+"""The config a run starts from: what the file says, and what the server completes.
+
+A backend may complete a config when it loads the model: inputs, outputs, max_batch_size, a
+scheduler (TensorRT, ONNX Runtime, a Python model's ``auto_complete_config``). What only Triton's
+defaults fill in is not told apart from the file, but for the number of instances, which is always
+stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tuner.errors import SpecError
+from tuner.modelconfig.path import set_field, set_fields
+from tuner.modelconfig.rules import Rule, Violation
+from tuner.modelconfig.schema import ModelConfig, same_config
+from tuner.modelconfig.values import FieldValue
+
+MAX_BATCH_SIZE = "max_batch_size"
+DYNAMIC_BATCHING = "dynamic_batching"
+PREFERRED = "dynamic_batching.preferred_batch_size"
+
+#: What ``--backend-config=default-max-batch-size`` is by default.
+ASSUMED_BATCH_SIZE = 4
+#: SetDefaultInstanceCount of Triton's core: what a group without a count gets on a CPU.
+_CPU_COUNTS = {"onnxruntime": 2, "tensorflow": 2}
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model's config, what the file says and what was completed told apart.
+
+    Attributes:
+        file: ``ModelConfig`` message of config.pbtxt as it is.
+        completed: The same as the server completes it; with default counts alone as long as no
+            server was asked.
+        overridden: Of `MAX_BATCH_SIZE` and `DYNAMIC_BATCHING` those that the server sets by
+            itself whatever the file says: another size cannot be had, nor no batcher.
+        completes: Loading the model may complete its config.
+        known: A server was asked.
+    """
+
+    file: ModelConfig = field(repr=False)
+    completed: ModelConfig = field(repr=False)
+    overridden: frozenset[str] = frozenset()
+    completes: bool = False
+    known: bool = False
+
+    @classmethod
+    def of_file(cls, file: ModelConfig, *, completes: bool = False) -> Base:
+        """Before a server was asked.
+
+        Where the server will complete max_batch_size, Triton's default stands in for it.
+        """
+        completed = _with_default_counts(file)
+        if completes and not file.max_batch_size:
+            completed.max_batch_size = ASSUMED_BATCH_SIZE
+        return cls(file, completed, completes=completes)
+
+    @classmethod
+    def of_server(cls, file: ModelConfig, running: ModelConfig, *, completes: bool) -> Base:
+        """From what a server reports that was given ``file`` as it is."""
+        completed = _completed(file, running)
+        by_itself = completed.HasField(DYNAMIC_BATCHING) and not file.HasField(DYNAMIC_BATCHING)
+        overridden = frozenset({DYNAMIC_BATCHING} if by_itself else ())
+        return cls(file, completed, overridden, completes, known=True)
+
+    @property
+    def completions(self) -> tuple[str, ...]:
+        """Fields that the server completed, by name; no plain defaults."""
+        before = _with_default_counts(self.file)
+        names = (*_TAKEN_OVER, "dynamic_batching", "sequence_batching")
+        return tuple(n for n in names if _differ(n, before, self.completed))
+
+    @property
+    def leaves_batch_open(self) -> bool:
+        """The file leaves max_batch_size to whatever completes the config."""
+        return self.completes and not self.file.max_batch_size
+
+    def message(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
+        """What runs when ``fields`` are asked for (a new message)."""
+        message = _copy(self.completed)
+        if not self.file.instance_group and any(_is_instances(p) for p in fields):
+            del message.instance_group[:]  # the defaults' group: what is asked for makes its own
+        set_fields(message, fields)
+        return message
+
+    def asked(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
+        """What the server is given to run ``fields``: the file with `changes` (a new message)."""
+        asked = _copy(self.file)
+        set_fields(asked, self.changes(fields))
+        return asked
+
+    def changes(self, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+        """What the file must say beside what it says now, and nothing that is completed to it.
+
+        Preferred sizes need a max_batch_size beside them: Triton compares the two before the
+        backend completes the config (tritonserver 2.51 refuses ``preferred_batch_size: [4]``
+        alone).
+        """
+        wanted = self._expressed(fields)
+        changed = {p: v for p, v in wanted.items() if self._differs(p, v)}
+        if any(_is_instances(p) for p in changed):  # a count left open may depend on the kind
+            changed |= {p: v for p, v in wanted.items() if _is_instances(p)}
+        if changed.get(PREFERRED) and MAX_BATCH_SIZE not in changed:
+            size = self.completed.max_batch_size
+            changed |= {MAX_BATCH_SIZE: size} if size != self.file.max_batch_size else {}
+        return changed
+
+    def expected(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
+        """What a server reports that runs ``fields``, before Triton's defaults (a new message)."""
+        return self.message(self._expressed(fields))
+
+    def read_back(self, fields: Mapping[str, FieldValue]) -> Collection[str]:
+        """Paths at which the server must report what is `expected`.
+
+        Whether there is a batcher makes no difference to batches of at most one.
+        """
+        wanted = self._expressed(fields)
+        if self._largest_batch(fields) <= 1:
+            return [p for p in wanted if not _is_batching(p)]
+        return wanted.keys()
+
+    def refused(self, fields: Mapping[str, FieldValue]) -> Iterator[Violation]:
+        """Values that do not outlive the completion."""
+        size = self._largest_batch(fields)
+        if MAX_BATCH_SIZE in self.overridden and size != self.completed.max_batch_size:
+            yield Violation(
+                Rule.COMPLETED,
+                MAX_BATCH_SIZE,
+                f"the server sets max_batch_size to {self.completed.max_batch_size}, whatever "
+                f"config.pbtxt says: {size} cannot be had",
+                "take max_batch_size out of the space, or change what completes it "
+                "(auto_complete_config of a Python model)",
+            )
+
+    def _expressed(self, fields: Mapping[str, FieldValue]) -> Mapping[str, FieldValue]:
+        """``fields`` so that they hold.
+
+        Where the server turns the batcher on by itself, a batcher that prefers batches of one is
+        none: Triton sends each request alone, as without one (GetDynamicBatch in core's
+        dynamic_batch_scheduler.cc).
+        """
+        off = fields.get(DYNAMIC_BATCHING, True) is None
+        if not off or DYNAMIC_BATCHING not in self.overridden or self._largest_batch(fields) <= 1:
+            return fields
+        others = {p: v for p, v in fields.items() if not _is_batching(p)}
+        return {**others, DYNAMIC_BATCHING: None, PREFERRED: (1,)}
+
+    def _largest_batch(self, fields: Mapping[str, FieldValue]) -> int:
+        size = fields.get(MAX_BATCH_SIZE, self.completed.max_batch_size)
+        return size if isinstance(size, int) else 0
+
+    def _differs(self, path: str, value: FieldValue) -> bool:
+        """The completed config has another value; unset and a default are the same."""
+        changed = _copy(self.completed)
+        try:
+            set_field(changed, path, value)
+        except SpecError:  # another member of a oneof is in the way
+            return True
+        return not same_config(changed, self.completed)
+
+
+#: Fields that a backend may complete, scheduler and instances aside.
+_TAKEN_OVER = ("max_batch_size", "input", "output", "model_transaction_policy")
+#: And what says which backend it is: found by the names of files.
+_FOUND = ("backend", "platform")
+
+
+def _completed(file: ModelConfig, running: ModelConfig) -> ModelConfig:
+    config = _copy(file)
+    for name in (*_TAKEN_OVER, *_FOUND):
+        config.ClearField(name)
+        config.MergeFrom(_only(running, name))
+    if file.WhichOneof("scheduling_choice") is None:
+        scheduler = running.WhichOneof("scheduling_choice")
+        if scheduler is not None:
+            config.MergeFrom(_only(running, scheduler))
+            _without_defaults(config)
+    _take_counts(config, running)
+    return config
+
+
+def _only(config: ModelConfig, name: str) -> ModelConfig:
+    """One field of a config in an otherwise empty one."""
+    only = type(config)()
+    only.CopyFrom(config)
+    for other, _ in config.ListFields():
+        if other.name != name:
+            only.ClearField(other.name)
+    return only
+
+
+def _without_defaults(config: ModelConfig) -> None:
+    """Without preferred sizes Triton prefers max_batch_size, and says so."""
+    batching = config.dynamic_batching if config.HasField("dynamic_batching") else None
+    if batching is not None and list(batching.preferred_batch_size) == [config.max_batch_size]:
+        del batching.preferred_batch_size[:]
+
+
+def _take_counts(config: ModelConfig, running: ModelConfig) -> None:
+    """The number of instances where the file leaves it open."""
+    if not config.instance_group and len(running.instance_group) == 1:
+        config.instance_group.add(count=running.instance_group[0].count)
+    if len(config.instance_group) == len(running.instance_group):
+        for group, served in zip(config.instance_group, running.instance_group, strict=True):
+            group.count = served.count
+
+
+def _with_default_counts(file: ModelConfig) -> ModelConfig:
+    config = _copy(file)
+    if config.HasField("ensemble_scheduling"):
+        return config
+    if not config.instance_group:
+        config.instance_group.add()
+    for group in config.instance_group:
+        if group.count < 1:
+            on_cpu = group.kind == group.KIND_CPU
+            group.count = _CPU_COUNTS.get(config.backend, 1) if on_cpu else 1
+    return config
+
+
+def _differ(name: str, before: ModelConfig, after: ModelConfig) -> bool:
+    return not same_config(_only(before, name), _only(after, name))
+
+
+def _is_instances(path: str) -> bool:
+    return path.startswith("instance_group")
+
+
+def _is_batching(path: str) -> bool:
+    return path == DYNAMIC_BATCHING or path.startswith(f"{DYNAMIC_BATCHING}.")
+
+
+def _copy(config: ModelConfig) -> ModelConfig:
+    copy = type(config)()
+    copy.CopyFrom(config)
+    return copy

@@ -1,0 +1,72 @@
+"""The programs of a run: found on this machine, and seen to run."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from tuner import __version__
+from tuner.steps.job import Job
+from tuner.triton import binaries
+from tuner.triton.binaries import Installation
+from tuner.triton.host import Host, read_host
+from tuner.triton.launchers import server_launcher
+from tuner.triton.local import LocalLauncher
+from tuner.triton.models_python import numpy_of_models
+from tuner.triton.server import ServerLauncher
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What was found on this machine and seen to run.
+
+    Attributes:
+        launcher: Starts servers the way the spec says.
+        server_version: What its servers are, as exactly as it can be told.
+    """
+
+    launcher: ServerLauncher
+    perf_analyzer: Installation
+    host: Host
+    server_version: str
+
+    def versions(self) -> dict[str, str]:
+        return {
+            "tune": __version__,
+            "tritonserver": self.server_version,
+            "perf_analyzer": self.perf_analyzer.version,
+            "optuna": version("optuna"),
+            "python": platform.python_version(),
+        }
+
+    def fingerprint(self) -> str:
+        return self.host.fingerprint(self.server_version)
+
+
+@contextmanager
+def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
+    """Finds the programs the job needs and runs each once.
+
+    The server gets the spec's arguments without those the search owns: a candidate brings these
+    itself.
+
+    Raises:
+        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.
+    """
+    server = job.spec.server.model_copy(update={"args": job.space.server_args})
+    spec = job.spec.model_copy(update={"server": server})
+    with (
+        server_launcher(spec, environment) as launcher,
+        binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
+    ):
+        if isinstance(launcher, LocalLauncher) and job.config.backend in ("", "python"):
+            _check_python_models(launcher.installation)
+        yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
+
+
+def _check_python_models(installation: Installation) -> None:
+    if installation.python is not None:
+        numpy_of_models(installation.python)
