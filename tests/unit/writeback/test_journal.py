@@ -18,11 +18,11 @@ from tuner.writeback.rollback import rollback
 THIRD = "max_batch_size: 32\n"
 
 
-def noted_only(plan: WritePlan, after: str) -> None:
+def noted_only(plan: WritePlan, after: str, run_id: str = "r2") -> None:
     """A write that a power cut ended between its entry in the journal and the rename."""
     found = sha256_of(plan.path.read_bytes().decode())
     with locked_journal(plan.path) as journal:
-        journal.append(Entry(Action.APPLY, "", "r2", found, sha256_of(after)))
+        journal.append(Entry(Action.APPLY, "", run_id, found, sha256_of(after)))
 
 
 def test_a_write_that_a_crash_cut_short_does_not_hide_the_one_before_it(tmp_path: Path) -> None:
@@ -34,6 +34,15 @@ def test_a_write_that_a_crash_cut_short_does_not_hide_the_one_before_it(tmp_path
     assert (written.changed, written.run_id) == (True, "r1")
     assert plan.path.read_bytes() == BEFORE.encode()
     assert not rollback(tmp_path, "m").changed
+
+
+def test_writes_that_were_never_made_leave_nothing_to_take_back(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    noted_only(plan, AFTER, "r1")
+    noted_only(plan, THIRD, "r2")
+    written = rollback(tmp_path, "m")
+    assert (written.changed, written.run_id) == (False, "r2")
+    assert plan.path.read_bytes() == BEFORE.encode()
 
 
 def test_a_write_put_back_by_hand_is_not_taken_for_one_that_was_never_made(tmp_path: Path) -> None:

@@ -76,3 +76,27 @@ def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> Non
 
 def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
     assert make_plan(tmp_path, before="a\n", after="a\n").diff() == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes", "said"),
+    [
+        (manifest(OLD, sha256_text("other")), {}, "the config it read is not the one whose hash"),
+        (manifest(OLD, None), {}, "that it says was not there"),
+        (manifest("half {"), {}, "the config it read is none: line 1"),
+        (manifest(), {"config_after": "\n\n#!/bin/sh\nrm"}, "its winner's config is none: line 4"),
+        (manifest(), {"config_after": "\udcff"}, "no Unicode text"),
+        (manifest(), {"written": {"sha256_after": "0" * 64}}, "its winner's config is not the one"),
+        (manifest(), {"model": "n"}, "its result is about the model 'n', not 'm'"),
+    ],
+)
+def test_a_run_that_contradicts_itself_is_no_plan(
+    facts: Manifest, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SpecError, match=f"run r1 cannot be applied: .*{said}"):
+        plan_from_run(facts, {**RESULT, **changes})
+
+
+def test_a_run_that_was_written_already_is_a_plan_still() -> None:
+    written = {"sha256_before": sha256_text(OLD), "sha256_after": sha256_text(NEW)}
+    assert plan_from_run(manifest(), {**RESULT, "written": written}).text_after == NEW
