@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> None:
     """Show the size of the space, the time, the first candidates, and the command lines.
 
-    Starts no server and puts no load on anything. JSON has the whole spec with its defaults too.
+    Starts no server, puts no load on anything, and runs nothing that the spec names: a stranger's
+    spec may be planned. JSON has the whole spec with its defaults too.
     """
     from tuner.steps.planning import drawn_plan
 

@@ -1,4 +1,8 @@
-"""What a run would do, without starting anything but the programs' own version checks."""
+"""What a run would do, without starting anything but the version checks of installed programs.
+
+A spec may be a stranger's, and planning it must be safe: what the spec itself chooses (programs,
+variables, an image, a server) is named and neither run nor asked.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,17 @@ from tuner.search.designs import designs
 from tuner.search.strategy import STRATEGIES, Proposal
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
-from tuner.spec.model import Strategy
+from tuner.spec.model import ServerMode, Spec, Strategy
 from tuner.steps.cache_outlook import cache_notes
 from tuner.steps.estimate import Estimate, estimated
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.noise import too_fine
-from tuner.steps.programs import Programs, installed
+from tuner.steps.programs import installed
 from tuner.steps.rig import window_of
 from tuner.steps.writing import draw_up
+from tuner.triton.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Endpoints
+from tuner.triton.server import Endpoints, ServerLauncher
 
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
@@ -64,15 +69,21 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
 
     Raises:
         SpecError: The spec is wrong.
-        EnvironmentNotReadyError: A program is missing.
+        EnvironmentNotReadyError: A program that the spec does not name is missing here.
     """
     request = Request(spec=spec_path)
     job = prepare(request)
     size = job.space.size()
-    with installed(job, environment) as programs:
-        commands = _commands(job, programs)
-        recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
-    warning = too_fine(recorded, job.spec)
+    chosen = _chosen_by(job.spec)
+    if chosen:
+        commands = _commands(job, *_named_by(job.spec))
+        notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
+    else:
+        with installed(job, environment) as programs:
+            commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
+            recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
+        warning = too_fine(recorded, job.spec)
+        notes = [warning] if warning else []
     wrong = errors_of(job.spec.repository, job.spec.model)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
@@ -81,7 +92,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         estimate=estimated(job),
         commands=commands,
         candidates=tuple(_previews(job, candidates)),
-        notes=(*([warning] if warning else []), *cache_notes(job)),
+        notes=(*notes, *cache_notes(job)),
         problems=[f"{finding.place}: {finding.message}" for finding in wrong],
     )
 
@@ -105,18 +116,42 @@ def _previews(job: Job, count: int) -> list[Preview]:
     return previews
 
 
-def _commands(job: Job, programs: Programs) -> dict[str, list[str]]:
+def _chosen_by(spec: Spec) -> list[str]:
+    """What a run would start or ask by the spec's own word."""
+    server = spec.server
+    found = {
+        "a tritonserver of its own": server.binary is not None,
+        "variables of the server's": bool(server.environment),
+        "an image": server.mode is ServerMode.DOCKER,
+        "a remote server": server.mode is ServerMode.REMOTE,
+        "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
+    }
+    return [what for what, there in found.items() if there]
+
+
+def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
+    """Server and perf_analyzer by their names alone."""
+    perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
+    if spec.server.mode is not ServerMode.LOCAL:
+        return None, perf_analyzer
+    binary = Path(spec.server.binary or "tritonserver")
+    unseen = Installation(binary, "unknown", Origin.SPEC, {})
+    return LocalLauncher(unseen, spec.repository, spec.server.args), perf_analyzer
+
+
+def _commands(
+    job: Job, launcher: ServerLauncher | None, perf_analyzer: Path
+) -> dict[str, list[str]]:
     spec = job.spec
     commands = {}
-    launcher = programs.launcher
     if isinstance(launcher, LocalLauncher):
         commands["tritonserver"] = launcher.command(
-            (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX"
+            (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
         )
     load = LoadPoint(job.plan.arrivals, (job.plan.listed or (job.plan.levels.lowest,))[0])
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
     target = Target(spec.model, _ENDPOINTS, spec.workload.protocol, spec.workload.batch_size)
     commands["perf_analyzer"] = command_line(
-        programs.perf_analyzer.binary, target, load, window_of(spec, load), files
+        perf_analyzer, target, load, window_of(spec, load), files
     )
     return commands

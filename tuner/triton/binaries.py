@@ -11,11 +11,12 @@ import importlib.util
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -24,6 +25,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.triton import log
 from tuner.triton.private import private_directory
 
+_PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
 _RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
 _INSTALL_HINT = (
@@ -190,11 +192,32 @@ def _libpython() -> Path | None:
 
 
 def _missing_libraries(binary: Path, environment: Mapping[str, str]) -> list[str]:
-    """What the dynamic linker does not find, by its own account (as ``ldd`` asks it)."""
+    """What the dynamic linker does not find, by its own account (as ``ldd`` asks it).
+
+    Nothing for a program without one: the question would run it.
+    """
+    if not _has_dynamic_linker(binary):
+        return []
     output = _output_of([str(binary)], {**environment, "LD_TRACE_LOADED_OBJECTS": "1"})
     libraries = re.findall(r"^\s*(\S+) => not found", output, re.MULTILINE)
     versions = re.findall(r"version `(\S+)' not found", output)
     return sorted({*libraries, *versions})
+
+
+def _has_dynamic_linker(binary: Path) -> bool:
+    """Whether an ELF file names one (PT_INTERP among its program headers, elf(5), 64 bits)."""
+    with suppress(OSError), binary.open("rb") as file:  # some may be run and not read
+        header = file.read(64)
+        if len(header) < 64 or not header.startswith(b"\x7fELF\x02"):
+            return False
+        offset, size, count = struct.unpack_from("<Q8x4x2xHH", header, 32)
+        file.seek(offset)
+        table = file.read(size * count)
+        kinds = [
+            int.from_bytes(table[i : i + 4], "little") for i in range(0, len(table), size or 1)
+        ]
+        return _PT_INTERP in kinds
+    return False
 
 
 def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:

@@ -18,7 +18,11 @@ _BYTECODE = "__pycache__"
 
 @contextmanager
 def mirrored(repository: Path) -> Iterator[Path]:
-    """Directories like the repository's, with links to its files, for as long as it is open."""
+    """Directories like the repository's, with links to its files, for as long as it is open.
+
+    What a model links to as a whole (a data set, weights) stays one link, unless Python code is in
+    it. Models that are not tuned are there too: an ensemble or a script may call them.
+    """
     with private_directory() as private:
         mirror = private / "models"
         _mirror(repository.resolve(), mirror, ())
@@ -34,8 +38,24 @@ def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:
             continue
         if not entry.is_dir():
             copy.symlink_to(entry)
-        elif entry.resolve() not in ancestors:
-            _mirror(entry.resolve(), copy, ancestors)
+        elif (real := entry.resolve()) in ancestors:
+            continue
+        elif entry.is_symlink() and not _may_get_bytecode(entry, len(ancestors)):
+            copy.symlink_to(real)
+        else:
+            _mirror(real, copy, ancestors)
     if any(target.glob("*.py")):
         # Python cannot make a directory of this name, and goes on without.
         (target / _BYTECODE).touch()
+
+
+def _may_get_bytecode(link: Path, depth: int) -> bool:
+    """Whether Python code is where a link to a directory leads.
+
+    Args:
+        link: In the repository.
+        depth: 1 for a model, 2 for what lies in its directory: versions and other things.
+    """
+    if depth == 1 or (depth == 2 and link.name.isdecimal()):
+        return True
+    return any(link.glob("*.py")) or any(link.glob("*/__init__.py"))

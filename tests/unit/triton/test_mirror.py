@@ -37,6 +37,38 @@ def test_directories_are_new_and_files_are_links(repository: Path) -> None:
     assert (repository / "model" / "1" / "model.py").read_text() == "x = 1"
 
 
+def test_a_link_to_a_data_set_stays_one_link(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "data" / "train").mkdir(parents=True)
+    for name in ("a.jpg", "train/b.jpg"):
+        (tmp_path / "data" / name).touch()
+    version = repository / "model" / "1"
+    for place in (version.parent / "data", version / "data"):
+        place.symlink_to(tmp_path / "data")
+    with mirrored(repository) as mirror:
+        for copy in (mirror / "model" / "data", mirror / "model" / "1" / "data"):
+            assert copy.readlink() == tmp_path / "data"
+            assert (copy / "train" / "b.jpg").exists()
+    assert (tmp_path / "data" / "train" / "b.jpg").exists()
+
+
+def test_linked_code_and_linked_versions_get_no_bytecode_either(
+    repository: Path, tmp_path: Path
+) -> None:
+    for code in ("package/__init__.py", "sources/package/__init__.py", "version/model.py"):
+        (tmp_path / code).parent.mkdir(parents=True)
+        (tmp_path / code).write_text("x = 1")
+    model = repository / "model"
+    (model / "1" / "package").symlink_to(tmp_path / "package")
+    (model / "sources").symlink_to(tmp_path / "sources")
+    (model / "2").symlink_to(tmp_path / "version")
+    with mirrored(repository) as mirror:
+        copies = mirror / "model"
+        for code in ("1/package/__init__.py", "sources/package/__init__.py", "2/model.py"):
+            with pytest.raises(OSError, match="__pycache__"):
+                py_compile.compile(str(copies / code), doraise=True)
+    assert not list(tmp_path.glob("*/__pycache__"))
+
+
 def test_python_leaves_no_bytecode_anywhere(repository: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
     with mirrored(repository) as mirror:

@@ -1,0 +1,54 @@
+"""Which libraries a program lacks, asked without running the program."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from tuner.triton import binaries
+
+LOAD, INTERPRETER = 1, 3
+
+
+def elf(path: Path, *segments: int) -> Path:
+    """A 64-bit ELF file of headers only, with segments of these kinds."""
+    header = bytearray(64)
+    header[:5] = b"\x7fELF\x02"
+    struct.pack_into("<Q", header, 32, 64)
+    struct.pack_into("<HHH", header, 52, 64, 56, len(segments))
+    path.write_bytes(bytes(header) + b"".join(struct.pack("<I52x", kind) for kind in segments))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    started: list[str] = []
+
+    def output_of(command: list[str], _: object) -> str:
+        started.append(command[0])
+        return "\tlibb64.so.0d => not found\n"
+
+    monkeypatch.setattr(binaries, "_output_of", output_of)
+    return started
+
+
+def test_a_program_that_the_dynamic_linker_does_not_load_is_not_run(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    static = elf(tmp_path / "static", LOAD, LOAD)
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\nrm -rf /\n")
+    short = tmp_path / "short"
+    short.write_bytes(b"\x7fELF\x02")
+    for program in (static, script, short):
+        assert binaries._missing_libraries(program, {}) == []
+    assert asked == []
+
+
+def test_the_dynamic_linker_says_what_is_missing(tmp_path: Path, asked: list[str]) -> None:
+    program = elf(tmp_path / "dynamic", LOAD, INTERPRETER, LOAD)
+    assert binaries._missing_libraries(program, {}) == ["libb64.so.0d"]
+    assert asked == [str(program)]
