@@ -68,7 +68,7 @@ SEEDS = 3
 def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, int]:
     """The capacity as a trial of `tune run` finds it, and how many measurements it took."""
     seeds = iter(range(1, 100))
-    start = first_level(bench, job.plan, next(seeds)) if to_beat is None else 1.0
+    start = first_level(bench, job.plan, next(seeds)).level if to_beat is None else 1.0
     found = evaluate(
         lambda level: bench.measure(level, next(seeds)),
         job.spec.objective,

@@ -53,7 +53,11 @@ class TooManyFailedTrialsError(TunerError):
     """More trials failed than the budget allows; the search says nothing about the model."""
 
     exit_code = 5
-    meaning = "too many trials failed"
+    meaning = "the current config cannot be measured, or too many trials failed"
+
+
+class CurrentConfigFailsError(TooManyFailedTrialsError):
+    """The config in the repository gives no measurement: there is nothing to compare with."""
 
 
 class NoFeasibleConfigError(TunerError):
@@ -107,9 +111,27 @@ class LoadFailedError(TrialError):
     """The load generator gave no usable result; `message` says why."""
 
 
+class ModelFailsError(LoadFailedError):
+    """The model itself answers requests with errors; `message` has its own words."""
+
+
 class UndecidedError(LoadFailedError):
     """A load was ended early for an SLO that was not certainly missed; it must be repeated."""
 
 
 class ClientLimitError(TrialError):
-    """The load generator could not send what was asked for: no verdict on the config."""
+    """The load generator could not send what was asked for: no verdict on the config.
+
+    Args:
+        message: What was asked for.
+        hint: What to do next.
+        sent_per_s: Requests per second that it did send; None when not known.
+    """
+
+    def __init__(self, message: str, hint: str = "", sent_per_s: float | None = None) -> None:
+        super().__init__(message, hint)
+        self.sent_per_s = sent_per_s
+
+
+class OutOfTimeError(TrialError):
+    """The time of the budget is used up: no further measurement is begun."""

@@ -33,7 +33,7 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 from tuner.spec.workload import CacheState
-from tuner.triton.deploy import Deployment
+from tuner.triton.deploy import Deployment, DeploymentKind
 from tuner.triton.server import Endpoints
 
 #: Long enough to know a latency, not to judge it.
@@ -51,6 +51,8 @@ class Deploys(Protocol):
 class Asks(LoadGenerator, Fills, Protocol):
     """A load generator that can also fill a cache, and tell what the model answers."""
 
+    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None: ...
+
     def answers(self) -> Answers: ...
 
 
@@ -63,6 +65,8 @@ class BenchRules:
         checkpoint: Called before each step; raises when the run is to stop.
         cache: Which candidates have one, and what is to be in it.
         rejected: Gets each measurement that counts for nothing.
+        note: Told what takes long.
+        first_answer_s: A model that was just loaded may take this long to answer.
     """
 
     slos: Sequence[Slo]
@@ -72,6 +76,8 @@ class BenchRules:
     measured: Callable[[Point], None]
     cache: CacheRules = field(default_factory=no_caches)
     rejected: Callable[[Rejected], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
+    first_answer_s: float = 120.0
 
 
 class Bench:
@@ -127,14 +133,25 @@ class Bench:
             self._backlog = False
             deployment = self._deployer.deploy(candidate)
             self._candidate = candidate
+            new = deployment.kind is not DeploymentKind.UNCHANGED
             if deployment.endpoints != self._endpoints or self._generator is None:
+                new = True  # whoever loaded it did not ask it anything
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
+            if new:
+                self._await_first_answers(self._generator)
         self._must_be_empty = cache is not None and self._rules.cache.state is CacheState.EMPTY
         if cache is not None:
             with self._book.phase(Phase.MEASURING):
                 self._rules.cache.fill(self._generator, cache)
         return deployment
+
+    def _await_first_answers(self, generator: Asks) -> None:
+        try:
+            generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
+        except LoadFailedError:
+            self._backlog = True  # it may still be at work on them
+            raise
 
     def measure(self, level: float, seed: int) -> Point:
         """One level of the run's arrivals on the deployed candidate.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.bench.stepping import FromAbove
+from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
@@ -37,11 +38,17 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every point measured, and the score."""
+    """Every point measured, and the score.
+
+    Attributes:
+        limit: What ended the measuring where that was not the config: the load generator, which
+            could not send more. None where the score is the config's own.
+    """
 
     state: TrialState
     points: tuple[Point, ...]
     score: Score
+    limit: str | None = None
 
 
 def load_plan(workload: Workload, objective: Objective) -> LoadPlan:
@@ -73,14 +80,14 @@ def evaluate(
         measure: One level on the deployed candidate.
         objective: What is scored.
         plan: Levels to use.
-        start: First level of a capacity search without an incumbent.
+        start: First level of a capacity search without an incumbent; lowered until a result comes.
         to_beat: Level the incumbent sustains times one plus the smallest gain worth having;
             a candidate that fails there cannot win and is measured no further (racing).
         telling: Where it fails there it is measured once more, where it should pass.
     """
     if plan.listed is not None:
         return _at_listed_levels(measure, objective, plan.listed)
-    return _capacity(measure, objective, plan, start, to_beat, telling)
+    return _Capacity(measure, plan).evaluation(objective, start, to_beat, telling)
 
 
 def _at_listed_levels(
@@ -88,16 +95,18 @@ def _at_listed_levels(
 ) -> Evaluation:
     goodput = objective.goal is Goal.MAXIMIZE_GOODPUT
     points: list[Point] = []
+    limit = None
     for level in listed:
         try:
             points.append(measure(level))
-        except ClientLimitError:
+        except (ClientLimitError, OutOfTimeError) as error:
             if goodput and points:
+                limit = error.message
                 break  # each of them passed
             raise
         if goodput and not passes(points[-1].slo):
             break
-    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points))
+    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
 
 
 def probe_of(point: Point) -> Probe:
@@ -120,43 +129,64 @@ def _well_below(lost: Probe) -> float:
     return next_level([lost])
 
 
-def _capacity(
-    measure: Callable[[float], Point],
-    objective: Objective,
-    plan: LoadPlan,
-    start: float,
-    to_beat: float | None,
-    telling: bool,
-) -> Evaluation:
-    points: list[Point] = []
+class _Capacity:
+    """The search of one candidate's capacity: the race first, then as far as its score needs."""
 
-    def probe(level: float) -> Probe:
-        points.append(measure(level))
-        return probe_of(points[-1])
+    def __init__(self, measure: Callable[[float], Point], plan: LoadPlan) -> None:
+        self._measure = measure
+        self._plan = plan
+        self._above = FromAbove(self._point, plan.levels)
+        self._limit: str | None = None
+        self.points: list[Point] = []
 
-    def beyond(level: float) -> Probe:
+    def evaluation(
+        self, objective: Objective, start: float, to_beat: float | None, telling: bool
+    ) -> Evaluation:
+        lost = to_beat is not None and not self._race(to_beat, telling)
+        if not lost:
+            self._search(start)
+        state = TrialState.PRUNED if lost else TrialState.MEASURED
+        judged = self.points[:1] if lost else self.points  # the race gives the bound
+        score = score_points(objective, judged)
+        return Evaluation(state, tuple(self.points), score, self._limit)
+
+    def _race(self, to_beat: float, telling: bool) -> bool:
+        """Whether it stands the load; a telling one that does not is measured once more."""
+        race = self._probe(self._plan.levels.nearest(to_beat))
+        if not race.passed and telling:
+            with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
+                self._probe(self._plan.levels.nearest(_well_below(race)))
+        return race.passed
+
+    def _search(self, start: float) -> None:
+        known = [probe_of(p) for p in self.points]
+        try:
+            if not known:
+                known = [probe_of(self._above.result(start)), *self._above.drowned]
+            left, levels = MOST_PROBES - len(self.points), self._above.levels
+            bracket = find_capacity(self._beyond, start, levels, at_most=left, known=known)
+        except (ClientLimitError, OutOfTimeError) as error:
+            if not any(passes(p.slo) for p in self.points):
+                raise  # what was measured, if anything, says nothing about the config
+            self._limit = error.message
+            return
+        floor, client_limit = bracket.floor, self._above.client_limit
+        if client_limit and floor is not None and floor.level >= levels.highest:
+            self._limit = client_limit.message
+
+    def _beyond(self, level: float) -> Probe:
         """A load from which no result comes is too much where a lower one has passed."""
         try:
-            return probe(level)
+            return self._probe(level)
         except LoadFailedError:
-            stood = [p.measurement.load.level for p in points if passes(p.slo)]
+            stood = [p.measurement.load.level for p in self.points if passes(p.slo)]
             if not stood or level <= max(stood):
                 raise
             return Probe(level, passed=False)
 
-    state, known = TrialState.MEASURED, []
-    try:
-        if to_beat is not None:
-            known = [probe(plan.levels.nearest(to_beat))]
-        if known and not known[0].passed:
-            state = TrialState.PRUNED
-            if telling:
-                with suppress(LoadFailedError):  # the race is its result
-                    probe(plan.levels.nearest(_well_below(known[0])))
-        else:
-            find_capacity(beyond, start, plan.levels, at_most=MOST_PROBES - len(known), known=known)
-    except ClientLimitError:
-        if state is TrialState.MEASURED and not any(passes(p.slo) for p in points):
-            raise  # what was measured, if anything, says nothing about the config
-    judged = points[:1] if state is TrialState.PRUNED else points  # the race gives the bound
-    return Evaluation(state, tuple(points), score_points(objective, judged))
+    def _probe(self, level: float) -> Probe:
+        return probe_of(self._point(level))
+
+    def _point(self, level: float) -> Point:
+        self.points.append(self._measure(level))
+        return self.points[-1]

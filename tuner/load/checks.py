@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from tuner.errors import ClientLimitError
+from tuner.errors import ClientLimitError, ModelFailsError
 from tuner.load.generator import Window
 from tuner.load.length import requests_needed
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.sampler import Sample
 from tuner.spec.digits import digits
+from tuner.triton.statistics import StatisticsSnapshot
 
 _LATE_SENDS = 0.05
 #: Of the p99; latencies count from the moment a request was due, so that a lag is in them.
@@ -44,22 +45,38 @@ def client_behind(measurement: Measurement) -> ClientLimitError:
     """
     m = measurement
     little = [f"it sent {_sent(m)}/s"] if _sent_too_little(m) is not None else []
-    return _client_error(m.load, *little, *_sent_late(m))
+    return _client_error(m.load, m.sent_per_s if little else None, *little, *_sent_late(m))
 
 
 def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
     """The error of a load generator that cannot send what is asked for, and sent so much of it."""
     if sent_per_s is None or sent_per_s >= _SENT_SHARE * load.level:
-        return _client_error(load)
-    return _client_error(load, f"it sent {digits(sent_per_s, 4)}/s")
+        return _client_error(load, None)
+    return _client_error(load, sent_per_s, f"it sent {digits(sent_per_s, 4)}/s")
 
 
-def _client_error(load: LoadPoint, *why: str) -> ClientLimitError:
+def _client_error(load: LoadPoint, sent_per_s: float | None, *why: str) -> ClientLimitError:
     return ClientLimitError(
         "; ".join([f"the load generator could not keep up with {load}", *why]),
         "give it cores of its own (server.mode: remote from another machine), try the other "
         "workload.protocol, or raise workload.batch_size",
+        sent_per_s,
     )
+
+
+def refuse_failures(
+    before: StatisticsSnapshot, after: StatisticsSnapshot, words: Callable[[], str]
+) -> None:
+    """Counters before and after a load; ``words``: what the model said, empty when not known.
+
+    Raises:
+        ModelFailsError: It answered requests with errors.
+    """
+    failed = after.fail_count - before.fail_count
+    if failed > 0:
+        asked = failed + after.success_count - before.success_count
+        said = words() or "it gave no reason"
+        raise ModelFailsError(f"the model failed {failed} of {asked} requests: {said}")
 
 
 def received_count(samples: Sequence[Sample], model: str) -> int | None:

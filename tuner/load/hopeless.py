@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.errors import TunerError, UndecidedError
+from tuner.errors import LoadFailedError, TunerError, UndecidedError
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.sampler import Snapshot
 
@@ -146,6 +146,23 @@ def check_decided(latencies_us: Times, due_s: Times, window: Window, planned: Wi
         if latencies_us.size - in_time > allowed:
             return
     raise _undecided()
+
+
+def check_answered(answered_count: int, window: Window, planned: Window) -> None:
+    """Checks that the measured window has an answer at all: latencies of none are no latencies.
+
+    Raises:
+        UndecidedError: It was ended early.
+        LoadFailedError: It was as long as planned.
+    """
+    if answered_count:
+        return
+    if window.duration_s < planned.duration_s:
+        raise _undecided()
+    raise LoadFailedError(
+        f"no request was answered within the measured window of {planned.duration_s:.2g} s",
+        "raise workload.window above the time that one request takes",
+    )
 
 
 def _undecided() -> UndecidedError:

@@ -25,14 +25,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tuner.errors import LoadFailedError, ServerGoneError, TunerError
+from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, TunerError
 from tuner.load.arrivals import Shape, Times, arrivals_of
 from tuner.load.checks import client_busy, ended_early, warnings_about
 from tuner.load.client_process import Answers, Job, Outcome
 from tuner.load.command import Target
 from tuner.load.export import Requests
 from tuner.load.generator import Window
-from tuner.load.hopeless import Hopeless, check_decided, cut_short
+from tuner.load.hopeless import Hopeless, check_answered, check_decided, cut_short
 from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.messages import RequestForm
@@ -112,6 +112,7 @@ class OpenClient:
         if stopped_ns is not None:
             window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
         observed = observe(answers, due_s, window)
+        check_answered(observed.answered_count, window, planned)
         check_decided(observed.latencies_us, due_s, window, planned)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
@@ -186,9 +187,11 @@ def _wait(
 def _answered(answers: Answers, due_s: Times) -> tuple[Requests, Times]:
     """The requests that were answered, and when they were due."""
     told = answers.outcomes == Outcome.ANSWERED
+    if not told.any() and answers.failure:
+        failed = int((answers.outcomes == Outcome.FAILED).sum())
+        raise ModelFailsError(f"the model failed {failed} of {failed} requests: {answers.failure}")
     if not told.any():
-        reason = answers.failure or "none was answered before the run ended"
-        raise LoadFailedError(f"no request was answered: {reason}")
+        raise LoadFailedError("no request was answered before the run ended")
     return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), due_s[told]
 
 

@@ -12,17 +12,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import LoadFailedError
+from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load import arrivals, csvfile, export, runner
-from tuner.load.checks import client_busy, client_limit, ended_early, received_count, warnings_about
+from tuner.load.checks import (
+    client_busy,
+    client_limit,
+    ended_early,
+    received_count,
+    refuse_failures,
+    warnings_about,
+)
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import Window
-from tuner.load.hopeless import Hopeless, answered_count, check_decided, cut_short
+from tuner.load.hopeless import (
+    Hopeless,
+    answered_count,
+    check_answered,
+    check_decided,
+    cut_short,
+)
 from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.rest import comes_to_rest
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
 from tuner.load.timeline import Observed, begun_ns, figures_of, observe_closed, observe_open
+from tuner.load.words import model_words
 from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
 from tuner.triton import health
@@ -55,6 +69,7 @@ class PerfAnalyzer:
         scrape: Reads the server's metrics.
         server: Who runs it; says what of this machine is the server's.
         patience_s: How long perf_analyzer may wait for late answers; see `tuner.load.runner.run`.
+        server_words: The last error in the server's log; empty when it cannot be read.
         shape: Of arrivals that have one beside their rate.
     """
 
@@ -70,6 +85,7 @@ class PerfAnalyzer:
     server: ServerMode = ServerMode.REMOTE
     gpus: Gpus = "all"
     patience_s: float = runner.PATIENCE_S
+    server_words: Callable[[], str] = str
 
     def watched(self) -> Sampler:
         """Samples the server for as long as its context is open."""
@@ -120,7 +136,7 @@ class _Run:
         files = self._files(self.private / "export.json")
         with self.tool.watched() as watched:
             try:
-                command, ended = self._execute(files, self._hopeless(due_s))
+                command, ended = self._execute(files, watched, self._hopeless(due_s))
             except LoadFailedError as error:
                 self._check_sent(due_s, watched, error)
                 raise
@@ -134,6 +150,7 @@ class _Run:
             if ended.stopped_ns is not None:
                 window = cut_short(window, begun_ns(requests, due_s), ended.stopped_ns)
             observed = observe_open(requests, due_s, window)
+            check_answered(observed.answered_count, window, self.window)
             check_decided(observed.latencies_us, due_s, window, self.window)
         samples = watched.between(observed.start_ns, observed.end_ns)
         return Measurement(
@@ -157,11 +174,12 @@ class _Run:
         opens = self._write_schedule() is not None
         with self.tool.watched() as watched:
             start_ns = time.time_ns()
-            command, ended = self._execute(files)
+            command, ended = self._execute(files, watched)
         duration_s = load_s(interval_ms(self.window.total_s))
         samples = watched.between(start_ns, start_ns + round(duration_s * 1e9))
         log = self._log.read_text(errors="replace")
         count, delayed = _REQUEST_COUNT.search(log), _DELAYED.search(log)
+        check_answered(int(count[1]) if count else 0, self.window, self.window)
         return Measurement(
             **self._common(command, ended),
             **vars(csvfile.read(files.csv)),
@@ -212,9 +230,20 @@ class _Run:
         return arrivals.write_intervals(times, self._intervals)
 
     def _execute(
-        self, files: RunFiles, hopeless: Callable[[], bool] = runner.never
+        self, files: RunFiles, watched: Sampler, hopeless: Callable[[], bool] = runner.never
     ) -> tuple[list[str], runner.Ended]:
         """The command line, and how it ended."""
+        try:
+            loaded = self._loaded(files, hopeless)
+        except LoadFailedError:
+            self._check_model(watched)
+            raise
+        self._check_model(watched)
+        return loaded
+
+    def _loaded(
+        self, files: RunFiles, hopeless: Callable[[], bool]
+    ) -> tuple[list[str], runner.Ended]:
         tool = self.tool
         command = command_line(tool.binary, tool.target, self.load, self.window, files)
         ended = runner.run(
@@ -234,6 +263,22 @@ class _Run:
         if due_s is None or not self.window.bounds:
             return runner.never
         return Hopeless(due_s, self.window, answered_count(self.tool.snapshot))
+
+    def _check_model(self, watched: Sampler) -> None:
+        """perf_analyzer may blame nobody, or leave failed requests out of its results.
+
+        Raises:
+            ModelFailsError: The model answered with errors.
+        """
+
+        def words() -> str:
+            said = self._log.read_text(errors="replace") if self._log.exists() else ""
+            return model_words(said) or self.tool.server_words()
+
+        with suppress(ServerGoneError):  # what happened is known already
+            after = self.tool.snapshot()
+            if before := watched.between(0, 0):
+                refuse_failures(before[0].statistics, after, words)
 
     def _check_sent(
         self, due_s: arrivals.Times | None, watched: Sampler, error: LoadFailedError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
+from tuner.load.words import tells_of_error, useful_words
 from tuner.triton.process import child
 
 _POLL_S = 0.01
@@ -19,7 +19,6 @@ _POLL_S = 0.01
 PATIENCE_S = 0.5
 # After an error perf_analyzer may wait for ever for answers that do not come.
 _GRACE_AFTER_ERROR_S = 1.0
-_ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
 _GAVE_UP = "it gave up"
 #: Why there are no results when its time is over.
 TOO_LATE = "no results by the deadline"
@@ -135,7 +134,7 @@ class _Wait:
                 return "" if self._complete() else _MEANINGS.get(code, f"exit code {code}")
             if time.monotonic() > give_up:
                 return reason
-            if reason is TOO_LATE and _ERROR.search(_text(self._log)):
+            if reason is TOO_LATE and tells_of_error(_text(self._log)):
                 give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
             if self.stopped_ns is None and self._hopeless():
                 self.stopped_ns = time.time_ns()
@@ -158,16 +157,6 @@ def _failure(reason: str, words: str, alive: bool) -> TunerError:
     if not alive:
         return ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
     return LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
-
-
-def useful_words(text: str) -> str:
-    """perf_analyzer's reason out of its output: its error lines, each once, threads aside."""
-    lines = [match[0].removeprefix("error: ").strip() for match in _ERROR.finditer(text)]
-    reasons = dict.fromkeys(re.sub(r"^Thread \[\d+\] had error: ", "", line) for line in lines)
-    if reasons:
-        return " ".join(reasons)
-    last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
-    return last[0] if last else "it said nothing"
 
 
 def _text(log: Path) -> str:

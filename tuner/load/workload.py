@@ -12,6 +12,7 @@ from tuner.load.answers import Answers, ask
 from tuner.load.arrivals import BurstShape, Shape, read_trace
 from tuner.load.command import Target
 from tuner.load.filling import Filling, fill
+from tuner.load.first_answer import await_first_answers
 from tuner.load.generator import LoadGenerator, Window
 from tuner.load.inputs import InputFiles
 from tuner.load.measurement import LoadPoint, Measurement
@@ -66,6 +67,12 @@ class ByConfig:
         address = client.target.endpoints.grpc
         return ask(address, client.form, client.inputs, self.running_config())
 
+    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None:
+        """See `tuner.load.first_answer`."""
+        client = self.open_client
+        address, config = client.target.endpoints.grpc, self.running_config()
+        await_first_answers(address, client.form, client.inputs, config, patience_s, note)
+
     def fill(self, seed: int, size: int | None) -> Filling:
         """Fills an empty cache of this size in bytes; see `tuner.load.filling.fill`."""
         client = self.open_client
@@ -90,6 +97,7 @@ def load_generator(
     server: ServerMode = ServerMode.REMOTE,
     gpus: Gpus = "all",
     patience_s: float = PATIENCE_S,
+    server_words: Callable[[], str] = str,
 ) -> ByConfig:
     """The generator, set up for a model that is loaded; it stays good when it is reloaded.
 
@@ -103,6 +111,7 @@ def load_generator(
         server: Who runs it; REMOTE assumes nothing about this machine.
         gpus: Of this machine's GPUs those that the server may see.
         patience_s: See `tuner.load.runner.run`; long for servers that are not ours to restart.
+        server_words: The last error in the server's log; empty when it cannot be read.
 
     Raises:
         SpecError: The workload does not fit the model's inputs.
@@ -127,6 +136,7 @@ def load_generator(
         server=server,
         gpus=gpus,
         patience_s=patience_s,
+        server_words=server_words,
         shape=shape_of(workload.arrivals),
     )
     arrivals = workload.arrivals

@@ -63,6 +63,7 @@ class Trial:
     started_at: str = ""  # ISO 8601, UTC
     predicted: Predicted | None = None  # before it was measured
     worker: Worker | None = None  # None where the run measured it itself
+    limit: str | None = None  # what ended its measuring where that was not the config itself
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -78,6 +79,7 @@ class Trial:
             "started_at": self.started_at,
             "predicted": None if self.predicted is None else asdict(self.predicted),
             "worker": None if self.worker is None else asdict(self.worker),
+            "limit": self.limit,
         }
 
     @classmethod
@@ -95,6 +97,7 @@ class Trial:
             started_at=data["started_at"],
             predicted=None if data.get("predicted") is None else Predicted(**data["predicted"]),
             worker=None if data.get("worker") is None else Worker(**data["worker"]),
+            limit=data.get("limit"),
         )
         best = None if trial.score is None else trial.score.best_point
         if best is not None and not 0 <= best < len(trial.points):

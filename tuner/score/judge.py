@@ -113,6 +113,12 @@ def _value(metric: Metric, measurement: Measurement) -> float | None:
     return float(latencies[rank - 1]) if rank <= latencies.size else value
 
 
+def tightest_latency(slos: Iterable[Slo]) -> Slo | None:
+    """The lowest upper bound on a latency, if there is one."""
+    bounds = [s for s in slos if s.metric.is_latency and s.comparison is Comparison.AT_MOST]
+    return min(bounds, key=lambda s: s.bound, default=None)
+
+
 def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict:
     if value is None:
         return Verdict.NOT_ENOUGH_DATA

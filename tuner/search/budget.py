@@ -19,6 +19,7 @@ class StopReason(Enum):
     PATIENCE = "No better config was found in the trials that patience allows."
     TOO_MANY_FAILED = "More trials failed than the budget allows."
     EXHAUSTED = "There was nothing left that the strategy would try."
+    OUT_OF_REACH = "An SLO is out of reach: a request on its own takes many times what it allows."
     ENOUGH = "Another trial could not be expected to gain enough to be worth it."
 
 
@@ -34,6 +35,7 @@ class Progress:
         elapsed_s: Spent on the search, earlier parts of a resumed run included.
         exhausted: The strategy had nothing left to propose.
         enough: The strategy expects too little of another trial.
+        out_of_reach: No config can be expected to meet the SLOs.
     """
 
     trials: int
@@ -43,6 +45,7 @@ class Progress:
     begun: bool = True
     exhausted: bool = False
     enough: bool = False
+    out_of_reach: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Budget:
             return StopReason.TOO_MANY_FAILED
         if not progress.begun:
             return None
+        if progress.out_of_reach:
+            return StopReason.OUT_OF_REACH
         if progress.exhausted:
             return StopReason.EXHAUSTED
         if progress.enough:

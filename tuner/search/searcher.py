@@ -47,6 +47,7 @@ class Searcher:
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
         self._batch_start = 0
+        self._lead_given_up = False
         self.history: list[Trial] = list(history)
         self.duplicates = 0
         if record is not None:
@@ -60,7 +61,7 @@ class Searcher:
         self._take_over()
         number = len(self.history)
         current = self._space.current
-        if number == 0:
+        if number == 0 and not self._lead_given_up:
             return Proposal(self._strategy.lead or current)
         if all(t.candidate != current for t in self.history):
             return Proposal(current, telling=True)
@@ -87,6 +88,12 @@ class Searcher:
         self.history.append(trial)
         if self._record is not None:
             self._record.finished(trial)
+
+    def give_up(self, candidate: Candidate) -> None:
+        """What was started came to no result, and is as if it had never been."""
+        self._lead_given_up = True
+        if self._record is not None:
+            self._record.given_up(candidate)
 
     def over(self) -> None:
         """The search has ended: workers stop, and what they have finished is taken over."""

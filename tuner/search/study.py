@@ -173,6 +173,13 @@ class StudyRecord:
         self._open.pop(key, None)
 
     @uninterrupted()
+    def given_up(self, candidate: Candidate) -> None:
+        """A trial that was `started` came to no result: its candidate is free again."""
+        claim = self._open.pop(candidate.key, None)
+        if claim is not None:
+            self._give_up(claim)
+
+    @uninterrupted()
     def claims(self) -> list[Claim]:
         """Everybody's on this run, oldest first; without those that were given up."""
         import optuna

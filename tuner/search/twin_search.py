@@ -123,7 +123,7 @@ class TwinStrategy:
     def outlook(self, history: Sequence[Trial]) -> str | None:
         """The first fit takes a while; the later ones begin where it ended."""
         first = self._designed
-        if len(history) != first or not self.aim.modelled:
+        if len(history) != first or not self.aim.modelled or self._exhausted(len(history)):
             return None
         return f"fitting the twin to {first} trials"
 
@@ -133,6 +133,8 @@ class TwinStrategy:
         left = [c for c in self._designs if c.key not in taken]
         if left and number <= len(self._designs):
             return Proposal(left[0], telling=True)
+        if self._exhausted(len(taken)):
+            return None  # a fit would take seconds and choose from nothing
         first = self._designed
         fitted, note = self._fitted(number, history, first)
         if isinstance(fitted, Unmodelled):
@@ -145,6 +147,11 @@ class TwinStrategy:
         if late and best.gain < self.stop_below and self._leaders(history):
             return Enough(best.gain)
         return Proposal(best.candidate, predicted=self._predicted(best), note=note)
+
+    def _exhausted(self, taken: int) -> bool:
+        """Whether so many configs are all there are."""
+        size = self.space.size()
+        return size.exact and taken >= size.count
 
     def _fitted(
         self, number: int, history: Sequence[Trial], first: int

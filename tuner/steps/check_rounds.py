@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.gain import LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
@@ -156,7 +157,12 @@ def _round(step: Checking, contender: Contender, number: int, start: Start) -> P
         contender.rounds.append(fixed_round(measure, start.level))
         return contender.rounds[-1].stood
     stood = None if at is None else measure(at)
-    round_ = searched_round(measure, contender.expected_level(), step.plan.levels)
+    above = FromAbove(
+        lambda level: searched_round(measure, level, step.plan.levels), step.plan.levels
+    )
+    round_ = above.result(contender.expected_level())
+    if above.client_limit is not None:
+        step.events.note(f"the load generator is the limit, not the model: {above.client_limit}")
     contender.rounds.append(round_)
     return stood or round_.stood
 

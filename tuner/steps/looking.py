@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Bench
-from tuner.errors import LoadFailedError
-from tuner.score.capacity import Probe, find_capacity
+from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.score.capacity import Bracket, Probe, find_capacity
 from tuner.score.judge import passes
 from tuner.spec.digits import digits
+from tuner.spec.slo import Slo
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
 #: or of the one-at-a-time rate where the former is not known.
 FIRST_SHARE, FIRST_SHARE_ALONE = 0.8, 0.6
 #: To saturate it, as many at once as it answers one by one in this time, within these limits.
 IN_FLIGHT_S, FEWEST_AT_ONCE, MOST_AT_ONCE = 1.0, 4, 256
+#: Share of the one-at-a-time rate at which requests are mostly alone.
+ALONE_SHARE = 0.3
 #: First concurrency of such a search in a closed loop.
 FIRST_CONCURRENCY = 2.0
 #: Loads tried to find the capacity roughly; the rounds correct what is missing.
@@ -35,6 +39,14 @@ class RoundsBench(Bench, LooksQuickly, Protocol):
 
 
 @dataclass(frozen=True)
+class First:
+    """The first level of a search; ``lowest``: where that fails, no lower one is worth a look."""
+
+    level: float
+    lowest: bool = False
+
+
+@dataclass(frozen=True)
 class Start:
     """Where the first round begins; ``missed``: no load met the SLOs in looking for it."""
 
@@ -43,13 +55,24 @@ class Start:
 
 
 def first_level(
-    bench: LooksQuickly, plan: LoadPlan, seed: int, note: Callable[[str], None] = lambda _: None
-) -> float:
-    """Where a capacity search begins when nothing is known of the deployed config."""
+    bench: LooksQuickly,
+    plan: LoadPlan,
+    seed: int,
+    note: Callable[[str], None] = lambda _: None,
+    bound: Slo | None = None,
+) -> First:
+    """Where a capacity search begins when nothing is known of the deployed config.
+
+    ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
+    load under which it is mostly alone is worth a measurement, and none below it.
+    """
     if not plan.arrivals.open_loop:
-        return FIRST_CONCURRENCY
+        return First(FIRST_CONCURRENCY)
     latency_s = bench.one_at_a_time(seed)
-    seen = f"one request at a time takes {digits(latency_s * 1e3)} ms"
+    seen = f"one request at a time takes {digits(latency_s * 1e3, 3)} ms"
+    if bound is not None and latency_s * 1e6 > bound.bound:
+        note(f"{seen}: more than {bound} allows, under any load")
+        return First(ALONE_SHARE / latency_s, lowest=True)
     first = FIRST_SHARE_ALONE / latency_s
     many = min(round(IN_FLIGHT_S / latency_s), MOST_AT_ONCE)
     if many >= FEWEST_AT_ONCE:
@@ -61,20 +84,29 @@ def first_level(
             seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
             first = FIRST_SHARE * rate
     note(f"{seen}; first {digits(first, 4)}/s")
-    return first
+    return First(first)
 
 
 def rough_capacity(bench: RoundsBench, plan: LoadPlan, seed: int) -> Start:
     """Where the capacity of the deployed config about is; the lowest load tried if all failed."""
-    start = lowest = first_level(bench, plan, seed)
+    above = FromAbove(lambda level: probe_of(bench.measure(level, seed)), plan.levels)
+    known = above.result(first_level(bench, plan, seed).level)
+    probes = [known]
 
     def probe(level: float) -> Probe:
-        nonlocal lowest
-        lowest = min(level, lowest)
-        return probe_of(bench.measure(level, seed))
+        probes.append(probe_of(bench.measure(level, seed)))
+        return probes[-1]
 
-    capacity = find_capacity(probe, start, plan.levels, at_most=PROBES).capacity()
-    return Start(lowest, missed=True) if capacity is None else Start(capacity)
+    known_too = [*above.drowned, known]
+    try:
+        find_capacity(probe, known.level, above.levels, at_most=PROBES - 1, known=known_too)
+    except ClientLimitError:
+        if not any(p.passed for p in probes):
+            raise
+    capacity = Bracket.of(probes).capacity()
+    if capacity is None:
+        return Start(min(p.level for p in probes), missed=True)
+    return Start(capacity)
 
 
 def highest_that_holds(bench: RoundsBench, listed: Sequence[float], seed: int) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tuner.bench.evaluate import LoadPlan
-from tuner.errors import LoadFailedError, TrialError
+from tuner.errors import TrialError
 from tuner.load.overload import Overload
 from tuner.score.judge import passes, tail_slo
 from tuner.space.candidate import Candidate
@@ -17,6 +17,7 @@ from tuner.steps.outcome import Overloads, Side, Verdict
 
 #: Seeds of overloads are this far from those of the search.
 SEED_OFFSET = 700_000
+_STOOD_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
 
 
 class Bench(Protocol):
@@ -45,14 +46,17 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
     reason = why_none(step.spec, step.plan)
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
-    step.events.phase("overloading")
+    sides = {"current config": verdict.baseline, "winner": verdict.winner}
+    stood = {name: _stood(side) for name, side in sides.items() if side is not None}
+    reasons = [f"{name}: {_STOOD_NONE}" for name, levels in stood.items() if not levels]
+    if any(stood.values()):
+        step.events.phase("overloading")
     found: dict[str, Overload] = {}
-    reasons: list[str] = []
-    for name, side in (("current config", verdict.baseline), ("winner", verdict.winner)):
-        if side is None:
+    for name, side in sides.items():
+        if side is None or not stood[name]:
             continue
         try:
-            found[name] = _probed(step, side, slo)
+            found[name] = _probed(step, side, min(stood[name]), slo)
         except TrialError as error:
             reasons.append(f"{name}: {error.message}")
         else:
@@ -61,13 +65,14 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
     return replace(verdict, overload=overloads)
 
 
-def _probed(step: Overloading, side: Side, slo: Slo) -> Overload:
-    levels = [p.measurement.load.level for p in side.points if passes(p.slo)]
-    if not levels:
-        raise LoadFailedError("it met the SLOs at no load, so there is none beyond its capacity")
+def _stood(side: Side) -> list[float]:
+    """Loads at which it met every SLO; the lowest is what it stood every time."""
+    return [p.measurement.load.level for p in side.points if passes(p.slo)]
+
+
+def _probed(step: Overloading, side: Side, level: float, slo: Slo) -> Overload:
     step.bench.deploy(side.candidate, fresh=True)
-    # the lowest: what it stood every time it was measured again
-    return step.bench.overload(min(levels), slo, step.spec.search.seed * 1000 + SEED_OFFSET)
+    return step.bench.overload(level, slo, step.spec.search.seed * 1000 + SEED_OFFSET)
 
 
 def why_none(spec: Spec, plan: LoadPlan) -> str:

@@ -12,7 +12,7 @@ from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplified
-from tuner.errors import TrialError
+from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import next_level
@@ -49,16 +49,20 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
 
     Raises:
         InterruptedRunError: The user stopped it.
+        TooManyFailedTrialsError: Every config but the current one failed.
+        NothingToSearchError: None was tried in the budget's time or trials.
     """
     baseline_trial = _trial_of(proof.current, trials)
     baseline = side_of_trial(baseline_trial)
     feasible = _feasible(proof, trials)
     if not feasible:
-        return Verdict(Status.INFEASIBLE, (_nearest_miss(trials),), baseline)
+        reasons = (_nearest_miss(trials), *_failures(proof, trials), *_limits(trials))
+        return Verdict(Status.INFEASIBLE, reasons, baseline)
     finalists = _finalists(proof, feasible, baseline_trial)
+    _refuse_without_alternative(proof, trials)
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
-        return Verdict(Status.KEPT, (reason,), baseline)
+        return Verdict(Status.KEPT, (reason, *_limits(trials)), baseline)
     return _best_that_holds(proof, trials, finalists, baseline)
 
 
@@ -77,7 +81,7 @@ def _best_that_holds(
         reason = f"the current config could not be measured again: {error.message}"
         return Verdict(Status.UNCONFIRMED, (reason,), baseline)
     baseline = _baseline_again(baseline, results[0])
-    reasons = [f"{names[r.candidate]}: {r.reason}" for r in results]
+    reasons = [*_limits(finalists), *(f"{names[r.candidate]}: {r.reason}" for r in results)]
     for result in _best_first(proof, results):
         name = names[result.candidate]
         try:
@@ -220,6 +224,37 @@ def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
         seed=proof.spec.search.seed * 1000 + SEED_OFFSET,
         record=record,
     )
+
+
+def _refuse_without_alternative(proof: Proof, trials: Sequence[Trial]) -> None:
+    """The current config is kept in comparison with something, or nothing is known."""
+    others = [t for t in trials if t.candidate != proof.current]
+    if any(t.state is not TrialState.FAILED for t in others):
+        return
+    if not others:
+        raise NothingToSearchError(
+            "no config but the current one was measured, so nothing was compared",
+            "raise budget.trials or budget.time",
+        )
+    raise TooManyFailedTrialsError(
+        f"nothing could be compared with the current config. {_failures(proof, trials)[0]}",
+        "the report lists every reason; logs/server.log holds the server's own words",
+    )
+
+
+def _failures(proof: Proof, trials: Sequence[Trial]) -> list[str]:
+    """A sentence where no config but the current one gave a measurement."""
+    others = [t for t in trials if t.candidate != proof.current]
+    failed = [t for t in others if t.state is TrialState.FAILED]
+    if not failed or len(failed) < len(others):
+        return []
+    return [f"Every other config tried failed ({len(failed)}), the last one: {failed[-1].reason}"]
+
+
+def _limits(trials: Sequence[Trial]) -> list[str]:
+    """What ended the measuring of the best trials where that was not the config itself."""
+    said = dict.fromkeys(t.limit for t in trials if t.limit)
+    return [f"Not every config was measured to its capacity: {text}" for text in said][-1:]
 
 
 def _nearest_miss(trials: Sequence[Trial]) -> str:

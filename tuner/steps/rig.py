@@ -19,6 +19,7 @@ from tuner.spec.model import ServerMode, Spec
 from tuner.spec.slo import Comparison
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
+from tuner.triton.log import last_words
 from tuner.triton.private import private_directory
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
@@ -38,6 +39,8 @@ def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
             checkpoint=watch.checkpoint,
             measured=watch.events.measured,
             rejected=watch.rejected,
+            note=watch.events.note,
+            first_answer_s=float(spec.server.load_timeout),
             cache=CacheRules(
                 spec.workload.cache,
                 lambda candidate: cache_of(
@@ -58,6 +61,7 @@ def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
                 server=spec.server.mode,
                 gpus=spec.server.gpus,
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
+                server_words=lambda: last_words(deployer.server),
             ),
             rules,
             watch.book,

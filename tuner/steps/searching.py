@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,18 +11,26 @@ from typing import Protocol
 from tuner.bench.bench import Bench
 from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate
 from tuner.bench.levels import sustained_level
+from tuner.bench.stepping import below_sent
 from tuner.errors import (
+    ClientLimitError,
+    CurrentConfigFailsError,
     LoadFailedError,
+    ModelFailsError,
+    OutOfTimeError,
     ServerGoneError,
     TooManyFailedTrialsError,
     TrialError,
 )
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.score.judge import tightest_latency
+from tuner.score.point import Point
 from tuner.search.budget import Budget, Progress, StopReason
 from tuner.search.incumbent import incumbent, trials_since_best
+from tuner.search.reach import out_of_reach
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import Enough, Proposal
+from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
@@ -65,18 +74,21 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
     """
     budget = Budget.of(search.spec)
     goal = search.spec.objective.goal
+    clock = _Clock(_spent_s(search.searcher.history), budget.time_s)
     while True:
         history = search.searcher.history
+        _refuse_unmeasurable(search, history)
         watch = _Watch(search.book)
+        if reason := _over(search, budget, clock):
+            return history, reason
         if outlook := search.searcher.outlook():
             search.events.note(outlook)
         with search.book.phase(Phase.SEARCHING):
             proposal = search.searcher.next()
-        reason = budget(_progress(search, proposal))
-        if reason is StopReason.TOO_MANY_FAILED:
-            raise _too_many_failed(history)
-        if reason is not None or not isinstance(proposal, Proposal):
-            return history, reason or StopReason.EXHAUSTED
+        if reason := _over(search, budget, clock):  # workers may have finished something
+            return history, reason
+        if not isinstance(proposal, Proposal):
+            return history, StopReason.EXHAUSTED if proposal is None else StopReason.ENOUGH
         search.checkpoint()
         if proposal.note is not None:
             search.events.note(proposal.note)
@@ -85,7 +97,10 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
         if not claimed:
             continue  # a worker was quicker
         search.events.trial_started(len(history), proposal.candidate, search.current)
-        trial = _run_trial(search, len(history), proposal, watch)
+        trial = _run_trial(search, len(history), proposal, watch, clock)
+        if trial is None:
+            _given_up(search, proposal.candidate, len(history))
+            continue
         with search.book.phase(Phase.WRITING):
             search.store.append_trial(trial)
             search.searcher.tell(trial)
@@ -93,19 +108,45 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
         search.events.trial_finished(trial, best)
 
 
-def _progress(search: Search, proposal: Proposal | Enough | None) -> Progress:
+def _over(search: Search, budget: Budget, clock: _Clock) -> StopReason | None:
+    """Why the search is over, by the budget; None while it goes on."""
     history = search.searcher.history
-    return Progress(
-        trials=len(history),
-        failed=sum(t.state is TrialState.FAILED for t in history),
-        since_best=trials_since_best(history, search.spec.objective.goal, search.current)
-        if history
-        else 0,
-        elapsed_s=sum(_seconds(t.time) for t in history if t.worker is None),
-        begun=any(t.candidate == search.current for t in history),
-        exhausted=proposal is None,
-        enough=isinstance(proposal, Enough),
+    goal, current = search.spec.objective.goal, search.current
+    reason = budget(
+        Progress(
+            trials=len(history),
+            failed=sum(t.state is TrialState.FAILED for t in history),
+            since_best=trials_since_best(history, goal, current) if history else 0,
+            elapsed_s=clock.elapsed_s(),
+            begun=any(t.candidate == current for t in history),
+            out_of_reach=out_of_reach(history, search.spec.slo, search.plan),
+        )
     )
+    if reason is StopReason.TOO_MANY_FAILED:
+        raise _too_many_failed(history)
+    return reason
+
+
+def _refuse_unmeasurable(search: Search, history: Sequence[Trial]) -> None:
+    """Without the current config there is nothing to compare with, and its failure is the news."""
+    for trial in history:
+        if trial.candidate == search.current and trial.state is TrialState.FAILED:
+            raise CurrentConfigFailsError(
+                f"the current config of {search.spec.model} cannot be measured: {trial.reason}",
+                "mend the model, its config or the workload until it answers, then start again; "
+                "logs/server.log holds the server's own words",
+            )
+
+
+def _given_up(search: Search, candidate: Candidate, number: int) -> None:
+    """A trial for which the time of the budget did not suffice leaves nothing behind."""
+    if candidate == search.current:
+        raise CurrentConfigFailsError(
+            "the time of the budget was used up before the current config gave a result",
+            "raise budget.time, or shorten workload.window",
+        )
+    search.searcher.give_up(candidate)
+    search.events.note(f"trial {number} is given up: the time of the budget is used up")
 
 
 def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
@@ -117,10 +158,13 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
     )
 
 
-def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -> Trial:
+def _run_trial(
+    search: Search, number: int, proposal: Proposal, watch: _Watch, clock: _Clock
+) -> Trial | None:
     """One trial; what goes wrong with it is its result, not the run's end.
 
-    ``watch`` began when it was chosen, so that choosing counts against the budget.
+    ``watch`` began when it was chosen, so that choosing counts against the budget. None where the
+    time was used up before it gave a result.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     bare = Trial(
@@ -133,7 +177,10 @@ def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:
-            return _measured(search, bare, proposal.telling, watch)
+            return _measured(search, bare, proposal.telling, watch, clock)
+        except OutOfTimeError as error:
+            search.bench.lost(error.message)
+            return None
         except ServerGoneError as error:
             bare = replace(bare, reason=error.message)
             search.events.note(f"trial {number}: {error.message}")
@@ -144,9 +191,11 @@ def _run_trial(search: Search, number: int, proposal: Proposal, watch: _Watch) -
     return replace(bare, time=watch.time())
 
 
-def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch) -> Trial:
+def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch, clock: _Clock) -> Trial:
     deployment = search.bench.deploy(bare.candidate)
-    evaluation = _evaluated(search, telling)
+    evaluation = _Evaluating(search, bare.candidate, telling, clock)()
+    if evaluation.limit is not None:
+        search.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
     return replace(
         bare,
         state=evaluation.state,
@@ -155,42 +204,80 @@ def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch) -> Tria
         reason=None,
         deployment=deployment.kind.value,
         time=watch.time(),
+        limit=evaluation.limit,
     )
 
 
-def _evaluated(search: Search, telling: bool) -> Evaluation:
-    best = incumbent(search.searcher.history, search.spec.objective.goal, search.current)
-    to_beat = None if best is None else sustained_level(best)
-    if to_beat is not None:
+class _Evaluating:
+    """The measurements of one trial."""
+
+    def __init__(self, search: Search, candidate: Candidate, telling: bool, clock: _Clock) -> None:
+        self._search = search
+        self._telling = telling
+        self._clock = clock
+        # One for all: configs and loads are compared under the same arrivals.
+        self._seed = search.spec.search.seed * 1000 + 1
+        #: Of the current config one measurement is made in any case: what it is compared with.
+        self._owed = candidate == search.current
+
+    def __call__(self) -> Evaluation:
+        search = self._search
+        best = incumbent(search.searcher.history, search.spec.objective.goal, search.current)
+        to_beat = None if best is None else sustained_level(best)
+        if search.plan.listed:
+            return self._evaluated(search.plan, 1.0, None)
+        if to_beat is None:
+            return self._from_first()
         to_beat *= 1.0 + float(search.spec.confirm.min_gain)
-    # One for all: configs and loads are compared under the same arrivals.
-    seed = search.spec.search.seed * 1000 + 1
-
-    def measured(start: float, to_beat: float | None) -> Evaluation:
-        return evaluate(
-            lambda level: search.bench.measure(level, seed),
-            search.spec.objective,
-            search.plan,
-            start,
-            to_beat,
-            telling,
-        )
-
-    def first() -> float:
-        return first_level(search.bench, search.plan, seed, search.events.note)
-
-    if search.plan.listed:
-        return measured(1.0, to_beat)
-    if to_beat is None:
-        return measured(first(), None)
-    try:
-        return measured(1.0, to_beat)
-    except LoadFailedError as error:
-        if not telling:
+        try:
+            return self._evaluated(search.plan, 1.0, to_beat)
+        except ModelFailsError:
             raise
-        # the load to beat may be so far beyond it that no result comes
-        search.events.note(f"measured from below: {error.message}")
-        return measured(first(), None)
+        except ClientLimitError as error:
+            # no more than the incumbent's load can be sent
+            return self._evaluated(search.plan, below_sent(error, to_beat), None)
+        except LoadFailedError as error:
+            # the load to beat may be so far beyond it that no result comes
+            search.events.note(f"measured from below: {error.message}")
+            return self._from_first()
+
+    def _from_first(self) -> Evaluation:
+        self._refuse_when_late()
+        search = self._search
+        bound = tightest_latency(search.spec.slo)
+        first = first_level(search.bench, search.plan, self._seed, search.events.note, bound)
+        plan = search.plan
+        if first.lowest:
+            plan = replace(plan, levels=replace(plan.levels, lowest=first.level))
+        return self._evaluated(plan, first.level, None)
+
+    def _evaluated(self, plan: LoadPlan, start: float, to_beat: float | None) -> Evaluation:
+        objective = self._search.spec.objective
+        return evaluate(self._measure, objective, plan, start, to_beat, self._telling)
+
+    def _measure(self, level: float) -> Point:
+        self._refuse_when_late()
+        point = self._search.bench.measure(level, self._seed)
+        self._owed = False
+        return point
+
+    def _refuse_when_late(self) -> None:
+        if self._clock.over() and not self._owed:
+            raise OutOfTimeError("the time of the budget is used up")
+
+
+class _Clock:
+    """The time of the budget, ``spent_s`` by an earlier part of the run included."""
+
+    def __init__(self, spent_s: float, time_s: float | None) -> None:
+        self._from_s = time.monotonic() - spent_s
+        self._time_s = time_s
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._from_s
+
+    def over(self) -> bool:
+        return self._time_s is not None and self.elapsed_s() >= self._time_s
 
 
 class _Watch:
@@ -207,5 +294,7 @@ class _Watch:
         return TrialTime(*known, max(0.0, spent["wall_s"] - sum(known)))
 
 
-def _seconds(time: TrialTime) -> float:
-    return time.searching_s + time.deploying_s + time.measuring_s + time.other_s
+def _spent_s(history: Sequence[Trial]) -> float:
+    """On trials of the run's own; a worker's cost it no time."""
+    own = (t.time for t in history if t.worker is None)
+    return sum(t.searching_s + t.deploying_s + t.measuring_s + t.other_s for t in own)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 
+from tuner.triton.server import Server
+
 _ERROR_LINE = re.compile(r'^E\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$')
 _FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")
 _STUB_LINE = re.compile(r"Failed to initialize Python stub[^:]*: (?P<message>.+)$")
 _USAGE_LINE = re.compile(r"(?P<message>unrecognized option .+|Bad option: .+)$")
 _POLL_FAILED = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<message>.+)")
 _LOAD_FAILED = re.compile(r"^load failed for model '[^']*': version \S+ is at \w+ state: ")
+_MODEL_FAILED = re.compile(r"^Failed to process the request\(s\) for model '[^']*', message: ")
+_LAST_LINES = 40
 _STATUS_NAME = re.compile(
     r"^(Internal|Invalid argument|Unavailable|Unsupported|Unknown|Not found|Already exists): "
 )
@@ -21,6 +25,13 @@ _OUT_OF_MEMORY = re.compile(
     r"|failed to allocate|memory limit set for|no space left on device|cudaErrorMemoryAllocation",
     re.IGNORECASE,
 )
+
+
+def last_words(server: Server) -> str:
+    """The model's last error in a server's log; empty when there is none."""
+    lines = server.log_tail(_LAST_LINES).splitlines()
+    matches = [m for line in lines if (m := _ERROR_LINE.search(line.rstrip()))]
+    return _MODEL_FAILED.sub("", _first_line(matches[-1]["message"])) if matches else ""
 
 
 def failure(text: str) -> str:

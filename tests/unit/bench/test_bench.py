@@ -9,7 +9,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import Bench, BenchRules
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
-from tuner.errors import InterruptedRunError, ServerGoneError
+from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.answers import Answers
 from tuner.load.filling import Filling
 from tuner.load.generator import Window
@@ -17,6 +17,7 @@ from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
+from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
 ONE = Candidate({"instance_group.count": 1})
@@ -27,6 +28,7 @@ class CountingDeployer:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.servers = 0
+        self.kind = DeploymentKind.RELOAD
 
     def fresh(self) -> None:
         self.log.append("fresh")
@@ -36,6 +38,7 @@ class CountingDeployer:
         self.log.append("deploy")
         cache = SimpleNamespace(enable=bool(candidate.server_args))
         return SimpleNamespace(
+            kind=self.kind,
             endpoints=Endpoints("h", f"grpc-{self.servers}", None),
             running=SimpleNamespace(response_cache=cache),
         )
@@ -46,6 +49,10 @@ class EmulatedLoad:
 
     def __init__(self) -> None:
         self.filled: list[int | None] = []
+        self.awaited: list[float] = []
+
+    def await_first_answers(self, patience_s: float, note: Any) -> None:
+        self.awaited.append(patience_s)
 
     def fill(self, seed: int, size: int | None) -> Filling:
         self.filled.append(size)
@@ -179,3 +186,28 @@ def test_a_stop_is_heeded_before_each_step() -> None:
     with pytest.raises(InterruptedRunError):
         bench.deploy(ONE)
     assert deployer.log == []
+
+
+def test_the_first_answers_are_waited_for_whenever_a_model_was_loaded() -> None:
+    deployer, load = CountingDeployer(), EmulatedLoad()
+    bench, _ = a_bench(deployer, load=load)
+    deployer.kind = DeploymentKind.UNCHANGED  # loaded before, but never asked
+    bench.deploy(ONE)
+    bench.deploy(ONE)
+    assert load.awaited == [120.0]
+    deployer.kind = DeploymentKind.RELOAD
+    bench.deploy(ONE)
+    assert load.awaited == [120.0, 120.0]
+
+
+def test_a_server_that_gave_no_first_answer_is_left_behind() -> None:
+    class Silent(EmulatedLoad):
+        def await_first_answers(self, patience_s: float, note: Any) -> None:
+            raise LoadFailedError("no first answer")
+
+    deployer = CountingDeployer()
+    bench, _ = a_bench(deployer, load=Silent())
+    for _ in range(2):
+        with pytest.raises(LoadFailedError):
+            bench.deploy(ONE)
+    assert deployer.log == ["deploy", "fresh", "deploy"]

@@ -6,7 +6,7 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.evaluate import LoadPlan, evaluate, load_plan
-from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange
@@ -97,8 +97,55 @@ def test_a_load_without_a_result_is_too_much_where_a_lower_one_passed() -> None:
     result = evaluate(drowning, GOODPUT, OPEN, start=300, to_beat=None)
     assert result.state is TrialState.MEASURED
     assert 900 <= result.score.value <= 1000
-    with pytest.raises(LoadFailedError):
-        evaluate(drowning, GOODPUT, OPEN, start=2000, to_beat=None)
+    result = evaluate(drowning, GOODPUT, OPEN, start=9000, to_beat=None)
+    assert 900 <= result.score.value <= 1000
+
+
+def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
+    served = emulated(5000, [])
+    asked: list[float] = []
+
+    def limited(level: float) -> Point:
+        asked.append(level)
+        if level > 1500:
+            raise ClientLimitError("the load generator could not keep up", sent_per_s=1500)
+        return served(level)
+
+    result = evaluate(limited, GOODPUT, OPEN, start=7096, to_beat=None)
+    assert asked[:2] == [7096, 1350]
+    assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
+    assert result.limit == "the load generator could not keep up"
+
+
+def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:
+    """There it may answer, since no batches form."""
+    asked: list[float] = []
+
+    def fails(level: float) -> Point:
+        asked.append(level)
+        raise ModelFailsError("the model failed 3 of 9 requests: AssertionError")
+
+    with pytest.raises(ModelFailsError):
+        evaluate(fails, GOODPUT, OPEN, start=100, to_beat=None)
+    assert asked == [100]
+
+
+def test_time_that_is_up_ends_a_trial_with_what_it_has() -> None:
+    served = emulated(800, [])
+
+    def late(level: float) -> Point:
+        if late.left == 0:  # type: ignore[attr-defined]
+            raise OutOfTimeError("the time of the budget is used up")
+        late.left -= 1  # type: ignore[attr-defined]
+        return served(level)
+
+    late.left = 1  # type: ignore[attr-defined]
+    result = evaluate(late, GOODPUT, OPEN, start=100, to_beat=None)
+    assert (result.state, result.score.value) == (TrialState.MEASURED, 100)
+    assert result.limit is not None
+    late.left = 1  # type: ignore[attr-defined]
+    with pytest.raises(OutOfTimeError):
+        evaluate(late, GOODPUT, OPEN, start=2000, to_beat=None)
 
 
 def test_a_near_miss_scores_better_than_a_far_one() -> None:

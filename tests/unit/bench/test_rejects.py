@@ -19,6 +19,7 @@ from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.run.rejected import Rejected, Stage, summary
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
+from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
 ONE = Candidate({"instance_group.count": 1})
@@ -60,6 +61,9 @@ class Script:
         self.windows.append(window)
         return replace(self.steps.pop(0)(load), load=load, seed=seed)
 
+    def await_first_answers(self, patience_s: float, note: Any) -> None:
+        pass
+
     def answers(self) -> Answers:
         return Answers(none_because="emulated")
 
@@ -75,7 +79,7 @@ class StandingDeployer:
         self.freshened += 1
 
     def deploy(self, candidate: Candidate) -> Any:
-        return SimpleNamespace(endpoints=Endpoints("h", "g", None))
+        return SimpleNamespace(kind=DeploymentKind.UNCHANGED, endpoints=Endpoints("h", "g", None))
 
 
 def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, list[Rejected]]:

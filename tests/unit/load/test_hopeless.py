@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tuner.errors import ServerGoneError, UndecidedError
+from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.checks import ended_early
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.hopeless import Hopeless, check_decided, cut_short
+from tuner.load.hopeless import Hopeless, check_answered, check_decided, cut_short
 
 BOUND = LatencyBound(share=0.99, within_s=0.060)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
@@ -103,3 +103,12 @@ def test_a_shortened_window_says_so() -> None:
     shortened = replace(WINDOW, duration_s=1.2)
     assert ended_early(shortened, WINDOW) == ("Ended after 1.2 s: certainly over the SLO.",)
     assert ended_early(WINDOW, WINDOW) == ()
+
+
+def test_no_answer_at_all_is_no_latency() -> None:
+    cut = replace(WINDOW, duration_s=WINDOW.duration_s / 2)
+    check_answered(1, WINDOW, WINDOW)
+    with pytest.raises(LoadFailedError, match="no request was answered"):
+        check_answered(0, WINDOW, WINDOW)
+    with pytest.raises(UndecidedError):
+        check_answered(0, cut, WINDOW)

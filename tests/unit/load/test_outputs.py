@@ -9,7 +9,7 @@ import pytest
 
 from tuner.errors import LoadFailedError
 from tuner.load import csvfile, export
-from tuner.load.runner import useful_words
+from tuner.load.words import model_words, useful_words
 
 HEADER = (
     "Request Rate,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,"
@@ -122,10 +122,20 @@ def test_a_report_that_cannot_be_read(tmp_path: Path, text: str) -> None:
         ),
         ("  Batch size: 1\nsomething else\n\n", "something else"),
         ("", "it said nothing"),
+        ("  Batch size: 1\n  Using asynchronous calls for inference\n\n", "it gave no reason"),
     ],
 )
 def test_the_reason_is_found_in_its_output(text: str, expected: str) -> None:
     assert useful_words(text) == expected
+
+
+def test_a_models_own_words_stand_alone() -> None:
+    said = "Failed to process the request(s) for model 'm_0_%d', message: AssertionError: no"
+    lines = [f"Thread [{n}] had error: {said % n}" for n in range(2)]
+    assert model_words(
+        "\n".join(["Failed to retrieve results from inference request.", *lines])
+    ) == ("AssertionError: no")
+    assert model_words("  Using asynchronous calls for inference\n") == ""
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,13 @@ def test_it_begins_below_where_the_server_saturates(
     latency_s: float, many: list[int], first: float
 ) -> None:
     bench = Answering(latency_s)
-    assert first_level(bench, POISSON, 1) == pytest.approx(first)
+    assert first_level(bench, POISSON, 1).level == pytest.approx(first)
     assert asked(bench) == many
 
 
 def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
     notes: list[str] = []
-    assert first_level(Answering(0.01, refuses=True), POISSON, 1, notes.append) == 60.0
+    assert first_level(Answering(0.01, refuses=True), POISSON, 1, notes.append).level == 60.0
     (note,) = notes
     assert note.endswith("; 100 at once gave no result (the queue is full); first 60/s")
 
@@ -58,5 +58,5 @@ def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
 def test_a_closed_loop_needs_no_look() -> None:
     bench = Answering(0.01)
     plan = LoadPlan(Arrivals.CLOSED, None, LEVELS)
-    assert first_level(bench, plan, 1) == FIRST_CONCURRENCY
+    assert first_level(bench, plan, 1).level == FIRST_CONCURRENCY
     assert asked(bench) == []

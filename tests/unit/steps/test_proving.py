@@ -11,6 +11,7 @@ from emulated import FreshBench
 from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.bench.evaluate import load_plan
+from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
@@ -308,3 +309,29 @@ def test_only_what_looks_better_by_a_worthwhile_gain_is_measured_again(
         if not again:
             assert verdict.status is Status.KEPT
             assert "No config tried is better" in verdict.reasons[0]
+
+
+def test_a_config_is_not_kept_where_every_other_one_failed() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    with pytest.raises(TooManyFailedTrialsError, match=r"config tried failed.*out of memory"):
+        prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 98))
+
+
+def test_a_config_is_not_kept_where_no_other_one_was_tried() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    with pytest.raises(NothingToSearchError, match="nothing was compared"):
+        prove(bench, trial(bench, 0, CURRENT, 98, 110))
+
+
+def test_an_infeasible_run_tells_that_every_other_config_failed() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    verdict = prove(bench, trial(bench, 0, CURRENT, 200), trial(bench, 1, OTHER, 98))
+    assert verdict.status is Status.INFEASIBLE
+    assert "failed (1), the last one: out of memory" in verdict.reasons[1]
+
+
+def test_a_load_generator_that_was_the_limit_is_told() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
+    limited = replace(trial(bench, 1, OTHER, 980), limit="the load generator could not keep up")
+    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), limited)
+    assert any("the load generator could not keep up" in reason for reason in verdict.reasons)

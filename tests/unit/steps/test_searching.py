@@ -11,9 +11,12 @@ from emulated import EmulatedBench
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
+    ClientLimitError,
+    CurrentConfigFailsError,
     DeployRefusedError,
     InterruptedRunError,
     LoadFailedError,
+    ModelFailsError,
     ServerGoneError,
     TooManyFailedTrialsError,
 )
@@ -26,6 +29,7 @@ from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
+from tuner.steps import searching
 from tuner.steps.events import Silent
 from tuner.steps.searching import Search, searched
 
@@ -60,6 +64,9 @@ class ListedSearcher:
     def tell(self, trial: Trial) -> None:
         self.history.append(trial)
 
+    def give_up(self, candidate: Candidate) -> None:
+        self.candidates.remove(candidate)
+
 
 @dataclass
 class Kept:
@@ -74,12 +81,15 @@ def a_search(
     candidates: list[Candidate],
     checkpoint: Any = lambda: None,
     telling: bool = False,
+    slo: str = "p99_latency <= 40ms",
+    **budget: Any,
 ) -> tuple[Search, Kept]:
     spec = Spec.model_validate(
         {
             "model": "m",
             "repository": "r",
-            "slo": ["p99_latency <= 40ms"],
+            "slo": [slo],
+            "budget": budget,
             "space": {"instance_group.count": {"int": [1, 6]}},
         }
     )
@@ -140,7 +150,7 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
 
 
 @pytest.mark.parametrize("telling", [True, False])
-def test_a_telling_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below(
+def test_a_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below(
     telling: bool,
 ) -> None:
     class Drowning(EmulatedBench):
@@ -152,12 +162,9 @@ def test_a_telling_candidate_without_a_result_at_the_load_to_beat_is_measured_fr
     bench = Drowning(served)
     search, _ = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], telling=telling)
     trials, _ = searched(search)
-    if telling:
-        assert trials[1].state is TrialState.MEASURED
-        assert 90 < trials[1].score.value <= 100  # type: ignore[union-attr]
-        assert bench.given_up == []
-    else:
-        assert trials[1].state is TrialState.FAILED
+    assert trials[1].state is TrialState.MEASURED
+    assert 90 < trials[1].score.value <= 100  # type: ignore[union-attr]
+    assert bench.given_up == []
 
 
 def test_a_trial_whose_server_died_is_repeated_once() -> None:
@@ -212,3 +219,71 @@ def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
     assert len(bench.seeds) > len(CANDIDATES)
     assert set(bench.seeds) == {1000 * of_spec + 1}
     assert {seed for seed, _ in bench.looks} == {1000 * of_spec + 1}
+
+
+def test_a_current_config_that_cannot_be_measured_ends_the_run_with_its_own_words() -> None:
+    """No search goes on that would end with the advice to relax an SLO."""
+    fails = ModelFailsError("the model fails: RuntimeError: weights.bin is not there")
+    search, kept = a_search(EmulatedBench(served, troubles={CANDIDATES[0]: [fails]}), CANDIDATES)
+    with pytest.raises(CurrentConfigFailsError, match=r"cannot be measured.*weights\.bin") as ended:
+        searched(search)
+    assert ended.value.exit_code == 5
+    assert len(kept.trials) == 1
+
+
+def test_a_client_that_cannot_send_the_load_to_beat_does_not_fail_the_best_candidate() -> None:
+    class Limited(EmulatedBench):
+        def measure(self, level: float, seed: int) -> Point:
+            if self.candidate == CANDIDATES[5] and level > 250:
+                raise ClientLimitError("the load generator could not keep up", sent_per_s=250)
+            return super().measure(level, seed)
+
+    search, _ = a_search(Limited(served), [CANDIDATES[2], CANDIDATES[5]])
+    trials, _ = searched(search)
+    assert trials[1].state is TrialState.MEASURED
+    assert trials[1].score.value == pytest.approx(225, rel=0.01)  # type: ignore[union-attr]
+    assert trials[1].limit == "the load generator could not keep up"
+
+
+class SlowBench(EmulatedBench):
+    """Each measurement takes 10 s of a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(served)
+        self.now_s = 0.0
+        monkeypatch.setattr(searching.time, "monotonic", lambda: self.now_s)
+
+    def measure(self, level: float, seed: int) -> Point:
+        self.now_s += 10.0
+        return super().measure(level, seed)
+
+
+@pytest.mark.parametrize("order", [(0, 5), (5, 0)])
+def test_the_time_budget_is_kept_to_within_a_measurement(
+    order: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = SlowBench(monkeypatch)
+    search, kept = a_search(bench, [CANDIDATES[n] for n in order], time="15s")
+    trials, reason = searched(search)
+    assert reason is StopReason.TIME
+    assert bench.now_s <= 15.0 + 2 * 10.0  # the current config's one is owed
+    assert all(t.score is not None for t in kept.trials)
+    assert CANDIDATES[0] in {t.candidate for t in trials}
+
+
+def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
+    bench = EmulatedBench(served)
+    search, _ = a_search(bench, CANDIDATES, slo="p99_latency <= 1us")
+    trials, reason = searched(search)
+    assert reason is StopReason.OUT_OF_REACH
+    assert len(trials) == 2
+    assert len(bench.asked) == 2
+
+
+def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
+    """A twin would be fitted for seconds and print so."""
+    search, _ = a_search(EmulatedBench(served), CANDIDATES, trials=2)
+    asked: list[int] = []
+    search.searcher.outlook = lambda: asked.append(len(search.searcher.history))  # type: ignore[method-assign,assignment,func-returns-value]
+    searched(search)
+    assert asked == [0, 1]

@@ -1,0 +1,99 @@
+"""Models that fail, and one that is slow to begin, on a real server: what a run says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+
+CONFIG = """\
+backend: "python"
+max_batch_size: 8
+input [ { name: "x", data_type: TYPE_FP32, dims: [ 4 ] } ]
+output [ { name: "y", data_type: TYPE_FP32, dims: [ 4 ] } ]
+instance_group [ { kind: KIND_CPU } ]
+"""
+
+MODEL = """\
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.begun = False
+        %(initialize)s
+
+    def execute(self, requests):
+        %(execute)s
+        inputs = [pb_utils.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)]) for x in inputs]
+"""
+
+SPEC = """\
+model: m
+repository: repository
+server: {load_timeout: %(timeout)s}
+workload:
+  arrivals: {kind: poisson, rate: [60]}
+  window: 1s
+  warmup: 200ms
+slo: [p90_latency <= 200ms, error_rate <= 0%%]
+space:
+  instance_group.count: {int: [1, 2]}
+  dynamic_batching: {choice: [off, on]}
+budget: {trials: 4}
+confirm: {rounds: 3, finalists: 1}
+"""
+
+
+def place(
+    workplace: Any, initialize: str = "pass", execute: str = "pass", timeout: str = "120s"
+) -> Path:
+    directory = workplace.directory / "repository" / "m"
+    (directory / "1").mkdir(parents=True)
+    (directory / "config.pbtxt").write_text(CONFIG)
+    source = MODEL % {"initialize": initialize, "execute": execute}
+    (directory / "1" / "model.py").write_text(source)
+    spec: Path = workplace.directory / "spec.yaml"
+    spec.write_text(SPEC % {"timeout": timeout})
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ({"initialize": 'raise RuntimeError("weights.bin is not there")'}, "weights.bin"),
+        ({"execute": 'assert False, "the tokenizer is missing"'}, "the tokenizer is missing"),
+    ],
+)
+def test_a_model_that_fails_ends_the_run_with_its_own_words(
+    workplace, where: dict[str, str], says: str
+) -> None:  # type: ignore[no-untyped-def]
+    done = workplace.tune("run", str(place(workplace, **where)))
+    assert done.returncode == 5, done.stderr
+    last = done.stderr[done.stderr.index("error:") :]
+    assert says in last
+    assert "perf_analyzer" not in last
+    assert "SLO" not in last
+    assert workplace.result()["status"] == "failed"
+    assert len(workplace.trials()) <= 2
+
+
+def test_a_slow_first_request_is_waited_for_and_told(workplace) -> None:  # type: ignore[no-untyped-def]
+    lazy = "time.sleep(0 if self.begun else 6); self.begun = True"
+    done = workplace.tune("run", str(place(workplace, execute=lazy)), "--trials", "2")
+    assert done.returncode in (0, 11), done.stderr
+    assert "waiting for the first answer of m, up to 120 s" in done.stderr
+    assert all(t["state"] != "failed" for t in workplace.trials())
+
+
+def test_a_first_request_that_takes_longer_than_the_load_timeout_fails(workplace) -> None:  # type: ignore[no-untyped-def]
+    spec = place(workplace, execute="time.sleep(30)", timeout="5s")
+    done = workplace.tune("run", str(spec))
+    assert done.returncode == 5, done.stderr
+    assert "gave no first answer within 5 s (server.load_timeout)" in done.stderr

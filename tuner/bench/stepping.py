@@ -1,0 +1,67 @@
+"""A first load that is too high for a result is lowered until one comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.score.capacity import LevelRange, Probe
+
+#: The load is lowered this often at the most.
+MOST_STEPS = 4
+#: To this share of what the load generator did send; without a result to half of what was asked.
+BELOW_SENT, BELOW = 0.9, 0.5
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class FromAbove(Generic[Result]):
+    """Measures at a level, or at the first below it that gives a result.
+
+    Attributes:
+        levels: Allowed ones; lowered to what the load generator can send once that is known.
+        drowned: Loads that gave no result though they were sent.
+        client_limit: What the load generator could not send; None while it could.
+    """
+
+    measure: Callable[[float], Result]
+    levels: LevelRange
+    drowned: list[Probe] = field(default_factory=list)
+    client_limit: ClientLimitError | None = None
+
+    def result(self, level: float) -> Result:
+        """The first result.
+
+        Raises:
+            TrialError: There is none, or it was not for the load: the model itself fails.
+        """
+        level = self.levels.nearest(level)
+        for _ in range(MOST_STEPS):
+            try:
+                return self.measure(level)
+            except (ClientLimitError, LoadFailedError) as error:
+                lower = self._lower(error, level)
+                if lower is None:
+                    raise
+                level = lower
+        return self.measure(level)
+
+    def _lower(self, error: TrialError, level: float) -> float | None:
+        if isinstance(error, ModelFailsError):
+            return None
+        if isinstance(error, ClientLimitError):
+            self.client_limit = error
+            lower = self.levels.nearest(below_sent(error, level))
+            self.levels = replace(self.levels, highest=lower)
+        else:
+            self.drowned.append(Probe(level, passed=False))
+            lower = self.levels.nearest(BELOW * level)
+        return lower if lower < level else None
+
+
+def below_sent(error: ClientLimitError, level: float) -> float:
+    """What the load generator can send, where ``level`` was too much for it."""
+    return BELOW * level if error.sent_per_s is None else BELOW_SENT * min(error.sent_per_s, level)

@@ -1,0 +1,50 @@
+"""What perf_analyzer and the model say about a failure, without what they say besides."""
+
+from __future__ import annotations
+
+import re
+
+_ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
+_THREAD = re.compile(r"^Thread \[\d+\] had error: ")
+#: perf_analyzer's own words around those of the model, and Triton's around the model's.
+_AROUND = re.compile(
+    r"Failed to retrieve results from inference request\.?\s*"
+    r"|Failed to process the request\(s\) for model (instance )?'[^']*', message: "
+)
+#: How perf_analyzer tells what it is about to do: no reason for anything.
+_PREAMBLE = re.compile(
+    r"^(\*|Using |Service Kind|Batch size|Measurement|Minimum|Stabiliz|Request|Concurrency|"
+    r"Latency limit|Sending |Inferences)"
+)
+
+
+def tells_of_error(text: str) -> bool:
+    """Whether perf_analyzer's output holds an error."""
+    return _ERROR.search(text) is not None
+
+
+def useful_words(text: str) -> str:
+    """perf_analyzer's reason out of its output: its error lines, each once, threads aside."""
+    reasons = _reasons(text)
+    if reasons:
+        return " ".join(reasons)
+    last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
+    if not last:
+        return "it said nothing"
+    return "it gave no reason" if _PREAMBLE.match(last[0]) else last[0]
+
+
+def model_words(text: str) -> str:
+    """What the model answered instead of a result; empty when the output does not tell."""
+    bare = dict.fromkeys(map(bare_words, _reasons(text)))
+    return "; ".join(words for words in bare if words)
+
+
+def bare_words(error: str) -> str:
+    """A model's own words out of an error of the server: the first line, nothing around it."""
+    return _AROUND.sub("", error).strip().partition("\n")[0]
+
+
+def _reasons(text: str) -> list[str]:
+    lines = [match[0].removeprefix("error: ").strip() for match in _ERROR.finditer(text)]
+    return list(dict.fromkeys(_THREAD.sub("", line) for line in lines))
