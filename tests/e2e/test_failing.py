@@ -39,7 +39,7 @@ model: m
 repository: repository
 server: {load_timeout: %(timeout)s}
 workload:
-  arrivals: {kind: poisson, rate: [60]}
+  arrivals: {kind: closed, concurrency: [4], restarts: 1}
   window: 1s
   warmup: 200ms
 slo: [p90_latency <= 200ms, error_rate <= 0%%]

@@ -133,8 +133,8 @@ def _refuse_unmeasurable(search: Search, history: Sequence[Trial]) -> None:
         if trial.candidate == search.current and trial.state is TrialState.FAILED:
             raise CurrentConfigFailsError(
                 f"the current config of {search.spec.model} cannot be measured: {trial.reason}",
-                "mend the model, its config or the workload until it answers, then start again; "
-                "logs/server.log holds the server's own words",
+                "mend what is named there, then start again; the server's own words are in the "
+                "run's logs/server.log",
             )
 
 
