@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.bench.bench import Bench, BenchRules
+from tuner.bench.bench import QUICK_LOOK, Bench, BenchRules
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.answers import Answers
@@ -155,12 +155,25 @@ def test_every_measurement_of_a_cache_that_must_be_empty_gets_a_fresh_server() -
 def test_a_look_counts_requests_whatever_their_batch() -> None:
     class Batched(EmulatedLoad):
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            assert (load.arrivals, load.level) == (Arrivals.CLOSED, 40)
+            assert (load.arrivals, load.level, seed) == (Arrivals.CLOSED, 40, 3)
+            assert window == QUICK_LOOK
             return dataclasses.replace(synthetic_server(60, 100.0), batch_size=2)
 
     bench, _ = a_bench(CountingDeployer(), load=Batched())
     bench.deploy(ONE)
-    assert bench.many_at_once(40, 1) == pytest.approx(30.0)
+    assert bench.many_at_once(40, 3) == pytest.approx(30.0)
+
+
+def test_one_request_at_a_time_is_told_in_seconds() -> None:
+    class Alone(EmulatedLoad):
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            assert (load.arrivals, load.level, seed) == (Arrivals.CLOSED, 1, 3)
+            assert window == QUICK_LOOK
+            return dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12_000.0)
+
+    bench, _ = a_bench(CountingDeployer(), load=Alone())
+    bench.deploy(ONE)
+    assert bench.one_at_a_time(3) == pytest.approx(0.012)
 
 
 def test_a_backlog_is_left_behind_with_its_server() -> None:

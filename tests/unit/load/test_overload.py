@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
 from tuner.load.arrivals import arrivals_of
@@ -22,6 +22,7 @@ from tuner.load.overload import (
     recovered_after,
 )
 from tuner.load.timeline import observe_open, percentile
+from tuner.score.judge import judge
 from tuner.spec.slo import Slo
 
 WINDOW = overload_window(P99_40MS)
@@ -160,5 +161,7 @@ def test_a_client_that_is_behind_gives_no_result() -> None:
 
 
 def test_the_expression_is_the_one_verdicts_have() -> None:
-    assert probed(0.0002).slo == "p99_latency <= 40ms"
-    assert str(NO_ERRORS) != probed(0.0002).slo
+    p90 = Slo.parse("p90_latency <= 0.02s")
+    for slo in (P99_40MS, p90):
+        told = overload_of(queue(0.0002), WINDOW, slo).slo
+        assert told == str(slo) == judge(slo, synthetic_measurement()).expression

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated import EmulatedBench
 from sqlalchemy.exc import OperationalError
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
-from unit.steps.test_searching import EmulatedBench
+from unit.steps.test_searching import served
 
 from tuner import pipeline
 from tuner.cli import cli
@@ -37,17 +38,16 @@ class Bench(EmulatedBench):
     """Calls ``then`` before the trial of that number, the first being 0."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.deployed = 0
+        super().__init__(served)
         self.then: dict[int, Callable[[], object]] = {}
 
     def deploy(self, candidate: Any, *, fresh: bool = False) -> Any:
-        number, self.deployed = self.deployed, self.deployed + 1
-        self.then.get(number, lambda: None)()
+        try:
+            self.then.get(len(self.deployed), lambda: None)()
+        except BaseException:
+            self.deployed.append((candidate, fresh))
+            raise
         return super().deploy(candidate, fresh=fresh)
-
-    def enter(self, stage: object) -> None:
-        pass
 
 
 def best_of(trials: Sequence[Trial]) -> Verdict:

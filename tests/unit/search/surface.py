@@ -51,12 +51,21 @@ def synthetic_goodput(candidate: Candidate) -> float:
     return value if fields.get(BATCHER) else value * 0.3
 
 
-def feasible(candidate: Candidate) -> bool:
-    """A long delay with many instances misses the SLO."""
+#: What a config answers at the load at which it misses the SLO, over what it would serve in time:
+#: the bound that a trial without a passing load is told with. It tempts a search.
+TEMPTING = 4.0
+
+
+def overshoot(candidate: Candidate) -> float:
+    """A long delay with many instances misses the SLO; above 0 it is missed."""
     delay, instances = candidate.fields.get(DELAY) or 0, candidate.fields.get(INSTANCES) or 1
     assert isinstance(delay, int)
     assert isinstance(instances, int)
-    return delay + 1000 * instances <= 12_000
+    return (delay + 1000 * instances) / 12_000 - 1.0
+
+
+def feasible(candidate: Candidate) -> bool:
+    return overshoot(candidate) <= 0.0
 
 
 def synthetic_trial(number: int, candidate: Candidate, history: Sequence[Trial]) -> Trial:
@@ -65,14 +74,15 @@ def synthetic_trial(number: int, candidate: Candidate, history: Sequence[Trial])
         return Trial(number, candidate, TrialState.FAILED, reason="synthetic failure")
     value = synthetic_goodput(candidate)
     if not feasible(candidate):
-        score = Score(value / 10, feasible=False, violation=0.5, best_point=None)
+        missed = overshoot(candidate)
+        score = Score(TEMPTING * value, feasible=False, violation=missed, best_point=None)
         return Trial(number, candidate, TrialState.MEASURED, score=score)
     to_beat = max((t.score.value for t in history if t.score and t.score.feasible), default=0.0)
     if value < to_beat:
-        overshoot = to_beat / value - 1
-        score = Score(to_beat, feasible=False, violation=overshoot, best_point=None)
+        lost_by = to_beat / value - 1
+        score = Score(to_beat, feasible=False, violation=lost_by, best_point=None)
         return Trial(number, candidate, TrialState.PRUNED, score=score)
-    score = Score(value, feasible=True, violation=0.0, best_point=0)
+    score = Score(value, feasible=True, violation=0.0, best_point=None)
     return Trial(number, candidate, TrialState.MEASURED, score=score)
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import random
 
-from unit.search.surface import CACHED, SURFACE, TINY, searched, strategy
+import pytest
+from unit.search.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 from unit.space.spaces import DELAY, space_of
 
 from tuner.search.random_search import draw_new
@@ -67,3 +68,10 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
         return sum(t.state is TrialState.FAILED for t in late) / len(late)
 
     assert share_of_failing(Strategy.TPE) < 0.6 * share_of_failing(Strategy.RANDOM)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tpe_keeps_away_from_what_misses_an_slo_however_much_it_answers(seed: int) -> None:
+    trials = searched(Searcher(*strategy(Strategy.TPE, SURFACE, seed=seed)), 40)
+    missing = [not feasible(t.candidate) for t in trials[12:]]
+    assert sum(missing) / len(missing) < 0.25  # about a half when the SLOs are no constraints

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tuner.twin.observation import Repeats, draw_keys
@@ -102,17 +102,18 @@ def test_waiting_batches_are_merged_at_pick_up_only_with_a_delay() -> None:
 
 
 def test_prefetch_prepares_two_batches_for_each_instance() -> None:
-    """Of ten one-request batches one runs and two wait; without prefetch none waits."""
+    """Of ten one-request batches one runs and two wait; without prefetch none waits.
+
+    What has to wait for a slot goes in fours, the larger preferred size, as far as there are four.
+    """
     service = Service(exclusive_base_s=10 * MS)
-    for prefetches, together in ((True, [1, 1, 1, 7]), (False, [1, 9])):
+    for prefetches, together in ((True, [1, 1, 1, 4, 1, 1, 1]), (False, [1, 4, 4, 1])):
         scheduler = Scheduler(
-            max_batch_size=16, preferred_batch_sizes=(1, 16), prefetches=prefetches
+            max_batch_size=16, preferred_batch_sizes=(1, 4), prefetches=prefetches
         )
         requests = trace_requests(scheduler, service, NO_WAY, at(*[0.1 * i for i in range(10)]))
         _, sizes = np.unique(requests.started_s, return_counts=True)
-        assert sizes.sum() == 10
-        if prefetches:
-            assert sizes[:3].tolist() == together[:3]
+        assert sizes.tolist() == together
 
 
 def test_the_device_runs_one_batch_at_a_time_and_hosts_overlap() -> None:
@@ -337,8 +338,7 @@ def test_a_closed_loop_obeys_littles_law(
     way = dataclasses.replace(way, base_s=4e-4)
     traffic = Traffic((0.0, 2.0), 2.0, concurrency=clients)
     requests = trace_requests(scheduler, service, way, traffic, seed)
-    if requests.due_s.size > 200_000 or requests.due_s.size < 20 * clients:
-        return
+    assume(20 * clients <= requests.due_s.size <= 200_000)
     ended_s = np.minimum(requests.answered_s, 2.0)
     time_in_system_s = float((ended_s - np.minimum(requests.due_s, 2.0)).sum())
     assert time_in_system_s == pytest.approx(2.0 * clients, rel=0.05, abs=0.2)
