@@ -106,6 +106,19 @@ def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _
     return made
 
 
+def read_received(place: str, data: Any, make: Callable[[Any], _T]) -> _T:
+    """As `read_as`, of JSON that is no file: somebody put it into the study.
+
+    Raises:
+        UnreadableFileError: It is not what ``make`` makes something of.
+    """
+    if not isinstance(data, Mapping):
+        _refuse(place, f"an object was expected, not {_name(type(data))}")
+    if wrong := _unheard_of(data):
+        _refuse(place, wrong)
+    return read_as(place, data, make)
+
+
 def _parsed(content: bytes, place: str, kind: type[_T]) -> _T:
     try:
         value = json.loads(content)

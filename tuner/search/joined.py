@@ -21,6 +21,7 @@ class JoinedSearcher(Searcher):
         record: Opened for a worker.
         trials: The run's budget; no more is claimed, finished trials included.
         wait: Called while there is nothing to do; returns after a while, or raises to stop.
+        note: Told of each finished trial that is dropped.
 
     Attributes:
         history: Finished trials in the order in which they became known here, numbered so.
@@ -34,8 +35,9 @@ class JoinedSearcher(Searcher):
         record: StudyRecord,
         trials: int,
         wait: Callable[[], None],
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        super().__init__(space, strategy)
+        super().__init__(space, strategy, note=note)
         self._shared = record
         self._trials = trials
         self._wait = wait

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tuner.run.reading import UnreadableFileError
 from tuner.run.trial import Trial
 from tuner.search.strategy import Enough, Proposal, Strategy
 from tuner.search.study import Claim, StudyRecord
@@ -28,6 +29,7 @@ class Searcher:
         history: Trials of the run so far, in order.
         record: Kept in step when given; where workers put theirs.
         keep: Stores each trial that is taken over from a worker, with its number in the run.
+        note: Told of each that is dropped, since it cannot be what the run's search asked for.
     """
 
     def __init__(
@@ -37,12 +39,16 @@ class Searcher:
         history: Sequence[Trial] = (),
         record: StudyRecord | None = None,
         keep: Callable[[Trial], None] = lambda _: None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._space = space
         self._strategy = strategy
         self._record = record
         self._keep = keep
+        self._note = note
         self._workers: set[str] = set()
+        self._lost: set[str] = set()  # candidates that somebody else had claimed
+        self._dropped: set[str] = set()
         self._size = strategy.at_once if space.restarts else 1
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
@@ -80,8 +86,16 @@ class Searcher:
         return self._strategy.outlook(self.history)
 
     def start(self, candidate: Candidate) -> bool:
-        """``candidate`` is about to be measured as the next trial; False when a worker has it."""
-        return self._record is None or self._record.started(len(self.history), candidate)
+        """``candidate`` is about to be measured as the next trial; False when a worker has it.
+
+        No worker measures the first trial and the current config, whoever claims them.
+        """
+        if self._record is None or self._record.started(len(self.history), candidate):
+            return True
+        if not self.history or candidate == self._space.current:
+            return True
+        self._lost.add(candidate.key)
+        return False
 
     def tell(self, trial: Trial) -> None:
         """A finished trial; store it in the run first."""
@@ -105,19 +119,32 @@ class Searcher:
         """Trials that workers have finished get the next numbers of the run."""
         if self._record is None:
             return
-        claims = [c for c in self._record.claims() if c.by_worker]
-        self._workers = {c.candidate_key for c in claims}
+        everybodys = self._record.claims()
+        claims = [c for c in everybodys if c.by_worker]
+        self._lost &= {c.candidate_key for c in everybodys}
+        self._workers = {c.candidate_key for c in claims} | self._lost
         self._learn(claims)
 
     def _learn(self, claims: Sequence[Claim]) -> None:
         """Finished trials that are not known yet get the next numbers here."""
         known = {t.candidate.key for t in self.history}
         for claim in claims:
-            trial = None if claim.candidate_key in known else claim.trial()
+            trial = None if claim.candidate_key in known else self._usable(claim)
             if trial is not None:
                 numbered = replace(trial, number=len(self.history))
                 self._keep(numbered)
                 self.history.append(numbered)
+                known.add(claim.candidate_key)
+
+    def _usable(self, claim: Claim) -> Trial | None:
+        """The trial of a finished claim; None, told once, for one that the run did not ask for."""
+        try:
+            return claim.trial(self._space)
+        except UnreadableFileError as error:
+            if claim.candidate_key not in self._dropped:
+                self._dropped.add(claim.candidate_key)
+                self._note(f"dropped: {error.message}")
+            return None
 
     def _taken(self, history: Sequence[Trial]) -> set[str]:
         known = {self._space.canonical(t.candidate).key for t in history}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.trial import Trial, Worker
+from tuner.search.handed_in import handed_in
 from tuner.search.observation import FAILED_VIOLATION, observe
 from tuner.search.quiet import quiet_optuna
 from tuner.search.storage_url import hidden_reason, shown_url
@@ -52,9 +53,18 @@ class Claim:
     by_worker: bool
     result: Mapping[str, Any] | None
 
-    def trial(self) -> Trial | None:
-        """As whoever measured it numbered it."""
-        return None if self.result is None else Trial.from_json(dict(self.result))
+    def trial(self, space: Space) -> Trial | None:
+        """As whoever measured it numbered it.
+
+        Raises:
+            UnreadableFileError: It is none that the run can use, see `handed_in`.
+        """
+        if self.result is None:
+            return None
+        trial = handed_in(self.result, self.candidate_key, space)
+        if self.by_worker and trial.worker is None:
+            return replace(trial, worker=Worker("unknown", "unknown"))
+        return trial
 
 
 class StudyRecord:
@@ -215,8 +225,15 @@ class StudyRecord:
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         """Of this run, in the order of their claims."""
         with quiet_optuna():
-            everything = self._study.get_trials(deepcopy=False)
-        return [t for t in everything if t.user_attrs.get("run") == self._run]
+            try:
+                everything = self._study.get_trials(deepcopy=False)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise EnvironmentNotReadyError(
+                    f"the study cannot be read: {type(error).__name__}: {error}",
+                    "somebody else has written to its storage: use another one",
+                ) from error
+        own = (t for t in everything if t.user_attrs.get("run") == self._run)
+        return [t for t in own if isinstance(t.user_attrs.get("candidate"), str)]
 
     def _claim(self, number: int, candidate: Candidate, worker: Worker | None) -> int:
         """The id of a new trial in state RUNNING. A worker's has no number: the run gives it."""

@@ -137,7 +137,9 @@ def _measured(
     """The trials that this worker measured."""
     job = served.job
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-    searcher = JoinedSearcher(job.space, strategy, record, offer.trials, wait)
+    searcher = JoinedSearcher(
+        job.space, strategy, record, offer.trials, wait, watch.events.note
+    )
     watch.events.started(Path(offer.manifest.run_id), offer.trials, job.space.size().count)
     with rigged(served, watch) as bench:
         search = Search(

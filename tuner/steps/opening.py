@@ -92,7 +92,7 @@ def open_run(
 
     with record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-        searcher = Searcher(job.space, strategy, history, record, keep)
+        searcher = Searcher(job.space, strategy, history, record, keep, note)
         directory = job.loaded.path.parent.absolute()
         record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
         with closed_to_workers(record, note):
