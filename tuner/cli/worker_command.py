@@ -78,6 +78,12 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory for the server's log; without one it is not kept.",
 )
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Start what the run's spec names: programs, arguments, environment, image, mounts. "
+    "Whoever may write to the storage can have written it.",
+)
 @results_option
 @click.option("-v", "--verbose", count=True, help="Show every measurement.")
 @click.option("-q", "--quiet", count=True, help="Show less.")
@@ -87,6 +93,7 @@ def command(
     repository: Path | None,
     gpus: Gpus | None,
     logs: Path | None,
+    trust: bool,
     output: Path,
     verbose: int,
     quiet: int,
@@ -108,7 +115,7 @@ def command(
         )
     events = PlainEvents(verbose - quiet)
     warn_of_password(storage, events.note)
-    request = JoinRequest(name, url, repository, gpus, logs, children_environment())
+    request = JoinRequest(name, url, repository, gpus, logs, children_environment(), trust)
     joined = join(request, events)
     say(summary(joined.run, joined.trials))
     return 0

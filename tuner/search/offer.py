@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.manifest import Manifest
+from tuner.run.reading import read_received
 from tuner.search.quiet import quiet_optuna
 from tuner.search.storage_url import shown_url
 from tuner.search.study import close_storage, open_storage, searching_key
@@ -36,8 +37,10 @@ class Offer:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Offer:
-        manifest = Manifest.from_json(data["manifest"])
-        return cls(manifest, Path(data["directory"]), data["trials"])
+        manifest = read_received("the run's offer", data["manifest"], Manifest.from_json)
+        return read_received(
+            "the run's offer", data, lambda d: cls(manifest, Path(d["directory"]), d["trials"])
+        )
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,9 @@ def _all_of(url: str) -> list[_Found]:
 
 def _runs_of(study: str, attributes: Mapping[str, Any]) -> Iterator[_Found]:
     for value in attributes.values():
-        if isinstance(value, dict) and "manifest" in value:
-            run = value["manifest"]["run_id"]
+        manifest = value.get("manifest") if isinstance(value, dict) else None
+        run = manifest.get("run_id") if isinstance(manifest, dict) else None
+        if isinstance(run, str):
             yield _Found(study, run, bool(attributes.get(searching_key(run))), value)
 
 

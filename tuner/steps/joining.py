@@ -1,6 +1,7 @@
 """`tune worker`: measures for a run that another `tune` keeps.
 
-    find_offer ─> job ─> installed ─> refuse another machine ─> rigged ─> searched
+    find_offer ─> refuse strange programs ─> refuse another machine ─> job ─> installed ─> rigged
+               ─> searched
 
 It takes its spec from the study, proposes by the run's strategy, measures as the run does, and
 puts whole trials into the study. The run takes them over; see `tuner.search.searcher`.
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.run.manifest import Manifest
 from tuner.run.timebook import TimeBook
@@ -25,11 +28,14 @@ from tuner.search.joined import JoinedSearcher
 from tuner.search.offer import Offer, find_offer
 from tuner.search.strategy import STRATEGIES
 from tuner.search.study import StudyRecord
+from tuner.spec.checks import cross_checks
+from tuner.spec.explain import findings
 from tuner.spec.fields import Gpus
 from tuner.spec.load import LoadedSpec
+from tuner.spec.mistakes import dotted
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.units import Percent
-from tuner.spec.yaml_tree import read_yaml
+from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
 from tuner.steps.job import Job, job_from
 from tuner.steps.neighbours import among_neighbours
@@ -39,6 +45,8 @@ from tuner.steps.rig import Watch, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.serving import Serving, serving
 from tuner.steps.stop import Stop
+from tuner.steps.trusting import refuse_strange_programs, with_own_values
+from tuner.triton.host import Host, read_host
 from tuner.triton.private import private_directory
 
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
@@ -59,6 +67,7 @@ class JoinRequest:
         gpus: GPUs this worker's server may see; None leaves the spec's word.
         logs: Directory for the server's log; None keeps none.
         environment: Variables for child processes and for finding programs.
+        trust: Start what the run's spec names: program, arguments, environment, image, mounts.
     """
 
     name: str
@@ -67,6 +76,7 @@ class JoinRequest:
     gpus: Gpus | None = None
     logs: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    trust: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,12 @@ def join(request: JoinRequest, events: Events) -> Joined:
 def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     offer = find_offer(request.storage, request.name)
     run = offer.manifest.run_id
-    job = job_of(offer, request)
+    spec = offered_spec(offer, request)
+    refuse_strange_programs(
+        spec, trusted=request.trust, own_repository=request.repository is not None
+    )
+    refuse_another_host(offer.manifest, read_host(request.environment))
+    job = job_of(offer, spec)
     with (
         among_neighbours("worker", run, job, events.note) as neighbours,
         installed(job, request.environment) as programs,
@@ -137,9 +152,7 @@ def _measured(
     """The trials that this worker measured."""
     job = served.job
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-    searcher = JoinedSearcher(
-        job.space, strategy, record, offer.trials, wait, watch.events.note
-    )
+    searcher = JoinedSearcher(job.space, strategy, record, offer.trials, wait, watch.events.note)
     watch.events.started(Path(offer.manifest.run_id), offer.trials, job.space.size().count)
     with rigged(served, watch) as bench:
         search = Search(
@@ -176,8 +189,8 @@ def without_limits(spec: Spec) -> Spec:
     )
 
 
-def job_of(offer: Offer, request: JoinRequest) -> Job:
-    """The run's job with this machine's repository and GPUs.
+def job_of(offer: Offer, spec: Spec) -> Job:
+    """The run's job with this machine's repository and GPUs, as `offered_spec` has it.
 
     Raises:
         SpecError: The config here is not the one that the run measures, or the run's server is
@@ -185,7 +198,6 @@ def job_of(offer: Offer, request: JoinRequest) -> Job:
         EnvironmentNotReadyError: There is no such repository here.
     """
     manifest = offer.manifest
-    spec = _spec_of(offer, request)
     if spec.server.mode is ServerMode.REMOTE:
         raise SpecError(
             "the run measures a server that somebody else runs (server.mode: remote)",
@@ -206,18 +218,47 @@ def job_of(offer: Offer, request: JoinRequest) -> Job:
     return job
 
 
-def _spec_of(offer: Offer, request: JoinRequest) -> Spec:
-    """As the run checked it: only where its files are may differ."""
-    data = read_yaml(offer.manifest.spec_text).data
-    spec = Spec.model_validate(data, context={"directory": offer.directory})
+def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
+    """The run's spec, checked again: only where its files are, and hidden values, may differ.
+
+    Raises:
+        SpecError: What the study holds is no spec.
+    """
+    try:
+        data = read_yaml(offer.manifest.spec_text).data
+        spec = Spec.model_validate(data, context={"directory": offer.directory})
+        spec = _here(spec, offer, request)
+        wrong = [f"  {dotted(f.location)}: {f.message}" for f in cross_checks(spec)]
+    except BadYamlError as error:
+        wrong = [f"  {error.message}"]
+    except ValidationError as error:
+        wrong = [f"  {dotted(f.location)}: {f.message}" for f in findings(error)]
+    if wrong:
+        raise SpecError(
+            f"the spec that the study holds for {offer.manifest.run_id} is none:\n"
+            + "\n".join(wrong),
+            "was it written by another version of tune, or by somebody else?",
+        )
+    return spec
+
+
+def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
+    """With this machine's own repository, GPUs and secrets."""
     budget = spec.budget.model_copy(update={"trials": offer.trials})
     search = spec.search.model_copy(update={"seed": offer.manifest.seed})
-    changes: dict[str, Any] = {"budget": budget, "search": search}
+    server = with_own_values(spec.server)
+    if request.gpus is not None:
+        server = server.model_copy(update={"gpus": request.gpus})
+    changes: dict[str, Any] = {"budget": budget, "search": search, "server": server}
     if request.repository is not None:
         changes["repository"] = request.repository.absolute()
-    if request.gpus is not None:
-        changes["server"] = spec.server.model_copy(update={"gpus": request.gpus})
     return spec.model_copy(update=changes)
+
+
+def refuse_another_host(manifest: Manifest, host: Host) -> None:
+    """As `refuse_another_machine`, of what is known before any of the run's programs is started."""
+    facts = host.to_json()
+    _refuse_if_different(manifest, _machine(facts, facts["gpus"]))
 
 
 def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
@@ -227,9 +268,14 @@ def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
     """
     host = programs.host.to_json()
     here = _facts(host, host["gpus"], programs.versions())
+    same = programs.fingerprint() == manifest.fingerprint
+    _refuse_if_different(manifest, here, same=same)
+
+
+def _refuse_if_different(manifest: Manifest, here: Mapping[str, str], *, same: bool = True) -> None:
     there = _facts(manifest.host, manifest.gpus, manifest.versions)
     changed = [f"  {k}: {there[k]} there, {here[k]} here" for k in here if here[k] != there[k]]
-    if changed or programs.fingerprint() != manifest.fingerprint:
+    if changed or not same:
         raise EnvironmentNotReadyError(
             f"this machine cannot measure for {manifest.run_id}, it is another one:\n"
             + "\n".join(changed or ["  fingerprint"]),
@@ -242,9 +288,15 @@ def _facts(
 ) -> dict[str, str]:
     """What must be equal, in words."""
     return {
+        **_machine(host, gpus),
+        **{name: versions.get(name, "unknown") for name in _PROGRAMS},
+    }
+
+
+def _machine(host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {
         "CPU": f"{host.get('cpu')}, {host.get('cores')} cores",
         "GPUs": ", ".join(f"{g['name']} (driver {g['driver']})" for g in gpus) or "none",
-        **{name: versions.get(name, "unknown") for name in _PROGRAMS},
     }
 
 

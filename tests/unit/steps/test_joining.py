@@ -25,6 +25,7 @@ from tuner.search.offer import find_offer
 from tuner.search.strategy import STRATEGIES
 from tuner.search.study import StudyRecord
 from tuner.space.candidate import Candidate
+from tuner.spec.environment import resolved
 from tuner.steps import joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
@@ -34,11 +35,14 @@ from tuner.steps.joining import (
     _HandsIn,
     job_of,
     measure,
+    offered_spec,
+    refuse_another_host,
     refuse_another_machine,
     without_limits,
 )
 from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.searching import Search, searched
+from tuner.steps.trusting import refuse_strange_programs
 
 RANDOM = (
     "  max_batch_size: {choice: [8, 16, 32]}\nsearch: {strategy: random}\nbudget: {trials: 9}\n"
@@ -125,6 +129,10 @@ def opened(job: Job, request: Request) -> Iterator[OpenRun]:
         yield run
 
 
+def joined_job(offer: Any, request: JoinRequest) -> Job:
+    return job_of(offer, offered_spec(offer, request))
+
+
 def url_of(run: OpenRun) -> str:
     """Of a run that has its own study."""
     return f"sqlite:///{run.store.directory / STUDY}"
@@ -207,7 +215,7 @@ def test_a_run_is_found_by_its_id_and_by_its_study_while_it_searches(
         for called in (name, "emulated-accelerator"):
             offer = find_offer(url, called)
             assert offer.manifest.run_id == name
-            theirs = job_of(offer, JoinRequest(called, url, gpus=(1,)))
+            theirs = joined_job(offer, JoinRequest(called, url, gpus=(1,)))
             assert theirs.spec.budget.trials == 5
             assert theirs.spec.server.gpus == (1,)
             ours = job.spec.model_copy(update={"server": theirs.spec.server})
@@ -243,6 +251,82 @@ class TestWhatIsRefused:
         with pytest.raises(EnvironmentNotReadyError, match="another one"):
             refuse_another_machine(there, Facts())  # type: ignore[arg-type]
 
+    def test_another_machine_before_any_program_is_started(
+        self, offer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def never(*_: Any) -> Any:
+            raise AssertionError("started")
+
+        monkeypatch.setattr(joining, "find_offer", lambda *_: offer)
+        monkeypatch.setattr(joining, "installed", never)
+        with pytest.raises(EnvironmentNotReadyError, match="another one"):
+            joining.join(JoinRequest("m", "sqlite://"), Silent())
+        host = Facts()
+        refuse_another_host(offer.manifest, host)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("more", "named"),
+        [
+            ("server: {binary: /tmp/evil}", "server.binary: /tmp/evil"),
+            ("server: {args: [--backend-directory=/x]}", "server.args: --backend-directory=/x"),
+            ("server: {environment: {LD_PRELOAD: /x.so}}", "environment: LD_PRELOAD: $LD_PRELOAD"),
+            ("server: {mode: docker, image: evil}", "server.image: evil"),
+            ("server: {mode: docker, image: i, mounts: {/: /host}}", "server.mounts: /: /host"),
+            ("workload: {perf_analyzer: /tmp/evil}", "workload.perf_analyzer: /tmp/evil"),
+        ],
+    )
+    def test_programs_that_are_not_the_workers_own(
+        self, offer: Any, more: str, named: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def reached(*_: Any) -> Any:
+            raise EnvironmentNotReadyError("the machine was looked at")
+
+        text = f"{offer.manifest.spec_text}{more}\n"
+        strange = replace(offer, manifest=replace(offer.manifest, spec_text=text))
+        monkeypatch.setattr(joining, "find_offer", lambda *_: strange)
+        monkeypatch.setattr(joining, "read_host", reached)
+        with pytest.raises(SpecError) as caught:
+            joining.join(JoinRequest("m", "sqlite://"), Silent())
+        assert named in caught.value.message
+        assert "--trust" in caught.value.hint
+        with pytest.raises(EnvironmentNotReadyError, match="looked at"):
+            joining.join(JoinRequest("m", "sqlite://", trust=True), Silent())
+
+    def test_a_repository_and_a_space_that_run_a_strangers_code(
+        self, offer: Any, tmp_path: Path
+    ) -> None:
+        model = tmp_path / "models" / "emulated-accelerator"
+        model.mkdir(parents=True)
+        spec = offered_spec(offer, JoinRequest("m", ""))
+        refuse_strange_programs(spec, trusted=False, own_repository=False)
+        model.chmod(0o777)
+        strange = spec.model_copy(update={"repository": model.parent})
+        with pytest.raises(SpecError, match="is not this user's"):
+            refuse_strange_programs(strange, trusted=False, own_repository=False)
+        refuse_strange_programs(strange, trusted=False, own_repository=True)
+        space = {"parameters.EXECUTION_ENV_PATH": spec.space["instance_group.count"]}
+        with pytest.raises(SpecError, match="what code a model runs"):
+            refuse_strange_programs(
+                spec.model_copy(update={"space": space}), trusted=False, own_repository=True
+            )
+
+    @pytest.mark.parametrize("text", ["[", "model: m\n", "- 1\n", "server: {args: [--http-port]}"])
+    def test_a_spec_that_is_none(self, offer: Any, text: str) -> None:
+        whole = offer.manifest.spec_text + text if text.startswith("server") else text
+        broken = replace(offer, manifest=replace(offer.manifest, spec_text=whole))
+        with pytest.raises(SpecError, match="that the study holds"):
+            offered_spec(broken, JoinRequest("m", ""))
+
+    def test_a_hidden_value_is_the_workers_own(self, offer: Any) -> None:
+        text = (
+            f"{offer.manifest.spec_text}server: {{environment: {{KEY: '***', A: {{from: B}}}}}}\n"
+        )
+        hidden = replace(offer, manifest=replace(offer.manifest, spec_text=text))
+        variables = offered_spec(hidden, JoinRequest("m", "")).server.environment
+        assert resolved(variables, {"KEY": "mine", "B": "b"}) == {"KEY": "mine", "A": "b"}
+        with pytest.raises(EnvironmentNotReadyError, match="not set: B, KEY"):
+            resolved(variables, {})
+
     def test_another_config_and_a_repository_that_is_not_here(
         self, offer: Any, tmp_path: Path
     ) -> None:
@@ -250,18 +334,18 @@ class TestWhatIsRefused:
         directory.mkdir(parents=True)
         (directory / "config.pbtxt").write_text("max_batch_size: 4\n")
         with pytest.raises(SpecError, match="is not the config that"):
-            job_of(offer, JoinRequest("m", "", directory.parent))
+            joined_job(offer, JoinRequest("m", "", directory.parent))
         text = offer.manifest.spec_text.replace(str(REPOSITORY), "/nowhere")
         moved = replace(offer, manifest=replace(offer.manifest, spec_text=text))
         with pytest.raises(EnvironmentNotReadyError) as caught:
-            job_of(moved, JoinRequest("m", ""))
+            joined_job(moved, JoinRequest("m", ""))
         assert "--repository" in caught.value.hint
 
     def test_somebody_elses_server(self, offer: Any) -> None:
         server = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
         manifest = replace(offer.manifest, spec_text=offer.manifest.spec_text + server)
         with pytest.raises(SpecError, match="remote"):
-            job_of(replace(offer, manifest=manifest), JoinRequest("m", ""))
+            joined_job(replace(offer, manifest=manifest), JoinRequest("m", ""))
 
 
 def test_a_workers_trial_costs_the_run_none_of_its_time() -> None:
