@@ -91,19 +91,19 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         space_exact=size.exact,
         estimate=estimated(job),
         commands=commands,
-        candidates=tuple(_previews(job, candidates)),
+        candidates=tuple(previews(job, candidates)),
         notes=(*notes, *cache_notes(job)),
         problems=[f"{finding.place}: {finding.message}" for finding in wrong],
     )
 
 
-def _previews(job: Job, count: int) -> list[Preview]:
+def previews(job: Job, count: int) -> list[Preview]:
     """The first proposals: those that do not depend on scores."""
     if job.spec.search.strategy is Strategy.TWIN:
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}
-    previews: list[Preview] = []
+    shown: list[Preview] = []
     for number in range(1, count + 1):
         proposal = strategy.propose(number, [], taken)
         if not isinstance(proposal, Proposal):
@@ -112,8 +112,8 @@ def _previews(job: Job, count: int) -> list[Preview]:
         taken.add(candidate.key)
         change = draw_up(job, candidate)
         text = changes_text(candidate, job.space.current)
-        previews.append(Preview(text, change.diff, candidate.server_args))
-    return previews
+        shown.append(Preview(text, change.diff, candidate.server_args))
+    return shown
 
 
 def _chosen_by(spec: Spec) -> list[str]:

@@ -1,0 +1,295 @@
+"""What is fuzzed: files that a user, perf_analyzer or a stranger wrote, and who reads them."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fuzz.mutate import texts
+from fuzz.watch import LONGEST_S, BadBehaviourError
+from hypothesis import strategies as st
+
+from tuner.errors import TunerError
+
+ROOT = Path(__file__).parents[2]
+FOUND = Path(__file__).parent / "seeds"
+
+CONFIG = b"""name: "m"
+backend: "python"
+max_batch_size: 16
+input [ { name: "x", data_type: TYPE_FP32, dims: [ -1, 4 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]  # one
+dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }
+parameters { key: "threads" value { string_value: "2" } }
+"""
+MODEL_PY = (ROOT / "model_repository" / "tokenizer" / "1" / "model.py").read_bytes()
+CSV = (
+    b"Request Rate,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,"
+    b"Client Recv,p50 latency,p90 latency,p95 latency,p99 latency,Avg latency\n"
+    b"200,193.116,12,456,2872,2,10103,13300,13735,14704,10090\n"
+)
+EXPORT = (
+    b'{"experiments":[{"requests":[{"timestamp":1763783583000000001,"request_inputs":{"x":[1]},'
+    b'"response_timestamps":[1763783583000000100]},{"timestamp":1763783583000000050,'
+    b'"request_inputs":{"x":[1]},"response_timestamps":[1763783583000000200,'
+    b'1763783583000000300]}],"window_boundaries":[1763783583000000000,1763783583000001000]}],'
+    b'"version":"2.51"}'
+)
+SPEC = b"""model: m
+repository: models
+workload:
+  arrivals: {kind: poisson, max_rate: 300}
+  inputs: {kind: random, unique: 2000, repeat: {kind: zipf, exponent: 0.9}}
+  window: 3s
+slo: [p99_latency <= 60ms, error_rate <= 0%]
+objective: minimize p99_latency at 300/s
+space:
+  instance_group.count: {int: [1, 4]}
+  max_batch_size: {choice: [8, 16, 32]}
+  dynamic_batching: {choice: [off, on]}
+  dynamic_batching.preferred_batch_size: {subsets: [4, 8, 16], at_most: 2, or: unset}
+  dynamic_batching.max_queue_delay_microseconds: {int: [50, 10000], log: true, or: 0}
+  parameters.threads: {choice: [1, 2]}
+  response_cache.size: {choice: [off, 64MiB]}
+search: {strategy: tpe, seed: 1}
+budget: {trials: 40, time: 20m}
+confirm: {rounds: 3, min_gain: 2%}
+"""
+EDITS: Mapping[str, Any] = {
+    "max_batch_size": 8,
+    "instance_group[0].count": 3,
+    "dynamic_batching.max_queue_delay_microseconds": 50,
+    "dynamic_batching.preferred_batch_size": None,
+    "parameters.threads": "4",
+    "response_cache.enable": True,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Attributes:
+    inputs: What is tried.
+    run: Reads one in an empty directory; `TunerError` is an answer like any other.
+    prepare: Lays out what the input needs, before anything is watched.
+    longest_s: Of processor time, for one input.
+    """
+
+    inputs: Callable[[], st.SearchStrategy[Any]]
+    run: Callable[[Any, Path], None]
+    prepare: Callable[[Any, Path], None] = lambda _input, _directory: None
+    longest_s: float = LONGEST_S
+
+
+def seeds(name: str, *more: bytes) -> Sequence[bytes]:
+    """Those given, and what has broken something once (``seeds/NAME``)."""
+    found = sorted((FOUND / name).glob("*")) if (FOUND / name).is_dir() else []
+    return (*more, *(path.read_bytes() for path in found))
+
+
+def _cases(directory: str, ending: str) -> list[bytes]:
+    paths = (ROOT / "tests" / "cases" / directory).rglob(f"*.{ending}")
+    return [path.read_bytes() for path in sorted(paths)]
+
+
+def _spec_inputs() -> st.SearchStrategy[bytes]:
+    words = [b"&a [*a]", b"*a", b"!!int x", b"{int: [1, 99999999]}", b"{subsets: [1, 2, 4, 8]}"]
+    paths = [b"max_batch_size", b"dynamic_batching.preferred_batch_size", b"instance_group.count"]
+    return texts(seeds("spec", SPEC, *_cases("good", "yaml")), words + paths)
+
+
+def _spec_prepare(text: bytes, directory: Path) -> None:
+    _lay_out(directory / "models" / "m", CONFIG)
+    (directory / "spec.yaml").write_bytes(text)
+
+
+def _spec_run(text: bytes, directory: Path) -> None:
+    """All that `tune plan` does but for asking the programs for their versions."""
+    from tuner.spec.effective import effective_yaml
+    from tuner.spec.load import load_spec
+    from tuner.steps.estimate import estimated
+    from tuner.steps.job import job_from
+    from tuner.steps.planning import previews
+
+    loaded = load_spec(directory / "spec.yaml")
+    effective_yaml(loaded.spec)
+    own = {"repository": directory / "models", "model": "m"}
+    job = job_from(loaded, loaded.spec.model_copy(update=own))
+    job.space.size()
+    _ = estimated(job).text
+    previews(job, 3)
+
+
+def _config_run(text: bytes, directory: Path) -> None:
+    from tuner.modelconfig.edit import edit
+    from tuner.modelconfig.files import read_model
+    from tuner.modelconfig.lint import lint_repository
+    from tuner.modelconfig.message import to_load_json
+    from tuner.space.draft import Machine, draft_spec
+
+    lint_repository(directory)
+    model = read_model(directory, "m")
+    config = model.config()
+    to_load_json(config)
+    if edit(model.text, {}) != model.text:
+        raise BadBehaviourError("an edit of nothing changed the text")
+    for path, value in EDITS.items():
+        edit(model.text, {path: value})
+    draft_spec("m", config, Machine(cores=2), ".")
+
+
+def _model_py_run(text: bytes, directory: Path) -> None:
+    from tuner.modelconfig.lint import errors_of, lint_repository
+
+    lint_repository(directory)
+    errors_of(directory, "m")
+
+
+def _analyzer_run(text: bytes, directory: Path) -> None:
+    from tuner.model_analyzer.carry import carried, repository_of
+    from tuner.model_analyzer.yaml_file import read_profile
+    from tuner.modelconfig.message import parse
+    from tuner.space.draft import Machine, draft_spec
+
+    profile = read_profile(directory / "input", None)
+    repository_of(profile)
+    config = parse(CONFIG.decode())
+    given = carried(profile, config, directory, "p99_latency <= 100ms")
+    draft_spec(profile.model, config, Machine(cores=2), ".", "p99_latency <= 100ms", given)
+
+
+def _csv_run(text: bytes, directory: Path) -> None:
+    from tuner.load import csvfile
+
+    csvfile.is_complete(directory / "input")
+    csvfile.read(directory / "input")
+
+
+def _export_run(text: bytes, directory: Path) -> None:
+    from tuner.load import export
+
+    export.is_complete(directory / "input")
+    export.read(directory / "input")
+
+
+def _numbers_run(text: bytes, directory: Path) -> None:
+    from tuner.load.arrivals import read_trace
+    from tuner.load.repeats import read_log
+
+    for read in (read_trace, read_log):
+        try:
+            read(directory / "input")
+        except TunerError:
+            continue
+
+
+def _write_input(text: bytes, directory: Path) -> None:
+    (directory / "input").write_bytes(text)
+
+
+def _lay_out(model: Path, config: bytes, code: bytes = MODEL_PY) -> None:
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_bytes(config)
+    (model / "1" / "model.py").write_bytes(code)
+
+
+@cache
+def _run_folder() -> Mapping[str, bytes]:
+    """The files of a finished run, by name."""
+    from tempfile import TemporaryDirectory
+
+    from unit.report.synthetic import Toy, make_run
+
+    with TemporaryDirectory() as parent:
+        run = make_run(Path(parent), Toy(trials=5), "improved")
+        files = (path for path in run.iterdir() if path.suffix in (".json", ".jsonl"))
+        return {path.name: path.read_bytes() for path in sorted(files)}
+
+
+def _run_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
+    def of(name: str) -> st.SearchStrategy[tuple[str, bytes]]:
+        words = [b"null", b"[]", b"{}", b'"x"', b"-1", b"1.5", b"[" * 2000]
+        return st.tuples(st.just(name), texts(seeds(f"run/{name}", _run_folder()[name]), words))
+
+    return st.sampled_from(sorted(_run_folder())).flatmap(of)
+
+
+def _run_prepare(damaged: tuple[str, bytes], directory: Path) -> None:
+    run = directory / "results" / "run"
+    run.mkdir(parents=True)
+    for name, content in {**_run_folder(), damaged[0]: damaged[1]}.items():
+        (run / name).write_bytes(content)
+
+
+def _run_run(damaged: tuple[str, bytes], directory: Path) -> None:
+    """What reads a run: its report, the list of runs, `tune apply`, and a resume."""
+    run = str(directory / "results" / "run")
+    _command("report", run)
+    _command("report", "--output", str(directory / "results"))
+    _command("apply", run, "--dry-run")
+    _resumed(Path(run))
+
+
+def _resumed(run: Path) -> None:
+    from tuner.run.store import RunStore
+
+    try:
+        store = RunStore.open(run)
+        store.manifest()
+        store.trials()
+        store.rejected()
+    except TunerError:
+        return
+
+
+def _command(*arguments: str) -> None:
+    """`tune ARGUMENTS`; exit code 1 is for defects only."""
+    from tuner.cli import cli
+    from tuner.cli.boundary import guarded
+
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = guarded(cli, arguments)
+    if code == 1 or "Traceback" in err.getvalue():
+        raise BadBehaviourError(f"tune {' '.join(arguments)}\n{err.getvalue()[-4000:]}")
+
+
+def cleared(directory: Path) -> Path:
+    """The directory, empty."""
+    for entry in directory.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return directory
+
+
+TARGETS: Mapping[str, Target] = {
+    "spec": Target(_spec_inputs, _spec_run, _spec_prepare),
+    "config": Target(
+        lambda: texts(seeds("config", CONFIG, *_cases("pbtxt", "pbtxt"))),
+        _config_run,
+        lambda text, directory: _lay_out(directory / "m", text),
+    ),
+    "model-py": Target(
+        lambda: texts(seeds("model-py", MODEL_PY)),
+        _model_py_run,
+        lambda text, directory: _lay_out(directory / "m", CONFIG, text),
+    ),
+    "model-analyzer": Target(
+        lambda: texts(seeds("model-analyzer", *_cases("model_analyzer/good", "yaml"))),
+        _analyzer_run,
+        _write_input,
+    ),
+    "csv": Target(lambda: texts(seeds("csv", CSV)), _csv_run, _write_input),
+    "export": Target(lambda: texts(seeds("export", EXPORT)), _export_run, _write_input),
+    "numbers": Target(
+        lambda: texts(seeds("numbers", b"100\n250.5\n0\n", b"0\n1\n2\n0\n")),
+        _numbers_run,
+        _write_input,
+    ),
+    "run": Target(_run_inputs, _run_run, _run_prepare, longest_s=10.0),
+}
