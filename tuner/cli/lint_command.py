@@ -21,26 +21,41 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 @click.command("lint")
 @click.argument("repository", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--model", help="Look at this model only.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    help="Say nothing of this rule, such as model-file. May be given again. A comment in a "
+    "config.pbtxt or model.py does it there: # tune: ignore RULE",
+)
+@click.option(
+    "--no-weights",
+    is_flag=True,
+    help="Versions and model files are not here, as in a git checkout without them. Found out by "
+    "itself when no model has a directory in it.",
+)
 @output_format
-def command(repository: Path, model: str | None, output_format: str) -> int:
+def command(
+    repository: Path,
+    model: str | None,
+    ignore: tuple[str, ...],
+    no_weights: bool,
+    output_format: str,
+) -> int:
     """List what is wrong or risky in the config.pbtxt and model.py files of REPOSITORY.
 
-    Exit code 2 when there is an error, 0 otherwise.
+    Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
     """
     from tuner.modelconfig.lint import Severity, lint_repository
 
-    findings = lint_repository(repository, model)
+    findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
     if output_format == "json":
         rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
         say_json(rows)
     else:
         for finding in findings:
             severity = click.style(finding.severity.value, fg=_COLORS[finding.severity.value])
-            column = "" if finding.column is None else f":{finding.column}"
-            say(
-                f"{finding.file}:{finding.line}{column}: {severity}: {finding.message} "
-                f"[{finding.rule}]"
-            )
+            say(f"{finding.place}: {severity}: {finding.message} [{finding.rule}]")
             if finding.hint:
                 say(f"    {finding.hint}")
         if not findings:

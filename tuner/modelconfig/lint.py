@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.modelconfig import ensembles
-from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
+from tuner.modelconfig.files import (
+    CONFIG_NAME,
+    ModelFiles,
+    model_directory,
+    model_names,
+    read_model,
+    versions,
+)
 from tuner.modelconfig.lint_config import config_findings
 from tuner.modelconfig.lint_finding import Finding, Severity
 from tuner.modelconfig.lint_layout import layout_findings
-from tuner.modelconfig.lint_python import called_models, python_findings
+from tuner.modelconfig.lint_python import called_models, knows_sequences, python_findings
+from tuner.modelconfig.lint_rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.suggest import did_you_mean
@@ -21,23 +29,42 @@ from tuner.modelconfig.tree import locate
 __all__ = ["Finding", "Severity", "errors_of", "lint_repository"]
 
 
-def lint_repository(repository: Path, model: str | None = None) -> list[Finding]:
+def lint_repository(
+    repository: Path,
+    model: str | None = None,
+    *,
+    ignore: Collection[str] = (),
+    weights: bool = True,
+) -> list[Finding]:
     """Findings about one model, or about all, by model, file and line.
 
     Args:
         repository: Directory with one directory for each model.
         model: Look at this one only; the others are still read for its ensemble steps.
+        ignore: Rules that shall say nothing; comments in the files name more
+            (`lint_rules.silenced_in`).
+        weights: False leaves out what is about files that are often not kept in git. So does a
+            repository whose models have no directories at all.
 
     Raises:
         EnvironmentNotReadyError: The repository cannot be read.
-        SpecError: There is no such model.
+        SpecError: There is no such model or rule, or the directory is a model's own.
     """
+    refuse_unknown(ignore)
+    if (repository / CONFIG_NAME).is_file():
+        raise SpecError(
+            f"{repository} is the directory of one model",
+            f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
+        )
     names = model_names(repository)
+    silent = set(ignore)
+    if not weights or not any(_has_directories(repository / name) for name in names):
+        silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
     for name in chosen:
         findings += _lint_model(repository, name, names)
-    return findings
+    return [finding for finding in findings if finding.rule not in silent]
 
 
 def errors_of(repository: Path, model: str) -> list[Finding]:
@@ -53,6 +80,10 @@ def errors_of(repository: Path, model: str) -> list[Finding]:
         findings += _lint_model(repository, name, names)
         waiting += [n for n in _called(repository, name) if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
+
+
+def _has_directories(model: Path) -> bool:
+    return any(entry.is_dir() and not entry.name.startswith(".") for entry in model.iterdir())
 
 
 def _called(repository: Path, name: str) -> list[str]:
@@ -79,13 +110,15 @@ def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
         return [
             Finding(files.path, *position, Severity.ERROR, "syntax", config.message, config.hint)
         ]
+    silent = silenced_in(files.text)
     findings = [
         *layout_findings(files, config),
-        *config_findings(files, config),
+        *config_findings(files, config, has_state=knows_sequences(files, config)),
         *_step_findings(repository, files, config, names),
         *python_findings(files, config),
     ]
-    return sorted(findings, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
+    told = (finding for finding in findings if finding.rule not in silent)
+    return sorted(told, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
 
 
 def _step_findings(
@@ -116,7 +149,7 @@ def _step_findings(
 
 def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensembles.Mistake]:
     known = versions(repository / step.model_name)
-    if step.model_version > 0 and step.model_version not in known:
+    if known and step.model_version > 0 and step.model_version not in known:
         text = f"{step.model_name} has no version {step.model_version}"
         yield f"{path}.model_version", text, "write model_version: -1 for the latest"
 

@@ -14,15 +14,21 @@ from tuner.modelconfig.tree import locate
 _DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
 _TURN_ON_BATCHING = ("onnxruntime", "tensorrt")
 _CONTINUOUS = ("vllm", "tensorrtllm")
+#: Nobody holds requests back so long to fill a batch.
+_LONG_DELAY_US = 100_000
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 #: severity, rule id, path of the field, message, hint
 _Remark = tuple[Severity, str, str, str, str]
 
 
-def config_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
-    """Findings with their place in the file."""
+def config_findings(
+    files: ModelFiles, config: ModelConfig, *, has_state: bool = False
+) -> Iterator[Finding]:
+    """Findings with their place in the file; ``has_state``: the model's code knows sequences."""
     for severity, rule, path, message, hint in _remarks(config):
+        if has_state and rule == "stateless-sequences":
+            continue
         line, column = locate(files.text, path)
         yield Finding(files.path, line, column, severity, rule, message, hint)
 
@@ -39,7 +45,8 @@ def _remarks(config: ModelConfig) -> Iterator[_Remark]:
 
 def _preferred_sizes(config: ModelConfig) -> Iterator[_Remark]:
     """NVIDIA's batcher.md: "should not be used for most models"; TensorRT profiles excepted."""
-    if config.dynamic_batching.preferred_batch_size and config.backend != "tensorrt":
+    tensorrt = config.backend == "tensorrt" or config.platform == "tensorrt_plan"
+    if config.dynamic_batching.preferred_batch_size and not tensorrt:
         yield (
             Severity.NOTE,
             "preferred-sizes-set",
@@ -50,8 +57,11 @@ def _preferred_sizes(config: ModelConfig) -> Iterator[_Remark]:
 
 
 def _no_eviction(config: ModelConfig) -> Iterator[_Remark]:
-    """default_timeout_microseconds and max_queue_size are 0, no limit, by default."""
-    if not config.HasField("dynamic_batching"):
+    """default_timeout_microseconds and max_queue_size are 0, no limit, by default.
+
+    Told where somebody may have taken the delay for the limit.
+    """
+    if config.dynamic_batching.max_queue_delay_microseconds < _LONG_DELAY_US:
         return
     policies = [policy for _, policy in queue_policies(config)]
     if not any(p.default_timeout_microseconds or p.max_queue_size for p in policies):
@@ -100,7 +110,7 @@ def _batch_in_dims(config: ModelConfig) -> Iterator[_Remark]:
         return
     for index, output in enumerate(config.output):
         scores = any(word in output.name.lower() for word in _CLASS_SCORES)
-        if scores and len(output.dims) == 2 and output.dims[0] == -1:
+        if scores and len(output.dims) == 2 and output.dims[0] == -1 and output.dims[1] > 0:
             yield (
                 Severity.NOTE,
                 "batch-in-dims",

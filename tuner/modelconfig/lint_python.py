@@ -11,6 +11,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.lint_finding import Finding, Severity
 from tuner.modelconfig.lint_layout import is_there
+from tuner.modelconfig.lint_rules import silenced_in
 from tuner.modelconfig.schema import ModelConfig
 
 _CLASS = "TritonPythonModel"
@@ -25,7 +26,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def python_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     """Findings in the model file of every version; none for other backends."""
     for path, source in _sources(files, config):
-        yield from lint_source(path, source)
+        silent = silenced_in(source)
+        for finding in lint_source(path, source, batches=config.max_batch_size > 1):
+            if finding.rule not in silent:
+                yield finding
+
+
+def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
+    """The model asks which sequence a request belongs to, or whether one begins or ends."""
+    words = (".flags(", ".correlation_id(")
+    return any(word in source for _, source in _sources(files, config) for word in words)
 
 
 def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
@@ -55,8 +65,8 @@ def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str
                 raise EnvironmentNotReadyError(f"cannot read {path}: {error.strerror}") from error
 
 
-def lint_source(path: Path, source: str) -> Iterator[Finding]:
-    """Findings in the source of one model.py."""
+def lint_source(path: Path, source: str, *, batches: bool = True) -> Iterator[Finding]:
+    """Findings in the source of one model.py; ``batches``: execute gets several requests."""
     module = _parsed(source)
     if isinstance(module, SyntaxError):
         line, column = module.lineno or 1, module.offset
@@ -67,7 +77,7 @@ def lint_source(path: Path, source: str) -> Iterator[Finding]:
         yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
         return
     try:
-        yield from list(_lint_module(path, module, source))
+        yield from list(_lint_module(path, module, source, batches))
     except RecursionError:
         text = "too deep to be read"
         yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
@@ -86,7 +96,7 @@ def _parsed(source: str) -> ast.Module | SyntaxError | str:
         return str(error) or type(error).__name__
 
 
-def _lint_module(path: Path, module: ast.Module, source: str) -> Iterator[Finding]:
+def _lint_module(path: Path, module: ast.Module, source: str, batches: bool) -> Iterator[Finding]:
     model = next((n for n in ast.walk(module) if _is_class(n)), None)
     if not isinstance(model, ast.ClassDef):
         if not _comes_from_elsewhere(module):
@@ -98,7 +108,7 @@ def _lint_module(path: Path, module: ast.Module, source: str) -> Iterator[Findin
         if not model.bases and not _assigned(model, "execute"):
             yield _at(path, model, Severity.ERROR, "python-model", f"{_CLASS} has no execute")
         return
-    yield from _lint_execute(path, methods["execute"], "is_cancelled" in source)
+    yield from _lint_execute(path, methods["execute"], "is_cancelled" in source, batches)
     for method in methods.values():
         yield from _lint_threads(path, method)
 
@@ -125,8 +135,10 @@ def _is_class(node: ast.AST) -> bool:
     return isinstance(node, ast.ClassDef) and node.name == _CLASS
 
 
-def _lint_execute(path: Path, execute: Function, checks_cancelled: bool) -> Iterator[Finding]:
-    loop = _loop_with_own_work(execute)
+def _lint_execute(
+    path: Path, execute: Function, checks_cancelled: bool, batches: bool
+) -> Iterator[Finding]:
+    loop = _loop_with_own_work(execute) if batches else None
     if loop is not None:
         yield _at(
             path,
@@ -137,10 +149,10 @@ def _lint_execute(path: Path, execute: Function, checks_cancelled: bool) -> Iter
             "join the requests' inputs and call the model once",
         )
     endless = next((n for n in ast.walk(execute) if isinstance(n, ast.While)), None)
-    if (loop is not None or endless is not None) and not checks_cancelled:
+    if endless is not None and not checks_cancelled:
         yield _at(
             path,
-            loop or endless or execute,
+            endless,
             Severity.NOTE,
             "cancellation",
             "the loop goes on when the client has given up",
@@ -159,9 +171,14 @@ def _loop_with_own_work(execute: Function) -> ast.AST | None:
     for node in ast.walk(execute):
         if not isinstance(node, _LOOPS) or not _mentions(_iterated(node), requests):
             continue
-        if any(_dotted(call.func).startswith("self.") for call in _calls(node)):
+        if any(_is_work(_dotted(call.func)) for call in _calls(node)):
             return node
     return None
+
+
+def _is_work(name: str) -> bool:
+    """``self.model.run`` and the like; a line of a log is none."""
+    return name.startswith("self.") and not name.startswith(("self.log", "self._log"))
 
 
 def _iterated(node: ast.AST) -> list[ast.expr]:

@@ -85,8 +85,11 @@ def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
         ("preferred-sizes-set", "dynamic_batching { preferred_batch_size: 8 }", ""),
         (
             "no-queue-timeout",
-            "dynamic_batching { max_queue_delay_microseconds: 5 }",
-            "dynamic_batching { default_queue_policy { max_queue_size: 9 } }",
+            "dynamic_batching { max_queue_delay_microseconds: 500000 }",
+            (
+                "dynamic_batching { max_queue_delay_microseconds: 500000 "
+                "default_queue_policy { max_queue_size: 9 } }"
+            ),
         ),
         (
             "timeout-within-delay",
@@ -234,9 +237,7 @@ def test_the_published_repository(repository):
     notes = {(f.file.name, f.rule) for f in findings if f.severity is Severity.NOTE}
     assert notes == {
         ("config.pbtxt", "preferred-sizes-set"),
-        ("config.pbtxt", "no-queue-timeout"),
         ("model.py", "per-request-loop"),
-        ("model.py", "cancellation"),
     }
 
 

@@ -1,0 +1,139 @@
+"""Lint as a gate in CI: rules are listed, can be silenced, and need no weights."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.errors import SpecError
+from tuner.modelconfig.lint import lint_repository
+from tuner.modelconfig.lint_rules import RULES
+from tuner.modelconfig.rules import Rule
+
+ROOT = Path(__file__).parents[3]
+SOURCES = sorted((ROOT / "tuner" / "modelconfig").glob("lint*.py"))
+
+
+def model(repository: Path, name: str, config: str, code: str = "") -> None:
+    (repository / name).mkdir()
+    (repository / name / "config.pbtxt").write_text(config)
+    if code:
+        (repository / name / "1").mkdir()
+        (repository / name / "1" / "model.py").write_text(code)
+
+
+def rules(repository: Path, **options: object) -> set[str]:
+    return {finding.rule for finding in lint_repository(repository, **options)}  # type: ignore[arg-type]
+
+
+def _written() -> set[str]:
+    """Ids in the sources: what follows a severity, and what `_at` of layouts is given."""
+    found = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            parts: list[ast.expr] = []
+            if isinstance(node, ast.Call):
+                parts = list(node.args)
+            elif isinstance(node, ast.Tuple):
+                parts = list(node.elts)
+            elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple):
+                parts = list(node.value.elts)
+            texts = [p.value if isinstance(p, ast.Constant) else None for p in parts]
+            after = [
+                texts[i + 1]
+                for i, part in enumerate(parts[:-1])
+                if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "Severity"
+            ]
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_at":
+                after += texts[2:3] if path.name == "lint_layout.py" else []
+            found |= {text for text in after if isinstance(text, str)}
+    return found
+
+
+def test_every_rule_of_the_code_is_listed_and_every_listed_one_is_in_the_code() -> None:
+    unread = {"encoding", "config-file"}  # which of them is chosen when a config cannot be read
+    assert _written() | {rule.value for rule in Rule} | unread == set(RULES)
+
+
+def test_the_page_of_rules_is_the_list() -> None:
+    page = (ROOT / "docs" / "lint.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page, re.MULTILINE))
+    assert rows == {rule: f"{text.about} | {text.source}" for rule, text in RULES.items()}
+
+
+def test_a_rule_is_silenced_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model(tmp_path, "m", 'name: "n" backend: "python"', "class TritonPythonModel(Base): ...\n")
+    assert guarded(cli, ["lint", str(tmp_path)]) == 2
+    assert guarded(cli, ["lint", str(tmp_path), "--ignore", "name-mismatch"]) == 0
+    assert "nothing to complain about" in capsys.readouterr().err
+
+
+def test_a_rule_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="there is no rule 'name-mismach'") as error:
+        lint_repository(tmp_path, ignore=["name-mismach"])
+    assert error.value.hint == "did you mean name-mismatch?"
+
+
+def test_a_rule_is_silenced_by_a_comment_in_the_file(tmp_path: Path) -> None:
+    comment = "# tune: ignore name-mismatch, instance-count\n"
+    config = 'name: "n" backend: "python" instance_group { count: -1 }'
+    code = "class TritonPythonModel:\n    def execute(self, r):\n        time.sleep(1)\n"
+    model(tmp_path, "m", config, code)
+    assert rules(tmp_path) == {"name-mismatch", "instance-count", "sleep"}
+    (tmp_path / "m" / "config.pbtxt").write_text(comment + config)
+    assert rules(tmp_path) == {"sleep"}
+    (tmp_path / "m" / "1" / "model.py").write_text(code + "# why not  # tune: ignore sleep\n")
+    assert rules(tmp_path) == set()
+
+
+def test_a_checkout_without_weights_is_recognised_or_told(tmp_path: Path) -> None:
+    model(tmp_path, "a", 'backend: "onnxruntime"')
+    assert rules(tmp_path) == set()
+    model(tmp_path, "b", 'backend: "python"', "class TritonPythonModel(Base): ...\n")
+    assert rules(tmp_path) == {"version-directory"}
+    assert rules(tmp_path, weights=False) == set()
+
+
+def test_the_directory_of_one_model_is_no_repository(tmp_path: Path) -> None:
+    model(tmp_path, "m", 'backend: "python"')
+    with pytest.raises(SpecError, match="is the directory of one model") as error:
+        lint_repository(tmp_path / "m")
+    assert error.value.hint == f"tune lint {tmp_path} --model m"
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "rule"),
+    [
+        ("sequence_batching { oldest { } }", "requests[0].flags()", "stateless-sequences"),
+        ("max_batch_size: 0", "for r in requests:\n            self.run(r)", "per-request-loop"),
+        ("", "for r in requests:\n            self.logger.info(r)", "per-request-loop"),
+        (
+            'max_batch_size: 4 output { name: "logits" data_type: TYPE_FP32 dims: [ -1, -1 ] }',
+            "pass",
+            "batch-in-dims",
+        ),
+        ("max_batch_size: 4 dynamic_batching { }", "pass", "no-queue-timeout"),
+    ],
+)
+def test_notes_that_were_wrong_are_not_given(
+    tmp_path: Path, config: str, code: str, rule: str
+) -> None:
+    source = f"class TritonPythonModel:\n    def execute(self, requests):\n        {code}\n"
+    model(tmp_path, "m", f'backend: "python" {config}', source)
+    assert rule not in rules(tmp_path)
+
+
+def test_sizes_of_a_tensorrt_plan_may_be_preferred(tmp_path: Path) -> None:
+    model(
+        tmp_path,
+        "m",
+        'platform: "tensorrt_plan" max_batch_size: 8 dynamic_batching { preferred_batch_size: 4 }',
+    )
+    assert "preferred-sizes-set" not in rules(tmp_path)

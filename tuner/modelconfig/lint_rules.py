@@ -1,0 +1,89 @@
+"""Every rule of lint by its id: what it is about, and where that is known from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tuner.errors import SpecError
+from tuner.modelconfig.suggest import did_you_mean
+
+_CORE = "Triton core, model_config_utils.cc"
+_TRIED = "tried on tritonserver 2.51 (24.10)"
+_PROTO = "model_config.proto"
+_BACKENDS = "the backends' own documentation"
+_PYTHON = "Triton's Python backend, README"
+_SILENCE = re.compile(r"#[^\n]*\btune: ignore ([a-z-]+(?:[ ,]+[a-z-]+)*)")
+
+
+@dataclass(frozen=True)
+class RuleText:
+    """``weights``: it is about files that are often not kept in git."""
+
+    about: str
+    source: str
+    weights: bool = False
+
+
+RULES: dict[str, RuleText] = {
+    "encoding": RuleText("config.pbtxt is not UTF-8.", _TRIED),
+    "config-file": RuleText("config.pbtxt is no file that can be read.", "the file system"),
+    "syntax": RuleText("config.pbtxt is no ModelConfig in protobuf's text format.", _TRIED),
+    "name-mismatch": RuleText("The config's name is not its directory's.", _CORE),
+    "version-directory": RuleText("A model has no version directory.", _TRIED, weights=True),
+    "version-policy": RuleText("version_policy names a version that is not there.", _CORE, True),
+    "model-file": RuleText("A version lacks the file that the backend loads.", _BACKENDS, True),
+    "max-batch-size": RuleText("max_batch_size is below 0.", _CORE),
+    "tensor": RuleText("An input or output is incomplete, or has a dimension of 0.", _CORE),
+    "preferred-batch-size": RuleText("A preferred size above max_batch_size, or below 1.", _CORE),
+    "priority-level": RuleText("A priority outside of 1 to priority_levels.", _CORE),
+    "preserve-ordering": RuleText("preserve_ordering with priorities or delays.", _CORE),
+    "slot-utilization": RuleText("minimum_slot_utilization is no share.", _CORE),
+    "instance-gpus": RuleText("GPUs for instances that use none, or a negative GPU.", _CORE),
+    "instance-profile": RuleText("Optimization profiles without TensorRT.", _CORE),
+    "instance-count": RuleText("An instance count below 0.", _TRIED),
+    "response-cache": RuleText("A cache with sequences or a decoupled model.", _CORE),
+    "ensemble": RuleText("An ensemble's own fields, or the flow of its tensors.", _CORE),
+    "ensemble-step": RuleText("A step does not fit its model.", "core, ensemble_utils.cc"),
+    "ensemble-step-model": RuleText("A step's model is not there.", "core, ensemble_utils.cc"),
+    "batcher-without-batches": RuleText("dynamic_batching with max_batch_size 0.", _TRIED),
+    "cache-flag": RuleText("A cache that the model or the server does not turn on.", _TRIED),
+    "host-policy": RuleText("A host policy that only the server's arguments define.", _PROTO),
+    "rate-limit": RuleText("rate_limiter without --rate-limit.", _PROTO),
+    "timeout-override": RuleText("allow_timeout_override without a timeout.", "PolicyQueue"),
+    "sequence-delay": RuleText("A delay of sequences that never counts.", _PROTO),
+    "preferred-sizes-set": RuleText("preferred_batch_size where nothing needs it.", "batcher.md"),
+    "no-queue-timeout": RuleText("A long delay, perhaps meant as a timeout.", "batcher.md"),
+    "timeout-within-delay": RuleText("Requests rejected while held back for a batch.", _TRIED),
+    "stateless-sequences": RuleText("Sequence batching of a model without state.", _PROTO),
+    "batch-in-dims": RuleText("An output's dims may hold the batch once more.", _PROTO),
+    "mixed-kinds": RuleText("CPU instances beside GPU instances.", _TRIED),
+    "hidden-batcher": RuleText("A backend that turns dynamic batching on itself.", _BACKENDS),
+    "tensorflow": RuleText("The TensorFlow backend, gone since 2025.", "release notes"),
+    "continuous-batching": RuleText("dynamic_batching of an engine that batches.", _BACKENDS),
+    "python-syntax": RuleText("model.py does not compile.", "Python"),
+    "python-model": RuleText("model.py has no TritonPythonModel with execute.", _PYTHON),
+    "python-unread": RuleText("model.py is too long or deep to be looked at.", "Python"),
+    "per-request-loop": RuleText("execute works on one request at a time.", _PYTHON),
+    "cancellation": RuleText("An endless loop that asks nobody whether to go on.", _PYTHON),
+    "sleep": RuleText("execute sleeps, and its instance with it.", _PYTHON),
+    "thread-pool-size": RuleText("A pool with as many threads as it likes.", "Python"),
+    "thread-per-request": RuleText("Threads started for each call.", "Python"),
+}
+
+
+def refuse_unknown(rules: Iterable[str]) -> None:
+    """Raises:
+    SpecError: One of ``rules`` is none.
+    """
+    for rule in rules:
+        if rule not in RULES:
+            hint = did_you_mean(rule, RULES) or "docs/lint.md lists the rules"
+            raise SpecError(f"there is no rule {rule!r}", hint)
+
+
+def silenced_in(text: str) -> frozenset[str]:
+    """Rules that comments switch off: ``# tune: ignore RULE, RULE``."""
+    found = (re.split(r"[ ,]+", match[1]) for match in _SILENCE.finditer(text))
+    return frozenset(rule for rules in found for rule in rules)
