@@ -48,6 +48,7 @@ RULES: dict[str, RuleText] = {
     "ensemble-step": RuleText("A step does not fit its model.", "core, ensemble_utils.cc"),
     "ensemble-step-model": RuleText("A step's model is not there.", "core, ensemble_utils.cc"),
     "batcher-without-batches": RuleText("dynamic_batching with max_batch_size 0.", _TRIED),
+    "completed": RuleText("A field that the server sets to something else itself.", _TRIED),
     "cache-flag": RuleText("A cache that the model or the server does not turn on.", _TRIED),
     "host-policy": RuleText("A host policy that only the server's arguments define.", _PROTO),
     "rate-limit": RuleText("rate_limiter without --rate-limit.", _PROTO),
