@@ -232,13 +232,13 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 def _dotted(node: ast.AST) -> str:
     """``a.b.c`` of a chain of attributes; calls and subscripts on the way are passed over."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    if isinstance(node, ast.Call):
-        return _dotted(node.func)
-    return _dotted(node.value) if isinstance(node, ast.Subscript) else ""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        node = node.func if isinstance(node, ast.Call) else node.value
+    first = node.id if isinstance(node, ast.Name) else ""
+    return ".".join([first, *reversed(names)])
 
 
 def _at(
