@@ -6,7 +6,10 @@
 Needs nothing but Python's standard library to start. Unpacks the bundle (see `bundle.py`) beside
 a virtual environment that also sees the packages of the Python it was started with, writes the
 models, and runs the stages one after the other until the time is up. What each leaves is packed
-into ``DIR/STAGE.tar.gz`` at once. Several calls with the same ``--work`` unpack once.
+into ``DIR/STAGE.tar.gz`` at once, and ``DIR/ends.json`` says how it ended, so that a lost machine
+loses one stage. Called again with the same ``--output``, here or on another machine, it goes on:
+with the stages that have no answer yet, and in a run that was interrupted. Several calls with the
+same ``--work`` unpack the bundle once.
 """
 
 from __future__ import annotations
@@ -29,17 +32,20 @@ from pathlib import Path
 #: In the order in which they are worth having.
 SPECS = (
     "bert-100ms",
+    "bert-25ms",
     "bert-default",
     "bert-model-analyzer",
-    "bert-25ms",
-    "bert-heavy",
-    "bert-cache",
     "small-cnn",
+    "bert-cache",
+    "bert-heavy",
 )
-SWEEPS = ("loads", "memory", "transports")
+SWEEPS = ("memory", "loads", "transports")
 STAGES = ("doctor", *SWEEPS, *SPECS, "table")
 #: Of the directory that is unpacked into. `tune` up to 0.1 removes old ``triton-tune-*``.
 WORK = "tune-gpu-bundle"
+#: Exit codes that are an answer; after another one the stage is tried again.
+ANSWERS = (0, 3, 10, 11)
+INTERRUPTED = "interrupted"
 #: A stage is not begun with less time than this.
 LEAST_S = 30.0
 #: An interrupted run stores its results and stops its server within this.
@@ -186,19 +192,31 @@ def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]
         command += ["--repository", str(repository), "--output", str(own / f"{stage}.jsonl")]
         command += ["--device", place.device]
         return command + (["--levels", "1", "2"] if place.device == "cpu" else [])
+    progress = ["--progress", "plain"]
+    if unfinished := unfinished_run(own):
+        return [str(place.tune), "run", "--resume", str(unfinished), *progress]
     spec = place.work / place.device / "specs" / f"{stage}.yaml"
-    command = [str(place.tune), "run", str(spec), "--no-write", "--output", str(own)]
-    command += ["--progress", "plain"]
+    command = [str(place.tune), "run", str(spec), "--no-write", "--output", str(own), *progress]
     if given.search_seconds is not None:
         command += ["--time-budget", f"{given.search_seconds}s"]
     return command + (["--trials", str(given.trials)] if given.trials is not None else [])
 
 
-def run_stage(stage: str, place: Place, given: argparse.Namespace, seconds: float) -> int:
+def unfinished_run(own: Path) -> Path | None:
+    """The newest run of a stage, when it was interrupted or its machine was lost."""
+    runs = sorted(path.parent for path in own.glob("*/manifest.json"))
+    if not runs:
+        return None
+    result = runs[-1] / "result.json"
+    ended = result.exists() and json.loads(result.read_text())["status"] != INTERRUPTED
+    return None if ended else runs[-1]
+
+
+def run_stage(stage: str, place: Place, given: argparse.Namespace, seconds: float) -> str:
     """Runs a stage for as long as it may take; then it is interrupted, as by Ctrl-C.
 
     Returns:
-        Its exit code.
+        How it ended.
     """
     own = place.results / stage
     own.mkdir(parents=True, exist_ok=True)
@@ -212,12 +230,12 @@ def run_stage(stage: str, place: Place, given: argparse.Namespace, seconds: floa
             process_group=0,
         )
         try:
-            return process.wait(seconds)
+            return f"exit {process.wait(seconds)}"
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                return process.wait(STOPPING_S)
-            return -signal.SIGKILL
+                process.wait(STOPPING_S)
+            return INTERRUPTED
         finally:
             with suppress(ProcessLookupError):  # what it left running must not disturb the next
                 os.killpg(process.pid, signal.SIGKILL)
@@ -243,31 +261,55 @@ def gpu_log(path: Path) -> Iterator[None]:
 
 
 def pack(stage: str, place: Place, output: Path) -> None:
-    """All that a stage left, as one file that is easy to carry."""
-    output.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(output / f"{stage}.tar.gz", "w:gz") as archive:
+    """All that a stage left, as one file that is easy to carry; the one before it until then."""
+    unfinished = output / f"{stage}.tar.gz.unfinished"
+    with tarfile.open(unfinished, "w:gz") as archive:
         archive.add(place.results / stage, stage)
+    unfinished.replace(output / f"{stage}.tar.gz")
 
 
-def run_all(given: argparse.Namespace, begun: float) -> dict[str, str]:
-    """All stages; what became of each, in a word or two."""
+def unpack_earlier(place: Place, output: Path) -> None:
+    """What earlier calls on a machine that is gone left of each stage."""
+    for archive in sorted(output.glob("*.tar.gz")):
+        if not (place.results / archive.name.removesuffix(".tar.gz")).exists():
+            with tarfile.open(archive) as packed:
+                packed.extractall(place.results, filter="data")
+
+
+def read_ends(output: Path) -> dict[str, str]:
+    """How each stage of earlier calls ended."""
+    path = output / "ends.json"
+    ends: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return ends
+
+
+def has_answer(end: str) -> bool:
+    """Whether a stage need not be run again."""
+    return end.startswith(tuple(f"exit {code} " for code in ANSWERS))
+
+
+def run_all(given: argparse.Namespace, begun: float) -> None:
+    """All stages asked for; what became of each stands in ``ends.json`` at once."""
+    given.output.mkdir(parents=True, exist_ok=True)
     place = prepared(given.bundle, given.work, given.device)
+    unpack_earlier(place, given.output)
     say(f"ready after {time.monotonic() - begun:.0f} s in {place.work}")
-    ends: dict[str, str] = {}
-    for stage in given.stages:
+    ends = read_ends(given.output)
+    # The tables are of all there is, so they are made anew.
+    owed = [s for s in STAGES if s == "table" or not has_answer(ends.get(s, ""))]
+    for stage in given.stages or owed:
         left = given.minutes * 60 - (time.monotonic() - begun) - STOPPING_S
         if left < LEAST_S:
-            ends[stage] = "not begun: no time left"
-            say(f"{stage}: {ends[stage]}")
+            say(f"{stage}: not begun: no time left")
             continue
         start = time.monotonic()
         (place.results / stage).mkdir(parents=True, exist_ok=True)
         with gpu_log(place.results / stage / "gpu.csv"):
-            code = run_stage(stage, place, given, left)
-        ends[stage] = f"exit {code} after {time.monotonic() - start:.0f} s"
+            end = run_stage(stage, place, given, left)
+        ends[stage] = f"{end} after {time.monotonic() - start:.0f} s"
         say(f"{stage}: {ends[stage]}")
         pack(stage, place, given.output)
-    return ends
+        (given.output / "ends.json").write_text(json.dumps(ends, indent=1))
 
 
 def say(text: str) -> None:
@@ -278,7 +320,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True, help="for STAGE.tar.gz and ends.json")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument(
+        "--stages", nargs="+", choices=STAGES, help="all that have no answer yet, by default"
+    )
     parser.add_argument("--minutes", type=float, default=9.0, help="time for all of it")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--search-seconds", type=int, help="instead of each spec's own budget")
@@ -288,12 +332,10 @@ def main() -> int:
     given = parser.parse_args()
     given.work = given.work.absolute()
     try:
-        ends = run_all(given, begun)
+        run_all(given, begun)
     except NotReadyError as error:
         say(f"cannot run: {error}")
         return 4
-    given.output.mkdir(parents=True, exist_ok=True)
-    (given.output / "ends.json").write_text(json.dumps(ends, indent=1))
     return 0
 
 

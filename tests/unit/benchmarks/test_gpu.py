@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
+from argparse import Namespace
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -65,6 +68,76 @@ def test_the_work_directory_is_out_of_every_sweepers_reach(script: Script) -> No
     name = script("run").WORK
     for swept in ("triton-tune-*", f"{private._PREFIX}*"):
         assert not Path(name).match(swept)
+
+
+class Machine:
+    """A GPU machine whose stages leave a file each, and end as they are told."""
+
+    def __init__(self, run: Any, work: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.run, self.output, self.begun = run, output, []
+        place = run.Place(work, "gpu")
+        self.results = place.results
+        monkeypatch.setattr(run, "prepared", lambda *_: place)
+        monkeypatch.setattr(run, "gpu_log", lambda _: nullcontext())
+        monkeypatch.setattr(run, "run_stage", self._run_stage)
+
+    def _run_stage(self, stage: str, place: Any, *_: object) -> str:
+        self.begun.append(stage)
+        if stage == self.lost_in:
+            raise KeyboardInterrupt
+        (place.results / stage / "figures.txt").write_text(stage)
+        return self.ends.get(stage, "exit 0")
+
+    def call(
+        self, ends: dict[str, str] | None = None, *, lost_in: str = "", stages: Any = None
+    ) -> list[str]:
+        """The stages that were begun."""
+        self.begun, self.ends, self.lost_in = [], ends or {}, lost_in
+        given = Namespace(bundle=None, work=None, device="gpu", minutes=9.0, stages=stages)
+        given.output = self.output
+        with suppress(KeyboardInterrupt):
+            self.run.run_all(given, time.monotonic())
+        return self.begun
+
+
+def test_a_lost_machine_loses_one_stage(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = script("run")
+    first = Machine(run, tmp_path / "first", tmp_path / "out", monkeypatch)
+    first.call({"loads": "interrupted", "memory": "exit 4"}, lost_in="bert-25ms")
+    second = Machine(run, tmp_path / "second", tmp_path / "out", monkeypatch)
+    begun = second.call({"bert-default": "exit 10", "small-cnn": "exit 5"})
+    assert begun[:3] == ["memory", "loads", "bert-25ms"]
+    assert {"doctor", "transports", "bert-100ms"}.isdisjoint(begun)
+    for stage in run.STAGES:
+        assert (second.results / stage / "figures.txt").read_text() == stage
+        assert (tmp_path / "out" / f"{stage}.tar.gz").exists()
+    assert second.call() == ["small-cnn", "table"]
+    assert second.call(stages=["doctor"]) == ["doctor"]
+    assert sorted(json.loads((tmp_path / "out" / "ends.json").read_text())) == sorted(run.STAGES)
+
+
+@pytest.mark.parametrize(
+    ("result", "resumed"), [(None, True), ("interrupted", True), ("improved", False)]
+)
+def test_a_run_that_was_interrupted_is_gone_on_with(
+    script: Script, tmp_path: Path, result: str | None, resumed: bool
+) -> None:
+    run = script("run")
+    place = run.Place(tmp_path, "gpu")
+    of_the_stage = place.results / "bert-100ms"
+    for name in ("20260101-000000-bert", "20260102-000000-bert"):
+        (of_the_stage / name).mkdir(parents=True)
+        (of_the_stage / name / "manifest.json").write_text("{}")
+    if result is not None:
+        text = json.dumps({"status": result})
+        (of_the_stage / "20260102-000000-bert" / "result.json").write_text(text)
+    given = Namespace(search_seconds=None, trials=None)
+    command = run.command_of("bert-100ms", place, given)
+    newest = str(of_the_stage / "20260102-000000-bert")
+    assert (command[2:4] == ["--resume", newest]) is resumed
+    assert ("--no-write" in command) is not resumed
 
 
 @pytest.fixture
