@@ -230,6 +230,13 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
         assert not config.exists()
 
 
+def test_a_name_that_is_no_unicode_is_reported_escaped(run: Path, tmp_path: Path) -> None:
+    edit(run, "manifest", {"spec_path": "sp\udcffec.yaml"})
+    assert guarded(cli, ["apply", str(run)]) == 0
+    assert (tmp_path / "models" / "toy" / "config.pbtxt").read_text() == BETTER
+    assert "udcff" in (run / "report.md").read_text()
+
+
 def test_help_says_what_can_be_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(cli, ["rollback", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
