@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 40
 _MAX_INTEGER = 2**63
 _T = TypeVar("_T")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HINT = "was it edited, cut short, or written by another version of tune?"
 
 
@@ -143,17 +145,25 @@ def _unheard_of(value: Any) -> str:
         below: list[Any] = []
         for item in level:
             if isinstance(item, dict):
-                below.extend(item.values())
+                below.extend([*item, *item.values()])
             elif isinstance(item, list):
                 below.extend(item)
-            elif isinstance(item, float) and not math.isfinite(item):
-                return f"{item} is no number of a measurement"
-            elif isinstance(item, int) and abs(item) >= _MAX_INTEGER:
-                return "a number is larger than any measurement's"
+            elif wrong := _no_value(item):
+                return wrong
         if not below:
             return ""
         level = below
     return "nested too deeply"
+
+
+def _no_value(item: Any) -> str:
+    if isinstance(item, float) and not math.isfinite(item):
+        return f"{item} is no number of a measurement"
+    if isinstance(item, int) and abs(item) >= _MAX_INTEGER:
+        return "a number is larger than any measurement's"
+    if isinstance(item, str) and not item.isascii() and _SURROGATE.search(item):
+        return "half of a character stands alone in a text"
+    return ""
 
 
 def _name(kind: type) -> str:

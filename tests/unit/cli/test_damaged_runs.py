@@ -45,6 +45,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "nested": written(NESTED + "\n"),
     "NaN": written('{"run_id": NaN}\n'),
     "a number of 5000 digits": written('{"run_id": ' + "9" * 5000 + "}\n"),
+    "half a character": written('{"run_id": "\\ud800"}\n'),
     "not UTF-8": lambda path: path.write_bytes(b'{"a": "\xff"}\n'),
     "a pipe": becomes(os.mkfifo),
     "a device": becomes(lambda path: path.symlink_to("/dev/zero")),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,3 +139,36 @@ def test_a_file_counts_by_its_content_wherever_it_lies(tmp_path: Path) -> None:
         new = "{kind: trace, file: gaps.txt}"
         asked.append(question_of(spec(tmp_path / directory, "{kind: poisson}", new)))
     assert asked[0] == asked[1] != asked[2]
+
+
+def test_a_models_name_is_no_pattern(tmp_path: Path) -> None:
+    odd = replace(KEY, model="m[1]")
+    write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m[1]")))
+    write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m1")))
+    found = find_baseline(tmp_path, odd, any_machine=True).baseline
+    assert found is not None
+    assert found.key.model == "m[1]"
+
+
+def test_a_torn_line_does_not_swallow_the_next_check(tmp_path: Path) -> None:
+    append_history(tmp_path, KEY, {"n": 1})
+    path = baseline_path(tmp_path, KEY).with_suffix(".history.jsonl")
+    path.write_bytes(path.read_bytes() + b'{"n": 2, "at')
+    append_history(tmp_path, KEY, {"n": 3})
+    assert [row["n"] for row in history(tmp_path, KEY, 10)] == [1, 3]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".history.jsonl"])
+def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    path = baseline_path(tmp_path, KEY).with_suffix(suffix)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(TunerError, match="it is a pipe"):
+        find_baseline(tmp_path, KEY) if suffix == ".json" else history(tmp_path, KEY, 3)
+
+
+def test_a_value_of_another_type_is_named(tmp_path: Path) -> None:
+    path = write_baseline(tmp_path, BASELINE)
+    path.write_text(path.read_text().replace("96.0", '"a lot"'))
+    with pytest.raises(TunerError, match="level cannot be 'a lot'"):
+        find_baseline(tmp_path, KEY)

@@ -25,7 +25,8 @@ def test_the_newest_counts(tmp_path: Path) -> None:
 def test_a_file_that_is_none_of_ours_counts_as_none(tmp_path: Path) -> None:
     path = noise_path(tmp_path, "abc", "m")
     path.parent.mkdir()
-    for text in ("{", "[]", "{}"):
+    without_capacity = '{"measured_at": "2025-03-01", "model": "m"}'
+    for text in ("{", "[]", "{}", without_capacity, "[" * 100_000):
         path.write_text(text)
         assert read_noise(tmp_path, "abc", "m") is None
 
