@@ -94,7 +94,7 @@ class RunStore:
         self._append(TRIALS, trial.to_json())
 
     def trials(self) -> list[Trial]:
-        return [read_as(place, row, Trial.from_json) for place, row in self._rows(TRIALS)]
+        return [read_as(place, row, _trial) for place, row in self._rows(TRIALS)]
 
     def append_confirmation(self, row: Mapping[str, Any]) -> None:
         self._append(CONFIRMATION, row)
@@ -160,6 +160,14 @@ class _Row:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> _Row:
         return cls(row["candidate_key"], Point.from_json(row["point"]))
+
+
+def _trial(row: dict[str, Any]) -> Trial:
+    trial = Trial.from_json(row)
+    best = None if trial.score is None else trial.score.best_point
+    if best is not None and not 0 <= best < len(trial.points):
+        raise ValueError(f"score.best_point is {best} of {len(trial.points)} points")
+    return trial
 
 
 def _abandoned(row: Mapping[str, Any]) -> Rejected:

@@ -84,7 +84,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Trial:
-        trial = cls(
+        return cls(
             number=data["number"],
             candidate=Candidate.from_json(data["candidate"]),
             state=TrialState(data["state"]),
@@ -99,7 +99,3 @@ class Trial:
             worker=None if data.get("worker") is None else Worker(**data["worker"]),
             limit=data.get("limit"),
         )
-        best = None if trial.score is None else trial.score.best_point
-        if best is not None and not 0 <= best < len(trial.points):
-            raise ValueError(f"score.best_point is {best} of {len(trial.points)} points")
-        return trial
