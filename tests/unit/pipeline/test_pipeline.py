@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from emulated import EmulatedBench
@@ -28,7 +28,9 @@ from tuner.run.measuring import Measuring, registered
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.search.study import StudyRecord
+from tuner.steps.job import Job
 from tuner.steps.outcome import Side, Verdict
+from tuner.steps.serving import Serving
 from tuner.steps.writing import write_back
 
 MODEL = "emulated-accelerator"
@@ -79,6 +81,10 @@ class Workplace:
             yield Facts()
 
         @contextmanager
+        def serving(job: Job, *_: object) -> Iterator[Serving]:
+            yield Serving(job, cast("Any", None), cast("Any", None))
+
+        @contextmanager
         def rigged(*_: object) -> Iterator[Any]:
             yield self.bench
 
@@ -88,6 +94,7 @@ class Workplace:
 
         monkeypatch.chdir(directory)
         monkeypatch.setattr(pipeline, "installed", installed)
+        monkeypatch.setattr(pipeline, "serving", serving)
         monkeypatch.setattr(pipeline, "rigged", rigged)
         monkeypatch.setattr(pipeline, "proved", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "overloaded", overloaded)
