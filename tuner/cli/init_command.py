@@ -102,7 +102,8 @@ def _drafted(
     repository = repository or REPOSITORY
     files = read_model(repository, model)
     config = parse(files.text, str(files.path))
-    if refused := violations(config, completes=files.completes(config)):
+    completes = files.completes(config)
+    if refused := violations(config, completes=completes):
         raise broken(refused, partial(field_place, str(files.path), files.text))
     for finding in errors_of(repository, model):
         say(f"{finding.place}: {finding.message}", err=True)
@@ -112,7 +113,7 @@ def _drafted(
     memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
     machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
     where = os.path.relpath(repository, directory)
-    return draft_spec(model, config, machine, where, slo, given)
+    return draft_spec(model, config, machine, where, slo, given, completes=completes)
 
 
 def _tell(profile: Profile) -> None:

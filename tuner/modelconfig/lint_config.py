@@ -13,6 +13,7 @@ from tuner.modelconfig.tree import locate
 #: How a server is started is not known here: these may be right.
 _DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
 _TURN_ON_BATCHING = ("onnxruntime", "tensorrt")
+_PLATFORMS = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt"}
 _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
@@ -26,17 +27,17 @@ def config_findings(
     files: ModelFiles, config: ModelConfig, *, has_state: bool = False
 ) -> Iterator[Finding]:
     """Findings with their place in the file; ``has_state``: the model's code knows sequences."""
-    for severity, rule, path, message, hint in _remarks(config):
+    for severity, rule, path, message, hint in _remarks(config, files.completes(config)):
         if has_state and rule == "stateless-sequences":
             continue
         line, column = locate(files.text, path)
         yield Finding(files.path, line, column, severity, rule, message, hint)
 
 
-def _remarks(config: ModelConfig) -> Iterator[_Remark]:
-    for found in violations(config):
+def _remarks(config: ModelConfig, completes: bool) -> Iterator[_Remark]:
+    for found in violations(config, completes=completes):
         yield Severity.ERROR, found.rule.value, found.path, found.message, found.hint
-    for found in without_effect(config):
+    for found in without_effect(config, completes=completes):
         severity = Severity.NOTE if found.rule in _DEPENDS_ON_SERVER else Severity.WARNING
         yield severity, found.rule.value, found.path, found.message, found.hint
     for remark in _REMARKS:
@@ -134,14 +135,20 @@ def _mixed_kinds(config: ModelConfig) -> Iterator[_Remark]:
 
 
 def _hidden_batcher(config: ModelConfig) -> Iterator[_Remark]:
-    """Auto-complete of these backends turns dynamic batching on."""
-    scheduled = config.WhichOneof("scheduling_choice") is not None
-    if config.backend in _TURN_ON_BATCHING and config.max_batch_size > 1 and not scheduled:
+    """Auto-complete of these backends turns dynamic batching on.
+
+    TensorRT's always completes. ONNX Runtime's only where inputs or outputs are left out
+    (AutoCompleteConfig in onnxruntime_backend's onnxruntime.cc).
+    """
+    backend = config.backend or _PLATFORMS.get(config.platform, "")
+    full = backend == "onnxruntime" and config.input and config.output
+    scheduled = config.WhichOneof("scheduling_choice") is not None or full
+    if backend in _TURN_ON_BATCHING and config.max_batch_size > 1 and not scheduled:
         yield (
             Severity.NOTE,
             "hidden-batcher",
             "max_batch_size",
-            f"{config.backend} turns dynamic batching on by itself when no scheduler is set",
+            f"{backend} turns dynamic batching on by itself when no scheduler is set",
             "write dynamic_batching { } to say so, or start with --disable-auto-complete-config",
         )
 

@@ -82,9 +82,18 @@ def violations(
     return found if completes else [*_unfinished_tensors(config), *found]
 
 
-def without_effect(config: ModelConfig, server_args: Sequence[str] = ()) -> list[Violation]:
-    """Settings that load and then do nothing, alone or with these arguments of tritonserver."""
-    found = [found for rule in _IDLE for found in rule(config)]
+def without_effect(
+    config: ModelConfig, server_args: Sequence[str] = (), *, completes: bool = False
+) -> list[Violation]:
+    """Settings that load and then do nothing, alone or with these arguments of tritonserver.
+
+    Args:
+        config: As asked for.
+        server_args: tritonserver's arguments.
+        completes: As in `violations`; max_batch_size may be filled in too.
+    """
+    found = [] if completes else [*_batcher_without_batches(config)]
+    found += [found for rule in _IDLE for found in rule(config)]
     return found + list(_needs_flags(config, server_args))
 
 
@@ -370,7 +379,6 @@ _REFUSALS: tuple[_Check, ...] = (
     _ensemble,
 )
 _IDLE: tuple[_Check, ...] = (
-    _batcher_without_batches,
     _instance_count,
     _policies_without_levels,
     _timeout_override,

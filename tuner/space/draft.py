@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.space.space import DELAY
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
 
@@ -62,6 +63,8 @@ def draft_spec(
     repository: str,
     slo: str = "p99_latency <= 100ms",
     given: Given | None = None,
+    *,
+    completes: bool = False,
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
@@ -72,6 +75,7 @@ def draft_spec(
         repository: Path as it shall stand in the spec.
         slo: The first SLO.
         given: What is known already, and takes the place of the draft's own guesses.
+        completes: The server may complete the config when it loads the model.
 
     Raises:
         SpecError: ``slo`` is none, or a kind of model that this search is not for; the hint says
@@ -86,7 +90,7 @@ def draft_spec(
         head, workload = _head(model, repository, slo), _workload(config)
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
-    fields = list(_space(config, machine, bound))
+    fields = list(_space(config, machine, bound, completes=completes))
     if given is not None and given.space:
         fields = [*_given_space(given.space, fields)]
     lines = [*head, *workload, "space:", *(f"  {line}" for line in fields)]
@@ -188,7 +192,7 @@ def _workload(config: Any) -> list[str]:
     return lines
 
 
-def _space(config: Any, machine: Machine, slo: Slo) -> Iterator[str]:
+def _space(config: Any, machine: Machine, slo: Slo, *, completes: bool) -> Iterator[str]:
     kind = config.WhichOneof("scheduling_choice")
     if kind == "ensemble_scheduling":
         yield from _ensemble(config)
@@ -199,6 +203,8 @@ def _space(config: Any, machine: Machine, slo: Slo) -> Iterator[str]:
         return
     if config.max_batch_size > 1:
         yield from _batching(config.max_batch_size, slo)
+    elif completes and not config.max_batch_size:
+        yield from _completed_batching(slo)
     else:
         yield f"# max_batch_size is {config.max_batch_size}: Triton sends requests one by one."
         yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
@@ -231,16 +237,28 @@ def _instances(config: Any, machine: Machine) -> Iterator[str]:
             yield f"# Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB."
 
 
+def _completed_batching(slo: Slo) -> Iterator[str]:
+    yield "# config.pbtxt leaves max_batch_size to the server, which completes it when it loads the"
+    yield "# model. A run asks it first, and searches this only where the model batches:"
+    yield f"{DELAY}: {{int: [50, {_longest_delay(slo)}], log: true, or: 0}}"
+    yield "# Smaller batches than the model's largest, where that is known:"
+    yield "#   max_batch_size: {choice: [4, 8]}"
+
+
+def _longest_delay(slo: Slo) -> int:
+    if not slo.metric.is_latency:
+        return MOST_DELAY_US
+    return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
+
+
 def _batching(largest: int, slo: Slo) -> Iterator[str]:
     sizes = [s for s in (largest // 4, largest // 2, largest) if s > 1]
-    delay = MOST_DELAY_US
-    if slo.metric.is_latency:
-        delay = max(200, min(delay, round(slo.bound / 2)))
+    delay = _longest_delay(slo)
     yield f"max_batch_size: {{choice: {sizes}}}     # {largest} in config.pbtxt"
     yield "# Naming a field of dynamic_batching turns it on. To search that too, add"
     yield "#   dynamic_batching: {choice: [off, on]}"
     yield "# The config as it is now is always measured first."
-    yield f"dynamic_batching.max_queue_delay_microseconds: {{int: [50, {delay}], log: true, or: 0}}"
+    yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"
     yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
 
 

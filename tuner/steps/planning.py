@@ -6,7 +6,7 @@ variables, an image, a server) is named and neither run nor asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,19 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         estimate=estimated(job),
         commands=commands,
         candidates=tuple(previews(job, candidates)),
-        notes=(*notes, *cache_notes(job)),
+        notes=(*notes, *_completion_notes(job), *cache_notes(job)),
         problems=[f"{finding.place}: {finding.message}" for finding in wrong],
     )
+
+
+def _completion_notes(job: Job) -> Iterator[str]:
+    """What only a server knows, which a plan does not start."""
+    config = job.space.config
+    if config.leaves_batch_open:
+        yield (
+            "config.pbtxt leaves max_batch_size to the server, which is asked when the run starts; "
+            f"this plan takes it to be {config.completed.max_batch_size}, Triton's default"
+        )
 
 
 def previews(job: Job, count: int) -> list[Preview]:

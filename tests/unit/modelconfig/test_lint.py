@@ -300,3 +300,35 @@ def test_a_link_to_nothing_is_named(tmp_path):
     (tmp_path / "m" / "1" / "model.onnx").symlink_to("/nowhere/model.onnx")
     (finding,) = errors_of(tmp_path, "m")
     assert finding.hint == f"{tmp_path}/m/1/model.onnx is a link to nothing"
+
+
+IO = """
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "hidden"),
+    [
+        ('backend: "onnxruntime"', True),
+        ('platform: "onnxruntime_onnx"', True),
+        ('backend: "onnxruntime"' + IO, False),
+        ('platform: "tensorrt_plan"' + IO, True),
+        ('backend: "tensorrt" dynamic_batching { }' + IO, False),
+    ],
+)
+def test_a_batcher_is_hidden_only_where_the_backend_completes_the_config(
+    repository, config, hidden
+):
+    add(repository, "m", "max_batch_size: 8 " + config, ["1/model.onnx", "1/model.plan"])
+    assert ("hidden-batcher" in rules(repository)) == hidden
+
+
+def test_tensors_that_the_model_s_own_code_completes_are_no_mistake(repository):
+    config = 'backend: "python" max_batch_size: 8 input [ { name: "x" } ]'
+    add(repository, "m", config, ["1/model.py"])
+    assert "tensor" in rules(repository)
+    code = repository / "m" / "1" / "model.py"
+    code.write_text("class TritonPythonModel:\n    def auto_complete_config(c):\n        pass\n")
+    assert "tensor" not in rules(repository)

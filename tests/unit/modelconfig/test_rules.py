@@ -63,3 +63,14 @@ def test_server_flags_give_host_policies_and_rate_limits_their_meaning():
 def test_a_plain_config_breaks_nothing():
     text = DYNAMIC % "preferred_batch_size: 8 max_queue_delay_microseconds: 100"
     assert violations(config(text)) == without_effect(config(text)) == []
+
+
+@pytest.mark.parametrize("backend", ["dali", "fastertransformer", "onnxruntime", ""])
+def test_backends_that_complete_their_config_take_tensors_without_types(backend):
+    assert violations(parse(f'backend: "{backend}" output {{ name: "y" }}')) == []
+
+
+def test_a_profile_may_be_of_a_tensorrt_plan_that_names_no_backend():
+    assert violations(parse('instance_group { profile: "0" }')) == []
+    (found,) = violations(parse('backend: "pytorch" instance_group { profile: "0" }'))
+    assert found.rule is Rule.INSTANCE_PROFILE

@@ -6,7 +6,7 @@ import pytest
 from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
-from tuner.modelconfig.base import Base
+from tuner.modelconfig.base import DYNAMIC_BATCHING, Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, draft_spec
@@ -108,3 +108,22 @@ def test_models_without_one_latency_are_refused_with_advice(config: str) -> None
     with pytest.raises(SpecError) as caught:
         draft_spec("m", parse(f'name: "m" {config}'), Machine(4), "models")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("completed", [0, 8])
+def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_guess(
+    tmp_path: Path, completed: int
+) -> None:
+    message = parse('name: "m"')
+    text = draft_spec("m", message, Machine(cores=4), "models", completes=True)
+    assert "max_batch_size is 0" not in text
+    assert "config.pbtxt leaves max_batch_size to the server" in text
+    (tmp_path / "spec.yaml").write_text(text)
+    spec = load_spec(tmp_path / "spec.yaml").spec
+    before = build_space(spec, Base.of_file(message, completes=True))
+    assert any(DYNAMIC_BATCHING in c.fields for c in before.enumerate())
+
+    running = parse(f'name: "m" max_batch_size: {completed} instance_group {{ count: 1 }}')
+    asked = build_space(spec, Base.of_server(message, running, completes=True))
+    batched = any(c.fields[DYNAMIC_BATCHING] for c in asked.enumerate())
+    assert batched == (completed > 1)

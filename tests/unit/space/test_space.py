@@ -199,3 +199,24 @@ def test_a_coarse_space_lies_within_the_space() -> None:
     assert coarse.size().count == 4 * 5 * (3 + 6 + 7)
     assert all(space.contains(c) for c in coarse.enumerate())
     assert all(isinstance(c, Candidate) for c in coarse.enumerate())
+
+
+def test_the_current_config_has_one_key_under_all_its_spellings() -> None:
+    searched = {
+        INSTANCES: {"int": [1, 2]},
+        BATCHER: {"choice": [False, True]},
+        DELAY: {"int": [0, 500]},
+        PREFERRED: {"subsets": [8, 16], "at_most": 1, "or": "unset"},
+    }
+    plain = 'name: "m" backend: "python" max_batch_size: 16 dynamic_batching { %s } %s'
+    spelled = [
+        ("", ""),
+        ("preferred_batch_size: 16", "instance_group { kind: KIND_CPU }"),
+        ("max_queue_delay_microseconds: 0", "instance_group { count: 1 }"),
+    ]
+    spaces = [space_of(searched, plain % (batcher, group)) for batcher, group in spelled]
+    keys = {space.canonical(space.current).key for space in spaces}
+    assert len(keys) == 1
+    for space in spaces:
+        assert all(space.contains(space.canonical(c)) for c in space.enumerate())
+        assert sum(c.key in keys for c in space.enumerate()) == 1

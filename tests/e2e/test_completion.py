@@ -1,0 +1,77 @@
+"""A model without config.pbtxt, completed by its own code: tuned, written, loaded, taken back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from e2e.conftest import Workplace
+
+from tuner.triton.binaries import tritonserver
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+
+_MODEL = """
+import time
+
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [4]})
+        config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [4]})
+        config.set_max_batch_size(8)
+        return config
+
+    def execute(self, requests):
+        time.sleep(0.01)
+        xs = [pb.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
+        return [pb.InferenceResponse([pb.Tensor("y", x)]) for x in xs]
+"""
+
+_SPEC = """\
+model: bare
+repository: repository
+workload:
+  arrivals: {kind: closed, concurrency: [8], restarts: 1}
+  window: 1s
+  warmup: 200ms
+slo: [p90_latency <= 1s]
+objective: maximize goodput
+space:
+  dynamic_batching: {choice: [off, on]}
+budget: {trials: 2}
+confirm: {rounds: 3, finalists: 1}
+"""
+
+
+def test_a_model_without_a_config_is_tuned_and_runs_what_was_written(tmp_path: Path) -> None:
+    model = tmp_path / "repository" / "bare"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.py").write_text(_MODEL)
+    (tmp_path / "spec.yaml").write_text(_SPEC)
+    workplace = Workplace(tmp_path)
+
+    done = workplace.tune("run", "spec.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "the server completes the config: max_batch_size 8, input, output" in done.stderr
+    assert "failed" not in {t["state"] for t in workplace.trials()}
+    assert (model / "config.pbtxt").read_text().split() == ["dynamic_batching", "{", "}"]
+
+    with (
+        tritonserver(None, os.environ) as installation,
+        LocalLauncher(installation, tmp_path / "repository").launch((), tmp_path / "log") as server,
+        Control(server.endpoints) as control,
+    ):
+        control.load("bare", None, 30)
+        running = control.running_config("bare")
+    assert running.HasField("dynamic_batching")
+    assert running.max_batch_size == 8
+
+    assert workplace.tune("rollback", "bare", "--repository", "repository").returncode == 0
+    assert not (model / "config.pbtxt").exists()

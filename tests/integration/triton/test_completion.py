@@ -1,0 +1,235 @@
+"""Python models that complete their config, on a real server: what runs is what would be written.
+
+Each candidate is deployed as a run does it. Then its text is put into the repository and loaded as
+users load it, with auto-complete on: the server must report the very config that was measured.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from contract.server_contract import answer
+
+from tuner.errors import NothingToSearchError
+from tuner.run.timebook import TimeBook
+from tuner.space.candidate import Candidate
+from tuner.steps.job import Request, prepare
+from tuner.steps.programs import Programs
+from tuner.steps.serving import ModelNotServedError, Serving, serving
+from tuner.steps.writing import draw_up
+from tuner.triton.binaries import Installation
+from tuner.triton.control import Control
+from tuner.triton.local import LocalLauncher
+
+pytestmark = pytest.mark.integration
+
+MODEL = "m"
+CODE = """\
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [4]})
+        config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [4]})
+        %s
+        return config
+
+    def execute(self, requests):
+        time.sleep(0.05)
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor("y", pb_utils.get_input_tensor_by_name(r, "x").as_numpy() * 2)]
+            )
+            for r in requests
+        ]
+"""
+SPEC = """\
+model: m
+repository: models
+slo: [p99_latency <= 40ms]
+space:
+  instance_group.count: {int: [1, 2]}
+  max_batch_size: {choice: [4, 8]}
+  dynamic_batching: {choice: [off, on]}
+  dynamic_batching.max_queue_delay_microseconds: {choice: [0, 500]}
+  dynamic_batching.preferred_batch_size: {subsets: [4], at_most: 1, or: unset}
+"""
+BOTH = "config.set_max_batch_size(8); config.set_dynamic_batching()"
+OPEN = "config.set_dynamic_batching()"
+
+COUNT = "instance_group.count"
+SIZE = "max_batch_size"
+BATCHER = "dynamic_batching"
+DELAY = "dynamic_batching.max_queue_delay_microseconds"
+PREFERRED = "dynamic_batching.preferred_batch_size"
+
+
+@pytest.fixture
+def served(installation: Installation, tmp_path: Path) -> Callable[..., Any]:
+    @contextmanager
+    def served(code: str, config: str | None, spec: str = SPEC) -> Iterator[Serving]:
+        model = tmp_path / "models" / MODEL
+        (model / "1").mkdir(parents=True)
+        (model / "1" / "model.py").write_text(CODE % code)
+        if config is not None:
+            (model / "config.pbtxt").write_text(config)
+        (tmp_path / "spec.yaml").write_text(spec)
+        job = prepare(Request(spec=tmp_path / "spec.yaml"))
+        launcher = LocalLauncher(installation, tmp_path / "models")
+        programs = Programs(launcher, cast("Any", None), cast("Any", None), "2.51.0")
+        with serving(job, programs, tmp_path, TimeBook()) as found:
+            yield found
+
+    return served
+
+
+@dataclass
+class Written:
+    """Texts that would be written, and what a server ran when they were measured."""
+
+    served: Serving
+    measured: list[tuple[str, Any]] = field(default_factory=list)
+
+    def deployed(self, candidate: Candidate) -> str:
+        running = self.served.deployer.deploy(candidate).running
+        text = draw_up(self.served.job, candidate).after
+        self.measured.append((text, running))
+        return text
+
+    def runs_as_measured(self, installation: Installation, directory: Path) -> bool:
+        """A new server, with auto-complete, makes the measured config of each text."""
+        code = self.served.job.model.directory / "1" / "model.py"
+        for number, (text, _) in enumerate(self.measured):
+            model = directory / f"m{number}"
+            shutil.copytree(code.parent, model / "1")
+            if text:
+                (model / "config.pbtxt").write_text(text)
+        launcher = LocalLauncher(installation, directory)
+        with (
+            launcher.launch((), directory.parent / "again.log") as server,
+            Control(server.endpoints) as control,
+        ):
+            for number in range(len(self.measured)):
+                control.load(f"m{number}", None, 30)
+            running = [control.running_config(f"m{n}") for n in range(len(self.measured))]
+        return [unnamed(r) for r in running] == [unnamed(r) for _, r in self.measured]
+
+
+def unnamed(config: Any) -> Any:
+    config.name = ""
+    for group in config.instance_group:
+        group.name = ""
+    return config
+
+
+def candidate(served: Serving, **fields: Any) -> Candidate:
+    names = {"count": COUNT, "size": SIZE, "batcher": BATCHER, "delay": DELAY, "only": PREFERRED}
+    space = served.job.space
+    changed = {names[name]: value for name, value in fields.items()}
+    found = space.candidate({**space.values(space.current), **changed})
+    assert space.contains(found)
+    return found
+
+
+def mean_batch_size(served: Serving) -> float:
+    """Of eight requests at once."""
+    before = served.deployer.control.statistics(MODEL)
+    with ThreadPoolExecutor(8) as clients:
+        endpoints = served.deployer.server.endpoints
+        for _ in clients.map(lambda i: answer(endpoints, MODEL, [i] * 4), range(8)):
+            pass
+    after = served.deployer.control.statistics(MODEL)
+    executed = after.execution_count - before.execution_count
+    return (after.inference_count - before.inference_count) / executed
+
+
+def test_a_model_without_a_config_that_completes_everything(
+    served: Callable[..., Any], installation: Installation, tmp_path: Path
+) -> None:
+    with served(BOTH, None) as found:
+        written = Written(found)
+        space = found.job.space
+        assert found.completed == (
+            "the server completes the config: max_batch_size 8, input, output, dynamic_batching"
+        )
+        assert space.current.fields == {COUNT: 1, SIZE: 8, BATCHER: True, DELAY: 0, PREFERRED: None}
+        assert written.deployed(space.current) == ""
+
+        # What it sets by itself cannot be had otherwise, and is no candidate.
+        assert all(c.fields[SIZE] == 8 for c in space.enumerate())
+        delayed = written.deployed(candidate(found, delay=500))
+        assert delayed == "dynamic_batching {\n  max_queue_delay_microseconds: 500\n}\n"
+        # Triton compares preferred sizes with the file's max_batch_size before it is completed.
+        assert "max_batch_size: 8" in written.deployed(candidate(found, only=(4,)))
+
+        assert mean_batch_size(found) > 1
+        off = candidate(found, batcher=None, count=2)
+        assert "preferred_batch_size: [ 1 ]" in written.deployed(off)
+        assert mean_batch_size(found) == 1
+    assert written.runs_as_measured(installation, tmp_path / "again")
+
+
+def test_max_batch_size_alone_beside_a_batcher_that_is_completed(
+    served: Callable[..., Any], installation: Installation, tmp_path: Path
+) -> None:
+    with served(OPEN, "max_batch_size: 8\n") as found:
+        written = Written(found)
+        assert found.job.space.current.fields[BATCHER] is True
+        assert written.deployed(found.job.space.current) == "max_batch_size: 8\n"
+        smaller = written.deployed(candidate(found, size=4))
+        assert smaller == "max_batch_size: 4\n"
+        written.deployed(candidate(found, size=4, batcher=None))
+    assert written.runs_as_measured(installation, tmp_path / "again")
+
+
+def test_a_batcher_that_comes_back_when_it_is_taken_out_of_the_file(
+    served: Callable[..., Any], installation: Installation, tmp_path: Path
+) -> None:
+    config = "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500 }\n"
+    with served(OPEN, config) as found:
+        written = Written(found)
+        text = written.deployed(candidate(found, batcher=None))
+        assert "preferred_batch_size: [ 1 ]" in text
+        assert "delay" not in text
+    assert written.runs_as_measured(installation, tmp_path / "again")
+
+
+def test_a_model_that_completes_tensors_only(
+    served: Callable[..., Any], installation: Installation, tmp_path: Path
+) -> None:
+    with served("pass", 'max_batch_size: 8\ninput [ { name: "x" } ]\n') as found:
+        written = Written(found)
+        assert found.job.space.current.fields[BATCHER] is None
+        on = written.deployed(candidate(found, size=4, batcher=True, delay=500))
+        assert "input" in on
+        assert "TYPE_FP32" not in on
+    assert written.runs_as_measured(installation, tmp_path / "again")
+
+
+def test_a_space_of_what_the_model_sets_by_itself_is_told(served: Callable[..., Any]) -> None:
+    spec = SPEC[: SPEC.index("space:")] + "space: {max_batch_size: {choice: [2, 4]}}\n"
+    with (
+        pytest.raises(NothingToSearchError, match="the server sets max_batch_size to 8, whatever"),
+        served(BOTH, None, spec),
+    ):
+        pass
+
+
+def test_a_model_that_does_not_load_ends_with_its_own_words(served: Callable[..., Any]) -> None:
+    with (
+        pytest.raises(ModelNotServedError, match="ValueError: no such weights") as error,
+        served("raise ValueError('no such weights')", None),
+    ):
+        pass
+    assert error.value.exit_code == 5

@@ -1,0 +1,111 @@
+"""What the file says, what the server completes and what is asked for, told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Base
+from tuner.modelconfig.message import parse
+from tuner.modelconfig.rules import Rule
+
+DELAY = "dynamic_batching.max_queue_delay_microseconds"
+COUNT = "instance_group.count"
+
+#: As tritonserver 2.51 answers for a Python model whose code completes everything.
+RUNNING = """
+  name: "m" backend: "python" max_batch_size: 8 default_model_filename: "model.py"
+  version_policy { latest { num_versions: 1 } }
+  input { name: "x" data_type: TYPE_FP32 dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }
+  instance_group { name: "m" count: 1 kind: KIND_CPU }
+  dynamic_batching { preferred_batch_size: 8 }
+  optimization { input_pinned_memory { enable: true } output_pinned_memory { enable: true } }
+"""
+
+
+def of_server(file: str = "", running: str = RUNNING, completes: bool = True) -> Base:
+    return Base.of_server(parse(file), parse(running), completes=completes)
+
+
+def changed(base: Base, **fields: Any) -> dict[str, Any]:
+    names = {"size": MAX_BATCH_SIZE, "batcher": DYNAMIC_BATCHING, "delay": DELAY, "count": COUNT}
+    return base.changes({{**names, "preferred": PREFERRED}[n]: v for n, v in fields.items()})
+
+
+def test_plain_defaults_are_not_called_completed() -> None:
+    base = of_server()
+    assert base.completions == ("max_batch_size", "input", "output", "dynamic_batching")
+    assert not base.completed.dynamic_batching.preferred_batch_size
+    assert not base.completed.HasField("optimization")
+    full = RUNNING.replace("preferred_batch_size: 8", "")
+    assert of_server(full).completions == ()
+
+
+def test_what_is_completed_is_not_written() -> None:
+    base = of_server()
+    assert changed(base, size=8, batcher=True, delay=0, count=1, preferred=None) == {}
+    assert changed(base, size=8, batcher=True, delay=500) == {DELAY: 500}
+    assert changed(base, size=8, count=2) == {COUNT: 2}
+
+
+def test_preferred_sizes_are_written_with_the_size_that_triton_compares_them_with() -> None:
+    both = {MAX_BATCH_SIZE: 8, PREFERRED: (4,)}
+    assert changed(of_server(), batcher=True, size=8, preferred=(4,)) == both
+    assert changed(of_server("max_batch_size: 8"), preferred=(4,)) == {PREFERRED: (4,)}
+
+
+def test_off_is_a_batcher_of_single_requests_where_the_server_turns_it_on() -> None:
+    base = of_server("max_batch_size: 8")
+    off = {DYNAMIC_BATCHING: None}
+    assert list(base.asked(off).dynamic_batching.preferred_batch_size) == [1]
+    assert base.asked({**off, MAX_BATCH_SIZE: 1}).dynamic_batching.ByteSize() == 0
+    assert DYNAMIC_BATCHING not in base.read_back({**off, MAX_BATCH_SIZE: 1})
+    plain = of_server("max_batch_size: 8", RUNNING.replace("dynamic_batching { pref", "# { pref"))
+    assert not plain.asked(off).HasField("dynamic_batching")
+
+
+def test_a_size_that_the_server_overrides_is_refused() -> None:
+    base = replace(of_server(), overridden=frozenset({MAX_BATCH_SIZE}))
+    (found,) = base.refused({MAX_BATCH_SIZE: 4})
+    assert found.rule is Rule.COMPLETED
+    assert "the server sets max_batch_size to 8" in found.message
+    assert list(base.refused({MAX_BATCH_SIZE: 8})) == []
+    assert list(of_server().refused({MAX_BATCH_SIZE: 4})) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "count"),
+    [
+        ("", 1),
+        ('backend: "python" instance_group { kind: KIND_CPU }', 1),
+        ('backend: "onnxruntime" instance_group { kind: KIND_CPU }', 2),
+        ('backend: "onnxruntime" instance_group { count: 3 kind: KIND_CPU }', 3),
+    ],
+)
+def test_a_count_left_open_is_tritons_default(file: str, count: int) -> None:
+    base = Base.of_file(parse(file))
+    assert base.completed.instance_group[0].count == count
+    assert changed(base, count=count) == {}
+
+
+def test_the_count_a_server_gives_is_known() -> None:
+    running = 'backend: "onnxruntime" instance_group { name: "m_0" kind: KIND_CPU count: 2 }'
+    base = of_server('backend: "onnxruntime"', running)
+    assert changed(base, count=2) == {}
+    assert changed(base, count=1) == {COUNT: 1}
+
+
+def test_a_group_that_is_asked_for_is_the_only_one_of_a_file_without() -> None:
+    fields = {"instance_group[kind=KIND_CPU].count": 2}
+    base = of_server()
+    assert base.asked(fields).instance_group == base.message(fields).instance_group
+    (group,) = base.asked(fields).instance_group
+    assert (group.count, group.kind) == (2, group.KIND_CPU)
+
+
+def test_a_batch_size_left_open_is_assumed_until_a_server_was_asked() -> None:
+    assert Base.of_file(parse(""), completes=True).completed.max_batch_size == 4
+    assert Base.of_file(parse(""), completes=False).completed.max_batch_size == 0
+    assert Base.of_file(parse("max_batch_size: 8"), completes=True).completed.max_batch_size == 8
