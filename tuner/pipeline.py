@@ -3,8 +3,9 @@
     prepare ─> installed ─> open_store ─> serving ─> open_run ─> rigged ─> searched ─> proved
             ─> overloaded ─> draw_up ─> write_back
 
-Each is a plain function that takes what the ones before it returned. Whatever goes wrong once
-the run is open, its result and its report are written before the error goes on.
+Each is a plain function that takes what the ones before it returned. `serving` gives the job anew,
+over the config as the server completes it. Whatever goes wrong once the run has a directory, its
+result and its report are written before the error goes on.
 """
 
 from __future__ import annotations

@@ -105,19 +105,18 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
     """
     stop = Stop(events.note)
     job, book = prepare(Request(spec=spec_path)), TimeBook()
-    with (
-        stop.listening(),
-        installed(job, environment) as programs,
-        private_directory() as logs,
-        serving(job, programs, logs, book) as served,
-        rigged(served, Watch(book, events, stop.checkpoint)) as bench,
-    ):
+    with stop.listening(), installed(job, environment) as programs:
         if not programs.launcher.restartable:
             raise EnvironmentNotReadyError(
                 "a remote server cannot be started afresh, so its noise cannot be measured",
                 "measure where tune may start servers (server.mode local or docker)",
             )
-        return noise_on(bench, served.job, programs.fingerprint(), events)
+        with (
+            private_directory() as logs,
+            serving(job, programs, logs, book) as served,
+            rigged(served, Watch(book, events, stop.checkpoint)) as bench,
+        ):
+            return noise_on(bench, served.job, programs.fingerprint(), events)
 
 
 def noise_on(bench: RoundsBench, job: Job, fingerprint: str, events: Events) -> Noise:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore
@@ -111,6 +113,34 @@ def test_an_earlier_end_does_not_outlive_its_confirmation(job: Job, run: RunStor
     assert run.confirmation() == []
     assert run.result() is None
     assert [r.stage for r in run.rejected()].count(Stage.CONFIRMATION) == 2
+
+
+def test_a_run_is_not_resumed_where_the_server_completes_another_config(
+    job: Job, tmp_path: Path
+) -> None:
+    request = Request(job.loaded.path, output=tmp_path / "results")
+    with opened(job, request) as new:
+        assert new.manifest.completed is not None
+        assert parse(new.manifest.completed) == job.space.base
+        directory = new.store.directory
+    resumed = replace(request, resume=directory)
+    running = parse(job.model.text + "input { name: 'more' }")
+    other = job.over(Base.of_server(job.config, running, completes=True))
+    with pytest.raises(SpecError, match="completes the model's config otherwise") as refused:
+        with opened(other, resumed):
+            pass
+    assert '+  name: "more"' in refused.value.message
+    with opened(job, resumed):
+        pass
+
+
+def test_a_run_of_an_older_tune_does_not_know_what_was_completed(job: Job, run: RunStore) -> None:
+    data = run.manifest().to_json()
+    older = {name: data[name] for name in data if name not in ("completed", "overridden")}
+    run.write_manifest(older)
+    assert run.manifest().completed is None
+    with opened(job, resumed(run)) as again:
+        assert [t.number for t in again.searcher.history] == [0]
 
 
 def test_the_manifest_states_no_hash_where_there_is_no_config(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.twin.model import Unmodelled, scheduler_of, service_key, unmodelled_paths
@@ -108,3 +109,11 @@ def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> 
     one, two = (Candidate({path: n, "max_batch_size": 8}) for n in ("1", "2"))
     assert unmodelled_paths(one) == (path,)
     assert service_key(one) != service_key(two)
+
+
+def test_the_instances_of_an_open_count_are_those_the_server_has() -> None:
+    file = 'backend: "onnxruntime" max_batch_size: 8 instance_group { kind: KIND_CPU }'
+    base = Base.of_file(parse(file, "config.pbtxt"))
+    found = scheduler_of(Candidate({}), base.completed)
+    assert isinstance(found, Scheduler)
+    assert found.instances == 2
