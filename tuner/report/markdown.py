@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.plain import plain, plain_lines
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, rank
 from tuner.report.next_steps import next_steps
@@ -80,8 +81,15 @@ def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_
 
 
 def escaped(text: str) -> str:
-    """Plain text as Markdown that shows it as it is, on one line."""
-    text = " ".join(text.split())
+    """Text from outside as Markdown that shows it as it is, on one line.
+
+    GitHub calls whoever is named after an @, and makes a link of a bare URL: a space without width
+    keeps it from both.
+    """
+    text = plain(" ".join(text.split()))
+    text = re.sub(r"(?<!\w)@(?=\w)", "@\u200b", text)
+    text = re.sub(r"(?i)\b(https?|ftp|mailto|xmpp):(?=\S)", "\\1:\u200b", text)
+    text = re.sub(r"(?i)\bwww\.", "www\u200b.", text)
     text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
     text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
     text = re.sub(r"([\\`*\[\]|#~])", r"\\\1", text)
@@ -90,6 +98,7 @@ def escaped(text: str) -> str:
 
 def fenced(text: str, language: str) -> str:
     """A code block that no line of ``text`` can end."""
+    text = plain_lines(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
@@ -185,12 +194,14 @@ def _overload(data: ReportData) -> list[str]:
 
 def _next(data: ReportData) -> list[str]:
     lines = [
-        f"- {escaped(reason)}" + (f": {_code(command)}" if command else "")
+        f"- {escaped(reason)}" + (f": {code(command)}" if command else "")
         for reason, command in next_steps(data)
     ]
     return ["### What next", *lines]
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
+    """A stretch of code on one line that nothing in ``text`` can end."""
+    text = plain(text)
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     return f"{ticks}{text}{ticks}"

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
 from tuner.report.result_schema import Status
 from tuner.run.choices import resume_command
@@ -68,7 +69,7 @@ def _spec(data: ReportData) -> str:
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
     """(what, command line) pairs that do again what this run did."""
     manifest = data.manifest
-    commands = [("the run, as it was started", shlex.join(manifest.command))]
+    commands = [("the run, as it was started", shlex.join(hidden_command(manifest.command)))]
     same = f"{_run_again(data, manifest.choices.options)} --seed {manifest.seed}"
     commands.append(("the same search, from its seed", same))
     commands.append(("this report", f"tune report {shlex.quote(str(data.directory))}"))

@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Mapping
 
+from tuner.plain import plain
 from tuner.report.data import ReportData, judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import FieldValue
@@ -106,6 +107,7 @@ def _plain(value: FieldValue) -> Cell:
 
 def _cell(value: Cell) -> Cell:
     """Text that a spreadsheet would run as a formula gets a quote in front."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+    if not isinstance(value, str):
+        return value
+    shown = plain(value)
+    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@", "\\")) else shown

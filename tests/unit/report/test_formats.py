@@ -15,7 +15,11 @@ from unit.report.conftest import NASTY, Made
 from unit.report.synthetic import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
+from tuner.report.data import load
+from tuner.report.markdown import code, escaped, fenced
+from tuner.report.pull_request import pull_request_of
 from tuner.report.render import CHARTS, FORMATS, render_all
+from tuner.report.trials_csv import _cell
 from tuner.run.trial import Worker
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
@@ -186,3 +190,35 @@ class TestCsv:
         trials = (*data.trials[:5], replace(data.trials[5], reason="=cmd|' /C calc'!A0"))
         rows = self.rows(trials_csv.render(replace(data, trials=trials)))
         assert rows[5]["reason"] == "'=cmd|' /C calc'!A0"
+
+
+HOSTILE = "@octocat see https://evil.example and www.evil.example \x1b]0;t\x07 \u202eabc"
+
+
+def test_markdown_calls_nobody_links_nowhere_and_turns_nothing_round() -> None:
+    for shown in (escaped(HOSTILE), code(HOSTILE), fenced(HOSTILE, "")):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
+    shown = escaped(HOSTILE)
+    assert "@octocat" not in shown
+    assert not re.search(r"https?://|www\.\w", shown)
+    assert escaped("ops@example.com at 12:30") == "ops@example.com at 12:30"
+
+
+def test_a_run_of_an_older_tune_is_rendered_without_the_password_in_its_command(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path, Toy(trials=3), "improved")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["command"] += ["--storage", "postgresql://u:hunter2@db/x"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    render_all(run, pictures=False)
+    for name in ("report.html", "report.md", "junit.xml", "trials.csv"):
+        assert "hunter2" not in (run / name).read_text()
+    assert "hunter2" not in pull_request_of(load(run))
+
+
+@pytest.mark.parametrize("text", ["=1+1", " =1+1", "\t=1", "\n@SUM(A1)", "-1+2", "+3", "\r=1"])
+def test_no_cell_is_a_formula(text: str) -> None:
+    assert str(_cell(text)).startswith("'")
+    assert _cell("p99 = 3") == "p99 = 3"
+    assert _cell(-1.5) == -1.5
