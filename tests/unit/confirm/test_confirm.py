@@ -221,6 +221,40 @@ def test_a_minimised_metric_is_compared_at_its_load() -> None:
     assert results[0].ratio.estimate == pytest.approx(2.0, rel=0.05)
 
 
+@pytest.mark.parametrize("unread", [None, 0])
+def test_a_minimised_metric_that_a_round_did_not_read_gives_no_result(unread: int | None) -> None:
+    memory = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+
+    class Memory(EmulatedBench):
+        def reading(self, level: float, seed: int) -> Measurement:
+            return synthetic_measurement(level, gpu_memory=100 if seed < 102 else unread)
+
+    with pytest.raises(TrialError, match="gpu_memory was not measured in every round"):
+        confirm(
+            Memory({CURRENT: 1, OTHER: 1}),
+            Entrant(CURRENT, 300),
+            [Entrant(OTHER, 300)],
+            rules(levels=None, objective=memory),
+        )
+
+
+@pytest.mark.parametrize(
+    ("gain", "rounds"), [(0.985, ROUNDS), (1.005, ROUNDS), (1.013, ROUNDS * LOOKS)]
+)
+def test_more_rounds_are_for_what_may_yet_be_worth_a_change(gain: float, rounds: int) -> None:
+    """Noisy enough to leave it open; a gain below half of what is worth a change is hopeless."""
+    factors = iter([1.0, gain * 0.97, gain, 1.0, 1.0, gain * 1.03] + [1.0, gain, gain, 1.0] * 3)
+
+    class Wobbling(EmulatedBench):
+        def luck(self) -> float:
+            return next(factors)
+
+    rows: list[Row] = []
+    bench = Wobbling({CURRENT: 1000.0, OTHER: 1000.0}, weather=0.0)
+    duel(bench, 1000, 1000, rows)
+    assert {r.round for r in rows} == set(range(rounds))
+
+
 def test_paired_ratio_of_equal_rounds_is_one_with_no_width() -> None:
     ratio = paired_ratio([5, 5, 5], [5, 5, 5])
     assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((1, 1, 1))

@@ -15,6 +15,7 @@ from tuner.confirm.repeatability import (
     noise_of,
     provable_gain,
     rounds_needed,
+    rounds_text,
     spread,
 )
 from tuner.confirm.statistics import paired_ratio
@@ -121,3 +122,35 @@ def test_the_noise_of_a_run_comes_from_what_it_repeated() -> None:
 def test_a_run_that_repeated_nothing_knows_no_noise() -> None:
     assert noise_of([]) is None
     assert noise_of([row(0, "a", 95.0), row(0, "b", 95.0)]) is None
+
+
+def test_the_most_rounds_are_still_recommended_and_one_more_is_not() -> None:
+    cv = 0.01
+    last, before = (provable_gain(cv, MOST_ROUNDS - n) for n in (0, 1))
+    assert rounds_needed(cv, (last + before) / 2) == MOST_ROUNDS
+    assert rounds_needed(cv, before * 1.0001) == MOST_ROUNDS - 1
+    assert rounds_needed(cv, last) is None  # not below it
+    assert rounds_needed(1e-9, 0.02) == LEAST_ROUNDS
+
+
+def test_rounds_are_told_with_their_second_look() -> None:
+    assert rounds_text(3, 1) == "3 rounds"
+    assert rounds_text(3, 2) == "3 rounds (6 where they leave it open)"
+
+
+@pytest.mark.parametrize(("longest_s", "factor"), [(10.0, 2), (20.0, 4), (40.0, 8)])
+def test_windows_grow_no_more_than_they_may_and_must(longest_s: float, factor: int) -> None:
+    """Noise that just so many times the window brings below the gain."""
+    cv = next(
+        c
+        for c in np.arange(0.001, 0.2, 0.0005)
+        if rounds_needed(c / math.sqrt(factor / 2), NOW.min_gain) is None
+    )
+    found = advice(float(cv), NOW, longest_s).settings
+    assert found.window_s == factor * NOW.window_s
+    assert found.rounds == rounds_needed(float(cv) / math.sqrt(factor), NOW.min_gain)
+    shorter = advice(float(cv), NOW, longest_s - 0.1).settings
+    assert shorter.window_s == NOW.window_s
+    assert shorter.min_gain > NOW.min_gain
+    assert shorter.rounds == 2 * LEAST_ROUNDS
+    assert round(100 * shorter.min_gain) == math.ceil(100 * provable_gain(float(cv), 6))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import product
 
@@ -182,3 +183,101 @@ def test_a_capacity_is_not_above_what_a_saturated_server_answered() -> None:
     assert Bracket(floor, ceiling).capacity() == 1000.0
     less = Probe(2400.0, passed=False, served_per_s=900.0, stress=1.5)  # it lost by the overload
     assert Bracket(floor, less).capacity() == crossing(floor, less)
+
+
+def test_a_server_that_answers_97_percent_of_what_is_sent_is_not_saturated() -> None:
+    assert not Probe(100, False, 97.0).saturated
+    assert Probe(100, False, 96.9).saturated
+    assert not Probe(100, False).saturated
+
+
+def test_a_pass_at_the_level_of_a_failure_takes_it_back() -> None:
+    assert Bracket.of([Probe(80, False), Probe(80, True)]) == Bracket(Probe(80, True), None)
+
+
+@pytest.mark.parametrize(("crosses", "closed"), [(1.012, True), (1.0148, True), (1.016, False)])
+def test_a_bracket_is_closed_where_its_crossing_is_within_half_the_tolerance_of_the_floor(
+    crosses: float, closed: bool
+) -> None:
+    share = math.log(crosses) / math.log(1.1)
+    floor = Probe(100, True, 100, math.exp(-share))
+    ceiling = Probe(110, False, 110, math.exp(1 - share))
+    assert crossing(floor, ceiling) == pytest.approx(100 * crosses)
+    assert Bracket(floor, ceiling).closed(0.03) is closed
+    wide = Probe(113, False, 113, ceiling.stress)
+    assert not Bracket(floor, wide).closed(0.03)  # too far for a straight line
+
+
+def test_the_next_level_lies_a_little_beyond_the_crossing_seen_from_the_last_one() -> None:
+    floor, ceiling = Probe(100, True, 100, 0.8), Probe(160, False, 160, 1.6)
+    guess = crossing(floor, ceiling)
+    assert next_level([ceiling, floor], 0.04) == pytest.approx(guess * 1.01)
+    assert next_level([floor, ceiling], 0.04) == pytest.approx(guess * 0.99)
+
+
+def test_the_next_level_keeps_off_both_ends_of_a_bracket() -> None:
+    nearly_missed = Probe(100, True, 100, 1.0)
+    assert next_level([Probe(160, False, 160, 50.0), nearly_missed], 0.04) == pytest.approx(102)
+    barely_missed = Probe(160, False, 160, 1.0001)
+    assert next_level([Probe(100, True, 100, 0.2), barely_missed], 0.04) < 160 / 1.019
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        (Probe(100, False, 80.0, 9.0), 76.0),  # 95 % of what it answers
+        (Probe(100, False, 100.0, 1.9), 85.0),  # near
+        (Probe(100, False, 100.0, 2.0), 50.0),  # not near
+        (Probe(100, False, None, 4.0), 25.0),  # a closed loop: clients only wait
+        (Probe(100, False), 50.0),
+    ],
+)
+def test_below_a_failure_it_goes_as_far_as_the_failure_tells(
+    failed: Probe, expected: float
+) -> None:
+    assert next_level([failed]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("passed", "expected"),
+    [
+        ([Probe(100, True)], 200.0),
+        ([Probe(100, True, 100, 0.49)], 300.0),
+        ([Probe(100, True, 100, 0.5)], 200.0),  # as if latency rose as the load does
+        ([Probe(100, True, 100, 0.999)], 100 / 0.97),
+        ([Probe(50, True, 50, 0.2), Probe(100, True, 100, 0.8)], 100 * 0.8**-0.5),
+        ([Probe(100, True, 100, 0.8), Probe(50, True, 50, 0.2)], 100 * 0.8**-0.5),
+        ([Probe(50, True, 50, 0.5), Probe(100, True, 100, 0.5)], 300.0),  # at most three times
+    ],
+)
+def test_above_a_pass_it_goes_as_far_as_the_stress_tells(
+    passed: list[Probe], expected: float
+) -> None:
+    assert next_level(passed) == pytest.approx(expected, rel=1e-3)
+
+
+def test_levels_are_kept_within_their_range_and_to_five_digits() -> None:
+    assert OPEN.nearest(0.01) == 0.1
+    assert OPEN.nearest(1e9) == 1e6
+    assert OPEN.nearest(123.456789) == 123.46
+    assert LevelRange(1, 256, whole=True).nearest(7.6) == 8.0
+    assert not LevelRange(1, 256).whole
+
+
+def test_what_passed_without_a_failure_is_the_capacity_and_nothing_else_is() -> None:
+    assert Bracket(Probe(50, True)).capacity() == 50
+    assert Bracket(None, Probe(50, False)).capacity() is None
+    assert Bracket(Probe(50, True)).gap == Bracket(None, Probe(50, False)).gap == math.inf
+    assert Bracket(Probe(50, True), Probe(60, False)).gap == pytest.approx(0.2)
+
+
+def test_what_is_known_already_is_not_measured_and_not_counted() -> None:
+    asked: list[float] = []
+    known = [Probe(100, True, 100, 0.5), Probe(120, True, 120, 0.6)]
+    find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=1, known=known)
+    assert asked == [200.0]  # less than twice 120, so it counts
+    asked.clear()
+    at_ease = [Probe(100, True, 100, 0.3)]
+    find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=1, known=at_ease)
+    assert asked == [300.0, 900.0, 2700.0]  # the first two doubled the load and passed
+    assert find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=0) == Bracket()

@@ -8,8 +8,8 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.load.measurement import LatencySource
-from tuner.score.judge import in_time_rate, judge, passes, violation
-from tuner.score.verdict import Verdict
+from tuner.score.judge import in_time_rate, judge, passes, stress, tail_slo, violation
+from tuner.score.verdict import Verdict, severity
 from tuner.spec.slo import Comparison, Metric, Slo
 
 
@@ -97,3 +97,61 @@ def test_in_time_rate_needs_each_latency_and_a_tail() -> None:
     windows = dataclasses.replace(synthetic_measurement(), source=LatencySource.WINDOWS)
     assert in_time_rate([P99_40MS], windows) is None
     assert in_time_rate([NO_ERRORS], synthetic_measurement()) is None
+
+
+def test_the_tail_begins_at_the_90th_percentile_and_the_tightest_of_the_highest_counts() -> None:
+    texts = "p50_latency <= 1ms", "p90_latency <= 9ms", "p99_latency <= 40ms", "p99_latency <= 30ms"
+    p50, p90, p99, tight = map(Slo.parse, texts)
+    assert tail_slo([p50, p90]) == p90
+    assert tail_slo([p50]) is None
+    assert tail_slo([p99, p90, p50]) == p99
+    assert tail_slo([p99, tight]) == tail_slo([tight, p99]) == tight
+
+
+def test_an_answer_exactly_at_the_bound_is_in_time_and_batches_count_their_inferences() -> None:
+    measurement = dataclasses.replace(
+        synthetic_measurement(count=4, duration_s=2.0),
+        latencies_us=np.array([10e3, 20e3, 40e3, 40.1e3]),
+        batch_size=8,
+    )
+    assert in_time_rate([P99_40MS], measurement) == 3 * 8 / 2.0
+    assert judge(P99_40MS, synthetic_measurement(p99_us=40_000)).verdict is Verdict.PASS
+
+
+def test_a_bound_of_zero_has_its_distance_as_margin_and_no_stress() -> None:
+    clean, broken = (judge(NO_ERRORS, synthetic_measurement(failed=n)) for n in (0, 1000))
+    assert (clean.margin, broken.margin) == (0.0, -0.5)
+    assert stress([clean, broken]) is None
+    late = judge(P99_40MS, synthetic_measurement(p99_us=60_000))
+    assert stress([broken, late, judge(P99_40MS, synthetic_measurement())]) == pytest.approx(1.5)
+
+
+def test_at_least_is_missed_from_below() -> None:
+    slo = Slo.parse("throughput >= 100/s")
+    assert judge(slo, synthetic_measurement(80)).margin == pytest.approx(-0.2)
+    assert judge(slo, synthetic_measurement(80)).verdict is Verdict.FAIL
+    assert judge(slo, synthetic_measurement(150)).margin == pytest.approx(0.5)
+
+
+def test_violations_add_up_and_a_failure_is_never_none() -> None:
+    late = judge(P99_40MS, synthetic_measurement(p99_us=60_000))
+    unknown = judge(P99_40MS, synthetic_measurement(p99_us=10_000, count=5))
+    refused = judge(P99_40MS, synthetic_measurement(p99_us=10_000, failed=500))
+    assert violation([late, late]) == pytest.approx(1.0)
+    assert violation([late, unknown]) == pytest.approx(1.5)
+    assert violation([refused]) == 1e-6
+    assert violation([judge(P99_40MS, synthetic_measurement())]) == 0.0
+    assert violation([]) == 0.0
+
+
+def test_the_worst_verdict_comes_first_then_the_least_margin() -> None:
+    late = judge(P99_40MS, synthetic_measurement(p99_us=60_000))
+    refused = judge(P99_40MS, synthetic_measurement(p99_us=10_000, failed=500))
+    few = judge(P99_40MS, synthetic_measurement(p99_us=10_000, count=5))
+    unread = dataclasses.replace(few, value=None, margin=None)
+    close = judge(P99_40MS, synthetic_measurement(p99_us=39_000))
+    far = judge(P99_40MS, synthetic_measurement(p99_us=10_000))
+    expected = [late, refused, unread, few, close, far]
+    assert sorted([close, late, few, far, unread, refused], key=severity) == expected
+    overdrawn = dataclasses.replace(few, margin=-0.5)
+    assert min(unread, overdrawn, key=severity) is overdrawn
