@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +14,7 @@ import pytest
 from emulated import EmulatedBench
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import Kept, a_search, served
+from waits import wait_until
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.store import STUDY
@@ -71,6 +72,19 @@ class SlowBench(EmulatedBench):
             time.sleep(0.02)
         counted = {"instance_group.count": 1, **candidate.fields}
         return super().deploy(Candidate(counted, candidate.server_args))
+
+
+class PatientBench(SlowBench):
+    """The run's own: goes on after its first trial when a worker has handed one in."""
+
+    def __init__(self, deployed: list[Candidate], workers: Sequence[SlowBench]) -> None:
+        super().__init__(deployed)
+        self.workers = workers
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        if len(self.deployed) == 1:
+            wait_until(lambda: any(len(worker.deployed) > 1 for worker in self.workers))
+        return super().deploy(candidate, fresh=fresh)
 
 
 @contextmanager
@@ -147,14 +161,15 @@ def test_a_run_and_two_workers_measure_nothing_twice_and_the_run_keeps_it_all(
 ) -> None:
     request = request_of(job, tmp_path)
     deployed: list[Candidate] = []
+    workers = [SlowBench(deployed), SlowBench(deployed)]
     with (
         opened(job, request) as run,
-        a_worker(job, run, SlowBench(deployed), "1") as one,
-        a_worker(job, run, SlowBench(deployed), "2") as two,
+        a_worker(job, run, workers[0], "1") as one,
+        a_worker(job, run, workers[1], "2") as two,
         ThreadPoolExecutor() as threads,
     ):
         working = [threads.submit(work) for work in (one, two)]
-        trials, _ = searched(owned(job, run, SlowBench(deployed)))
+        trials, _ = searched(owned(job, run, PatientBench(deployed, workers)))
         run.searcher.over()
         handed_in = {t.candidate.key: t for work in working for t in work.result()}
         stored = run.store.trials()
