@@ -146,6 +146,10 @@ def test_the_crossing_is_where_the_stress_is_one() -> None:
 
 def test_without_readings_the_crossing_is_the_middle() -> None:
     assert crossing(Probe(100, True), Probe(400, False)) == pytest.approx(200)
+    for low, high in ((0.0, 2.0), (0.5, 1.0), (0.5, None), (1.1, 2.0)):  # nor with such
+        below, above = Probe(100, True, None, low), Probe(400, False, None, high)
+        assert crossing(below, above) == pytest.approx(200)
+    assert crossing(Probe(100, True, None, 1.0), Probe(400, False, None, 2.0)) == 100
 
 
 def test_a_saturated_ceiling_alone_does_not_close_a_bracket() -> None:
