@@ -38,8 +38,8 @@ class Written:
     sha256_after: str | None
     backup: Path | None
     run_id: str
-    changed: bool = True
-    notes: tuple[str, ...] = ()
+    changed: bool
+    notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """``written`` of `result.json`."""

@@ -73,15 +73,15 @@ def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            temporary.unlink()
         raise
     sync_directory(path.parent)
     return notes
 
 
 def remove_file(path: Path) -> None:
-    """Removes ``path`` for good (synced); nothing happens when it is not there."""
-    path.unlink(missing_ok=True)
+    """Removes ``path`` for good (synced)."""
+    path.unlink()
     sync_directory(path.parent)
 
 
@@ -116,6 +116,6 @@ def explained(path: Path) -> Iterator[None]:
     except OSError as error:
         raise EnvironmentNotReadyError(
             f"cannot write {path}: {error.strerror or error}",
-            f"make {path.parent} writable for this user with space left, then apply the run "
-            "again; the config to write is in the run's best/config.pbtxt",
+            f"make {path.parent} writable for this user with space left, then try again; "
+            "a winner's config is in its run's best/config.pbtxt too",
         ) from error

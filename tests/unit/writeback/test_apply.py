@@ -103,14 +103,15 @@ def test_keeps_permissions_and_owner(tmp_path: Path) -> None:
     assert after.st_ino != before.st_ino
 
 
-def test_a_new_file_has_ordinary_permissions(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("umask", "mode"), [(0o027, 0o640), (0o000, 0o666)])
+def test_a_new_file_has_ordinary_permissions(tmp_path: Path, umask: int, mode: int) -> None:
     plan = make_plan(tmp_path, before=None)
-    old = os.umask(0o027)
+    old = os.umask(umask)
     try:
         apply(plan)
     finally:
         os.umask(old)
-    assert plan.path.stat().st_mode & 0o777 == 0o640
+    assert plan.path.stat().st_mode & 0o777 == mode
 
 
 def test_a_symbolic_link_stays_one_and_its_target_is_replaced(tmp_path: Path) -> None:
