@@ -19,8 +19,8 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `write_bytes`, in UTF-8; what is no Unicode, as in a file's odd name, is escaped."""
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+    """As `write_bytes`, in UTF-8."""
+    write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:

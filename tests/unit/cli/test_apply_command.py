@@ -143,7 +143,7 @@ def written(path: Path) -> dict[str, Any]:
             {"config_after": "#!/bin/sh\nrm -rf ~\n"},
             "its winner's config is none: line 2",
         ),
-        ("result", {"config_after": "\ud800"}, "it is no Unicode text"),
+        ("result", {"config_after": "\ud800"}, "result.json cannot be read"),
         ("result", {"model": "other"}, "is about the model 'other'"),
         ("result", {"written": {**written(Path("x")), "sha256_after": "0" * 64}}, "hash it states"),
         ("result", {"winner": ["a list"]}, "result.json does not follow version 1"),
@@ -228,13 +228,6 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
         assert config.read_text() == BETTER
         assert guarded(cli, ["rollback", "toy", "--repository", str(tmp_path / "models")]) == 0
         assert not config.exists()
-
-
-def test_a_name_that_is_no_unicode_is_reported_escaped(run: Path, tmp_path: Path) -> None:
-    edit(run, "manifest", {"spec_path": "sp\udcffec.yaml"})
-    assert guarded(cli, ["apply", str(run)]) == 0
-    assert (tmp_path / "models" / "toy" / "config.pbtxt").read_text() == BETTER
-    assert "udcff" in (run / "report.md").read_text()
 
 
 def test_help_says_what_can_be_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
