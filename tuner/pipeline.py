@@ -35,6 +35,7 @@ from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_o
 from tuner.steps.overloading import Overloading, overloaded
 from tuner.steps.programs import Programs, installed
 from tuner.steps.proving import Proof, proved
+from tuner.steps.request_size import large_requests
 from tuner.steps.resuming import resumed
 from tuner.steps.rig import Watch, rigged
 from tuner.steps.searching import Search, searched
@@ -126,6 +127,8 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
     spec, store, events = session.job.spec, session.store, session.events
     events.started(store.directory, spec.budget.trials, opened.manifest.space_size)
     if warning := too_fine(opened.manifest.noise, spec):
+        events.note(warning)
+    for warning in large_requests(session.job):
         events.note(warning)
     for warning in foreseen(session.job) if session.request.write else ():
         events.note(warning)

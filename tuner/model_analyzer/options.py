@@ -26,7 +26,10 @@ _OWN_FILES = "Model Analyzer's own files and reports; those of tune are in resul
 _OWN_METERS = "Model Analyzer's own measuring; tune watches the machine by itself"
 _OWN_SEARCH = "belongs to Model Analyzer's own search"
 _WINDOWS = "tune measures fixed windows, as long as the percentile of the SLO needs"
-_SEVERAL = "tune optimises one model at a time; its neighbours run beside it as they are"
+_SEVERAL = (
+    "tune optimises one model at a time; those that are to run beside it are named in server.args: "
+    "--load-model=NAME"
+)
 
 #: Options without a place in a spec, and why.
 REASONS: Mapping[str, str] = {

@@ -91,17 +91,20 @@ def _timeout_within_delay(config: ModelConfig) -> Iterator[_Remark]:
 
 
 def _stateless_sequences(config: ModelConfig) -> Iterator[_Remark]:
-    """Sequence batching is for stateful models; it has nothing to do with variable lengths."""
+    """Sequence batching is for stateful models; it has nothing to do with variable lengths.
+
+    A Python model may keep its state by ``request.correlation_id()``, which no config shows.
+    """
     batching = config.sequence_batching
     if not config.HasField("sequence_batching") or batching.iterative_sequence:
         return
     if not batching.control_input and not batching.state:
         yield (
-            Severity.WARNING,
+            Severity.NOTE,
             "stateless-sequences",
             "sequence_batching",
-            "sequence_batching is for stateful models, this one has no control_input and no state",
-            "use dynamic_batching; variable dims alone need no batcher of their own",
+            "no control_input and no state: only the correlation id tells sequences apart",
+            "keep it for a model that remembers by that id; one without memory needs no sequences",
         )
 
 

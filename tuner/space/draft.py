@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.space.refused import refuse_unmeasurable
 from tuner.space.space import DELAY
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
 
-#: Backends whose models generate token by token, batched by the backend itself.
-LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
 #: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
 MOST_GPU_INSTANCES = 4
 #: And on a CPU, however many cores there are.
 MOST_CPU_INSTANCES = 8
 #: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
 MOST_DELAY_US = 10_000
-#: Stands in for a dimension that config.pbtxt leaves open.
-OPEN_DIMENSION = 128
+#: Stands in for a dimension that config.pbtxt leaves open, or less, so that an input has no more
+#: elements than this: nobody who did not ask for them should send megabytes in each request.
+OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def draft_spec(
         SpecError: ``slo`` is none, or a kind of model that this search is not for; the hint says
             what is.
     """
-    _refuse(model, config)
+    refuse_unmeasurable(model, config)
     try:
         bound = Slo.parse(slo)
     except ValueError as error:
@@ -98,27 +99,22 @@ def draft_spec(
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
-    """A guess for each input whose shape config.pbtxt leaves open, by name."""
+    """A guess for each input whose shape config.pbtxt leaves open, by name.
+
+    The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`.
+    """
     return {
-        tensor.name: [OPEN_DIMENSION if d < 0 else d for d in tensor.dims]
+        tensor.name: _guessed(list(tensor.dims))
         for tensor in config.input
         if any(d < 0 for d in tensor.dims)
     }
 
 
-def _refuse(model: str, config: Any) -> None:
-    if config.backend in LLM_BACKENDS:
-        raise SpecError(
-            f"{model} is a language model ({config.backend}): it batches inside its engine, and "
-            "what counts are time to first token and time per token",
-            "tune its engine's own parameters with NVIDIA's aiconfigurator or aiperf",
-        )
-    if config.model_transaction_policy.decoupled:
-        raise SpecError(
-            f"{model} is decoupled: it may answer a request many times or not at all, so a "
-            "request has no one latency to tune for",
-            "measure it with perf_analyzer --streaming; tune the models that it calls",
-        )
+def _guessed(dims: list[int]) -> list[int]:
+    guess = OPEN_DIMENSION
+    while guess > 1 and math.prod(guess if d < 0 else d for d in dims) > MOST_ELEMENTS:
+        guess //= 2
+    return [guess if d < 0 else d for d in dims]
 
 
 def _head(model: str, repository: str, slo: str) -> list[str]:
@@ -185,8 +181,8 @@ def _workload(config: Any) -> list[str]:
     shapes = open_shapes(config)
     if shapes:
         lines.append(
-            f"    shapes:                          # open in config.pbtxt; {OPEN_DIMENSION}"
-            " is a guess"
+            "    shapes:                          # open in config.pbtxt, so guessed, "
+            "and small: write what your users send"
         )
         lines += [f"      {_scalar(name)}: {dims}" for name, dims in shapes.items()]
     return lines
@@ -198,9 +194,6 @@ def _space(config: Any, machine: Machine, slo: Slo, *, completes: bool) -> Itera
         yield from _ensemble(config)
         return
     yield from _instances(config, machine)
-    if kind == "sequence_batching":
-        yield "# Sequences keep to one instance: no dynamic batcher, and Triton refuses a cache."
-        return
     if config.max_batch_size > 1:
         yield from _batching(config.max_batch_size, slo)
     elif completes and not config.max_batch_size:
@@ -257,7 +250,7 @@ def _batching(largest: int, slo: Slo) -> Iterator[str]:
     yield f"max_batch_size: {{choice: {sizes}}}     # {largest} in config.pbtxt"
     yield "# Naming a field of dynamic_batching turns it on. To search that too, add"
     yield "#   dynamic_batching: {choice: [off, on]}"
-    yield "# The config as it is now is always measured first."
+    yield "# The config as it is now is always measured too; a run ends where it cannot be."
     yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"
     yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
 

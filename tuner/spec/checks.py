@@ -37,7 +37,6 @@ _OWN_ARGUMENTS = (
     "--model-repository",
     "--model-store",
     "--model-control-mode",
-    "--load-model",
     "--http-port",
     "--http-address",
     "--grpc-port",
@@ -97,6 +96,8 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
     for index, argument in enumerate(spec.server.args):
         name = re.split(r"[=\s]", argument, maxsplit=1)[0]
         where = ("server", "args", index)
+        if name == "--load-model" and (text := _loads_tuned(spec, index)):
+            yield Finding(where, text)
         if name in _OWN_ARGUMENTS:
             yield Finding(where, f"{name} is given by tune itself; leave it out")
         elif argument.startswith("--") and " " in argument:
@@ -114,6 +115,17 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
             yield Finding(("server", "environment", name), text)
     if spec.server.load_timeout <= 0:
         yield Finding(("server", "load_timeout"), "must be above 0")
+
+
+def _loads_tuned(spec: Spec, index: int) -> str:
+    """Why a --load-model is wrong; empty for a model that is to run beside the tuned one."""
+    args = spec.server.args
+    named = args[index].partition("=")[2] or "".join(args[index + 1 : index + 2])
+    if named.strip() == spec.model:
+        return f"{spec.model} is loaded by tune itself; name the models that it calls"
+    if named.strip() == "*":
+        return f"would load {spec.model} too, which tune does; name the models that it calls"
+    return ""
 
 
 def _check_windows(spec: Spec) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
 from tuner.space.build import build_space
+from tuner.space.refused import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import Spec
@@ -101,6 +102,7 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
 
 
 def _space(loaded: LoadedSpec, spec: Spec, model: ModelFiles, base: Base) -> Space:
+    refuse_unmeasurable(spec.model, base.completed)
     place = partial(field_place, str(model.path), model.text)
     return build_space(spec, base, loaded.space_positions, place)
 

@@ -25,6 +25,7 @@ from tuner.steps.estimate import Estimate, estimated
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.noise import too_fine
 from tuner.steps.programs import installed
+from tuner.steps.request_size import request_notes
 from tuner.steps.rig import window_of
 from tuner.steps.writing import draw_up
 from tuner.triton.binaries import Installation, Origin
@@ -92,7 +93,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         estimate=estimated(job),
         commands=commands,
         candidates=tuple(previews(job, candidates)),
-        notes=(*notes, *_completion_notes(job), *cache_notes(job)),
+        notes=(*notes, *request_notes(job), *_completion_notes(job), *cache_notes(job)),
         problems=[f"{finding.place}: {finding.message}" for finding in wrong],
     )
 

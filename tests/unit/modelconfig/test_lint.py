@@ -332,3 +332,11 @@ def test_tensors_that_the_model_s_own_code_completes_are_no_mistake(repository):
     code = repository / "m" / "1" / "model.py"
     code.write_text("class TritonPythonModel:\n    def auto_complete_config(c):\n        pass\n")
     assert "tensor" not in rules(repository)
+
+
+def test_a_model_that_remembers_by_correlation_id_is_not_told_to_drop_its_sequences(repository):
+    add(repository, "m", 'name: "m" max_batch_size: 4 sequence_batching { oldest { } }')
+    (found,) = [f for f in lint_repository(repository, "m") if f.rule == "stateless-sequences"]
+    assert found.severity is Severity.NOTE
+    assert "use dynamic_batching" not in found.hint
+    assert "correlation id" in found.message

@@ -38,7 +38,6 @@ CASES = {
     "batch of two": 'name: "m" max_batch_size: 2',
     "batch of three": 'name: "m" max_batch_size: 3',
     "two groups": 'name: "m" max_batch_size: 8 instance_group [{count: 1}, {count: 2}]',
-    "sequence": 'name: "m" max_batch_size: 8 sequence_batching { }',
     "ensemble": (
         'name: "m" platform: "ensemble" max_batch_size: 8 ensemble_scheduling { step ['
         '{ model_name: "tokens" model_version: -1 input_map {key: "x" value: "x"}'
@@ -77,10 +76,14 @@ def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> N
     assert CACHE not in space.paths
 
 
-def test_sequences_get_no_batcher_and_no_cache(tmp_path: Path) -> None:
-    text, _, space = drafted(tmp_path, CASES["sequence"])
-    assert space.paths == (INSTANCES,)
-    assert CACHE not in text
+def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path) -> None:
+    io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }'
+    text, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
+    assert spec.workload.inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
+    assert "guessed, and small: write what your users send" in text
+    image = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }'
+    _, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {image}')
+    assert spec.workload.inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
 
 
 def test_an_ensemble_is_told_to_tune_its_steps(tmp_path: Path) -> None:

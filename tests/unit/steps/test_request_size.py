@@ -1,0 +1,42 @@
+"""How large requests are is said before they are sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.request_size import large_requests, request_notes
+
+
+def job(tmp_path: Path, dims: str, inputs: str) -> Job:
+    model = tmp_path / "repository" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(
+        'name: "m" backend: "python" max_batch_size: 8\n'
+        f'input {{ name: "x" data_type: TYPE_FP32 dims: {dims} }}\n'
+        'output { name: "y" data_type: TYPE_FP32 dims: [ 1 ] }\n'
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "model: m\nrepository: repository\nslo: [p99_latency <= 40ms]\n"
+        f"workload: {{inputs: {inputs}}}\n"
+        "space: {instance_group.count: {int: [1, 4]}}\n"
+    )
+    return prepare(Request(spec=spec))
+
+
+def test_a_request_of_8_mib_is_not_sent_without_a_word(tmp_path: Path) -> None:
+    large = job(tmp_path, "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}")
+    (note,) = large_requests(large)
+    assert note.startswith("a request carries 8 MiB: x FP32[128, 128, 128]")
+    assert "workload.inputs.shapes" in note
+
+
+@pytest.mark.parametrize("dims", ["[ 4 ]", "[ 2, 2 ]"])
+def test_a_plan_tells_the_size_and_a_run_only_a_large_one(tmp_path: Path, dims: str) -> None:
+    small = job(tmp_path, dims, "{kind: random}")
+    (note,) = request_notes(small)
+    assert note.startswith("a request carries 16 B")
+    assert large_requests(small) == []

@@ -1,0 +1,40 @@
+"""How large the requests of a run are, before any is sent."""
+
+from __future__ import annotations
+
+from tuner.load.tensors import TensorShape, content_bytes
+from tuner.space.words import bytes_text
+from tuner.spec.workload import RandomInputs
+from tuner.steps.job import Job
+
+#: A request of more than this measures the network and the copies, if nobody meant it so.
+LARGE_BYTES = 1 << 20
+_STRING = "BYTES"
+
+
+def request_notes(job: Job) -> list[str]:
+    """What a request carries; nothing where inputs come from a file or shapes are still open."""
+    inputs, config = job.spec.workload.inputs, job.space.config.completed
+    if not isinstance(inputs, RandomInputs) or not config.input:
+        return []
+    tensors = []
+    for tensor in config.input:
+        shape = tuple(inputs.shapes.get(tensor.name, tensor.dims))
+        name = config.input[0].DESCRIPTOR.fields_by_name["data_type"].enum_type
+        datatype = name.values_by_number[tensor.data_type].name.removeprefix("TYPE_")
+        if any(d < 0 for d in shape):
+            return []
+        datatype = _STRING if datatype == "STRING" else datatype
+        tensors.append(TensorShape(tensor.name, datatype, shape))
+    size = sum(content_bytes(t, inputs.string_length) for t in tensors)
+    size *= job.spec.workload.batch_size
+    shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
+    note = f"a request carries {bytes_text(size)}: {shapes}"
+    if size > LARGE_BYTES:
+        note += "; where your users send less, say so in workload.inputs.shapes"
+    return [note]
+
+
+def large_requests(job: Job) -> list[str]:
+    """The same, where it is so much that a run must say it."""
+    return [note for note in request_notes(job) if "your users send less" in note]
