@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from synthetic import P99_40MS
+from unit.search.simulated import TRUTH, Simulation
+from unit.space.spaces import INSTANCES
 
-from tuner.twin.capacity import meets, simulated_value
+from tuner.load.measurement import Arrivals
+from tuner.spec.slo import Slo
+from tuner.twin.capacity import Goal, capacity_of, meets, simulated_value
+from tuner.twin.model import Unmodelled
+from tuner.twin.setting import setting_of
 from tuner.twin.simulator import Outcome
 
 
@@ -41,3 +47,29 @@ def test_with_more_refused_than_a_percentile_allows_it_is_the_slowest_answers() 
     window = outcome(1, 300)
     assert simulated_value(P99_40MS.metric, window) == 50e3
     assert not meets(P99_40MS, window)
+
+
+def test_requests_that_are_refused_miss_a_percentile_and_an_error_rate() -> None:
+    p99, p50 = Slo.parse("p99_latency <= 40ms"), Slo.parse("p50_latency <= 40ms")
+    none, few = Slo.parse("error_rate <= 0%"), Slo.parse("error_rate <= 5%")
+    served, refusing, late = outcome(0, 0, 1000), outcome(0, 40, 1000), outcome(20, 0, 1000)
+    assert [meets(slo, served) for slo in (p99, p50, none, few)] == [True] * 4
+    assert [meets(slo, refusing) for slo in (p99, p50, none, few)] == [False, True, False, True]
+    assert [meets(slo, late) for slo in (p99, p50, none, few)] == [False, True, True, True]
+
+
+def test_memory_is_not_judged_since_it_is_not_simulated() -> None:
+    assert meets(Slo.parse("gpu_memory <= 1MB"), outcome(0, 0))
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.1, 40.0), (5000.0, 9000.0)])
+def test_a_simulated_capacity_keeps_to_the_loads_that_may_be_asked_for(
+    least: float, most: float
+) -> None:
+    simulation = Simulation.of(space={INSTANCES: {"int": [1, 4]}})
+    setting = setting_of(simulation.space, simulation.spec)
+    scheduler = setting.scheduler(simulation.space.current)
+    assert not isinstance(scheduler, Unmodelled)
+    goal = Goal(simulation.spec.slo, Arrivals.POISSON, least, most)
+    found = capacity_of(setting, TRUTH, scheduler, goal, near=300.0)
+    assert found == (most if least < 1 else 0.0)  # it stands some hundred a second
