@@ -43,6 +43,9 @@ def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:
         return "its config is not in the space"
     if (trial.score is None) != (trial.state is TrialState.FAILED):
         return "it is neither failed nor measured"
+    best = None if trial.score is None else trial.score.best_point
+    if best is not None and not 0 <= best < len(trial.points):
+        return f"score.best_point is {best} of {len(trial.points)} points"
     return "" if all(map(_could_be, trial.points)) else "a measurement that cannot be one"
 
 
