@@ -115,6 +115,7 @@ def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
         *layout_findings(files, config),
         *config_findings(files, config, has_state=knows_sequences(files, config)),
         *_step_findings(repository, files, config, names),
+        *_cycle_findings(repository, files, config, names),
         *python_findings(files, config),
     ]
     told = (finding for finding in findings if finding.rule not in silent)
@@ -145,6 +146,24 @@ def _step_findings(
         for where, message, hint in mistakes:
             line, column = locate(files.text, where)
             yield Finding(files.path, line, column, Severity.ERROR, "ensemble-step", message, hint)
+
+
+def _cycle_findings(
+    repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
+) -> Iterator[Finding]:
+    """A step that leads back to this ensemble, through whichever others: refused."""
+    for index, step in enumerate(config.ensemble_scheduling.step):
+        reached = [step.model_name]
+        for name in reached:  # grows
+            inner = _complete_config(repository, name) if name in names else None
+            steps = [] if inner is None else inner.ensemble_scheduling.step
+            reached += {s.model_name for s in steps} - {*reached}
+        if files.model in reached:
+            line, column = locate(files.text, f"ensemble_scheduling.step[{index}].model_name")
+            text = f"step {index} ({step.model_name}) leads back to {files.model} itself"
+            yield Finding(
+                files.path, line, column, Severity.ERROR, "ensemble-cycle", text, "break the circle"
+            )
 
 
 def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensembles.Mistake]:

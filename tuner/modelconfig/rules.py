@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tuner.modelconfig import ensembles
+from tuner.modelconfig import ensembles, tensors
 from tuner.modelconfig.schema import ModelConfig
 
 #: Backends that complete no config by themselves (a Python model's own code may). Others read the
@@ -41,6 +41,8 @@ class Rule(Enum):
     INSTANCE_COUNT = "instance-count"
     RESPONSE_CACHE = "response-cache"
     ENSEMBLE = "ensemble"
+    RESHAPE = "reshape"
+    CONTROL_INPUT = "control-input"
     BATCHER_WITHOUT_BATCHES = "batcher-without-batches"
     CACHE_FLAG = "cache-flag"
     HOST_POLICY = "host-policy"
@@ -251,6 +253,16 @@ def _ensemble(config: ModelConfig) -> Iterator[Violation]:
         yield Violation(Rule.ENSEMBLE, path, message, hint)
 
 
+def _reshapes(config: ModelConfig) -> Iterator[Violation]:
+    for path, message, hint in tensors.reshape_mistakes(config):
+        yield Violation(Rule.RESHAPE, path, message, hint)
+
+
+def _control_inputs(config: ModelConfig) -> Iterator[Violation]:
+    for path, message, hint in tensors.control_mistakes(config):
+        yield Violation(Rule.CONTROL_INPUT, path, message, hint)
+
+
 def _batcher_without_batches(config: ModelConfig) -> Iterator[Violation]:
     """dynamic_batching with max_batch_size 0: loads, and every batch is one request."""
     batches = config.max_batch_size or is_completed(config)
@@ -377,6 +389,8 @@ _REFUSALS: tuple[_Check, ...] = (
     _instance_groups,
     _response_cache,
     _ensemble,
+    _reshapes,
+    _control_inputs,
 )
 _IDLE: tuple[_Check, ...] = (
     _instance_count,

@@ -19,6 +19,8 @@ WORDS = (
     "{ [ <",
     "ü",
     "back\\slash",
+    "${TEMPLATE} // +8 1_0 - 1",
+    "wide\u3000and\u00a0narrow",
 )
 #: Fields that the owned paths of the tests lead to; rendered more often than others.
 POPULAR = {
@@ -35,6 +37,10 @@ POPULAR = {
     "count",
     "kind",
     "gpus",
+    "dims",
+    "reshape",
+    "control_input",
+    "label_filename",
 }
 PUNCTUATION = set("{}<>[]:,;")
 
@@ -65,7 +71,9 @@ class Renderer:
 
     def comment(self) -> str:
         self.comments += 1
-        nasty = self.rng.choice(["", " { [ <", ' "', " max_batch_size: 3", " # #", " ü }"])
+        nasty = self.rng.choice(
+            ["", " { [ <", ' "', " max_batch_size: 3", " # #", " ü }", " - 1 +8", " \u3000"]
+        )
         return f"# c{self.comments}{nasty}"
 
     def fields(self, descriptor: Any, depth: int) -> list[str]:
@@ -146,7 +154,8 @@ class Renderer:
         if kind == field.CPPTYPE_FLOAT:
             return [self.rng.choice(["0.5", "1", "0.1", "1e-3", ".25"])]
         signed = kind in (field.CPPTYPE_INT32, field.CPPTYPE_INT64)
-        return [self.rng.choice(["1", "2", "8", "16", "0x10", "010", *(["-1"] if signed else [])])]
+        negative = ["-1", "- 1", "-\t2"] if signed else []
+        return [self.rng.choice(["1", "2", "8", "16", "0x10", "010", *negative])]
 
     def string(self) -> str:
         quote = self.rng.choice(["'", '"'])

@@ -9,6 +9,10 @@ DYNAMIC = "dynamic_batching { %s }"
 POLICY = "default_queue_policy { %s }"
 
 #: rule, path of the violation, config that breaks it, one that is as near as can be and does not
+TENSOR = 'input { name: "z" data_type: TYPE_FP32 %s }'
+CONTROL = "sequence_batching { %s }"
+START = 'control_input { name: "S" control { kind: CONTROL_SEQUENCE_START %s } }'
+FALSE_TRUE = "int32_false_true: [ 0, 1 ]"
 REFUSED = [
     (Rule.PREFERRED_BATCH_SIZE, "dynamic_batching.preferred_batch_size",
      DYNAMIC % "preferred_batch_size: [ 4, 9 ]", DYNAMIC % "preferred_batch_size: [ 4, 8 ]"),
@@ -56,6 +60,25 @@ REFUSED = [
      'input { name: "z" data_type: TYPE_FP32 dims: -1 }'),
     (Rule.TENSOR, "output[1]", 'output { name: "z" dims: 1 }',
      'output { name: "z" data_type: TYPE_FP32 dims: 1 }'),
+    *((Rule.RESHAPE, "input[1].reshape", TENSOR % bad, TENSOR % good) for bad, good in (
+        ("dims: [ 4, 2 ] reshape { shape: [ 4 ] }", "dims: [ 4, 2 ] reshape { shape: [ 8 ] }"),
+        ("dims: 4 reshape { shape: [ 4, 0 ] }", "dims: 4 reshape { shape: [ 4, 1 ] }"),
+        ("dims: 4 reshape { shape: [ -2 ] }", "dims: 4 reshape { shape: [ 2, 2 ] }"),
+        ("dims: 4 reshape { }", "dims: 1 reshape { }"),
+        ("dims: 4 reshape { shape: [ -1 ] }", "dims: -1 reshape { shape: [ -1, 1 ] }"),
+        ("dims: [ -1, 2 ] reshape { shape: [ 2, -1 ] }",
+         "dims: [ -1, 2 ] reshape { shape: [ -1, 1, 2 ] }"),
+        ("dims: [ -1, -1 ] reshape { shape: [ -1 ] }",
+         "dims: [ -1, -1 ] reshape { shape: [ -1, 1, -1 ] }"),
+    )),
+    *((Rule.CONTROL_INPUT, f"sequence_batching.control_input[{index}]", CONTROL % bad,
+       CONTROL % (START % "int32_false_true: [ 0, 1 ]")) for index, bad in (
+        (0, START % ""),
+        (0, START % "int32_false_true: [ 0 ]"),
+        (0, START % "int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ]"),
+        (1, START % FALSE_TRUE + START.replace('"S"', '"T"') % FALSE_TRUE),
+        (1, START % FALSE_TRUE + START.replace("START", "END") % FALSE_TRUE),
+    )),
 ]  # fmt: skip
 
 IDLE = [

@@ -191,6 +191,8 @@ def occurrences(text: str, parent: Message, config, step: Step, path: str) -> li
         return [o for o in found if entry_key(text, o.message, step) == step.key]
     if not hasattr(getattr(config, step.field.name), "add"):
         return found
+    if step.index is not None and step.index >= len(found):
+        return []  # what is not there can be cleared
     index = element_index(config, step, path)
     return [] if index is None else [found[index]]
 

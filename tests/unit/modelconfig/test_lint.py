@@ -340,3 +340,21 @@ def test_a_model_that_remembers_by_correlation_id_is_not_told_to_drop_its_sequen
     assert found.severity is Severity.NOTE
     assert "use dynamic_batching" not in found.hint
     assert "correlation id" in found.message
+
+
+def test_an_ensemble_that_leads_back_to_itself(repository):
+    step = (
+        'platform: "ensemble" max_batch_size: 8 input { name: "a" data_type: TYPE_FP32 dims: 1 } '
+        'output { name: "b" data_type: TYPE_FP32 dims: 1 } ensemble_scheduling { step { '
+        'model_name: "%s" model_version: -1 input_map { key: "a" value: "a" } '
+        'output_map { key: "b" value: "b" } } }'
+    )
+    add(repository, "one", step % "two", ["1/.gitkeep"])
+    add(repository, "two", step % "one", ["1/.gitkeep"])
+    add(repository, "own", step % "own", ["1/.gitkeep"])
+    found = {f.file.parent.name: f.message for f in lint_repository(repository)}
+    assert found == {
+        "one": "step 0 (two) leads back to one itself",
+        "two": "step 0 (one) leads back to two itself",
+        "own": "step 0 (own) leads back to own itself",
+    }
