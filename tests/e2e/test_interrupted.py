@@ -44,7 +44,7 @@ def test_a_killed_run_leaves_no_process_and_is_resumed_without_loss(workplace) -
     assert workplace.config.read_bytes() == before
     finished = workplace.trials()
 
-    done = workplace.tune("run", spec, "--resume", str(workplace.run))
+    done = workplace.tune("run", "--resume", str(workplace.run))
     assert done.returncode == 10, done.stderr
     trials = workplace.trials()
     assert trials[: len(finished)] == finished

@@ -78,7 +78,13 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Held by whoever adds to the run; a second writer is refused."""
+        """Held by whoever adds to the run.
+
+        Raises:
+            SpecError: Somebody else does.
+            EnvironmentNotReadyError: It cannot be written, or its logs would go elsewhere.
+        """
+        own_directory(self.directory, "logs")
         path = self.directory / ".lock"
         with explained(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
