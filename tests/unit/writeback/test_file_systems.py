@@ -186,13 +186,31 @@ def test_nothing_beside_a_private_config_is_less_private(
     assert stat.S_IMODE(plan.path.stat().st_mode) == 0o600
 
 
-def test_the_journal_of_a_shared_directory_takes_the_next_colleagues_write(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    plan.path.chmod(0o644)
-    plan.path.parent.chmod(0o775)
-    os.chown(plan.path.parent, -1, plan.path.stat().st_gid)
-    apply(plan)
-    assert stat.S_IMODE(journal_of(plan.path).stat().st_mode) == 0o664
+@pytest.mark.parametrize(
+    ("config", "directory", "journal"),
+    [
+        (0o644, 0o775, 0o664),  # the next colleague's write goes into it too
+        (0o644, 0o755, 0o644),
+        (0o604, 0o775, 0o604),
+        (0o755, 0o755, 0o644),
+        (0o643, 0o755, 0o642),
+        (None, 0o755, 0o644),
+    ],
+)
+def test_the_journal_is_read_by_whom_the_config_is_and_written_by_whom_may_replace_it(
+    tmp_path: Path, config: int | None, directory: int, journal: int
+) -> None:
+    plan = make_plan(tmp_path, before=None if config is None else BEFORE)
+    plan.path.parent.chmod(directory)
+    os.chown(plan.path.parent, -1, os.getegid())
+    if config is not None:
+        plan.path.chmod(config)
+    old = os.umask(0)
+    try:
+        apply(plan)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(journal_of(plan.path).stat().st_mode) == journal
 
 
 def test_a_journal_that_is_a_colleagues_alone_is_explained(
