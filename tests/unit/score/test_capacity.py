@@ -285,3 +285,9 @@ def test_what_is_known_already_is_not_measured_and_not_counted() -> None:
     find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=1, known=at_ease)
     assert asked == [300.0, 900.0, 2700.0]  # the first two doubled the load and passed
     assert find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=0) == Bracket()
+
+
+def test_a_load_that_is_exactly_doubled_and_passes_does_not_count() -> None:
+    asked: list[float] = []
+    find_capacity(without_readings(1e5, asked), 1.0, OPEN, at_most=1, known=[Probe(100.0, True)])
+    assert asked == [200.0, 400.0, 800.0]
