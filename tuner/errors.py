@@ -56,10 +56,6 @@ class TooManyFailedTrialsError(TunerError):
     meaning = "the current config cannot be measured, or too many trials failed"
 
 
-class CurrentConfigFailsError(TooManyFailedTrialsError):
-    """The config in the repository gives no measurement: there is nothing to compare with."""
-
-
 class NoFeasibleConfigError(TunerError):
     """No measured config meets every SLO."""
 

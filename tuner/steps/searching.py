@@ -14,7 +14,6 @@ from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
     ClientLimitError,
-    CurrentConfigFailsError,
     LoadFailedError,
     ModelFailsError,
     OutOfTimeError,
@@ -38,6 +37,10 @@ from tuner.steps.looking import first_level
 
 #: A trial whose server died is repeated this often in all.
 ATTEMPTS = 2
+
+
+class CurrentConfigFailsError(TooManyFailedTrialsError):
+    """The config in the repository gives no measurement: there is nothing to compare with."""
 
 
 class KeepsTrials(Protocol):

@@ -12,7 +12,6 @@ from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
     ClientLimitError,
-    CurrentConfigFailsError,
     DeployRefusedError,
     InterruptedRunError,
     LoadFailedError,
@@ -31,7 +30,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps import searching
 from tuner.steps.events import Silent
-from tuner.steps.searching import Search, searched
+from tuner.steps.searching import CurrentConfigFailsError, Search, searched
 
 CANDIDATES = [Candidate({"instance_group.count": n}) for n in range(1, 7)]
 
