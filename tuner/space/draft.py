@@ -195,7 +195,7 @@ def _space(config: Any, machine: Machine, slo: Slo, *, completes: bool) -> Itera
         return
     yield from _instances(config, machine)
     if config.max_batch_size > 1:
-        yield from _batching(config.max_batch_size, slo)
+        yield from _batching(config, slo)
     elif completes and not config.max_batch_size:
         yield from _completed_batching(slo)
     else:
@@ -244,12 +244,16 @@ def _longest_delay(slo: Slo) -> int:
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
-def _batching(largest: int, slo: Slo) -> Iterator[str]:
+def _batching(config: Any, slo: Slo) -> Iterator[str]:
+    largest = config.max_batch_size
     sizes = [s for s in (largest // 4, largest // 2, largest) if s > 1]
     delay = _longest_delay(slo)
     yield f"max_batch_size: {{choice: {sizes}}}     # {largest} in config.pbtxt"
-    yield "# Naming a field of dynamic_batching turns it on. To search that too, add"
-    yield "#   dynamic_batching: {choice: [off, on]}"
+    if config.HasField("dynamic_batching"):
+        yield "# Naming a field of dynamic_batching keeps it on. To search that too, add"
+        yield "#   dynamic_batching: {choice: [off, on]}"
+    else:
+        yield "dynamic_batching: {choice: [off, on]}     # off in config.pbtxt"
     yield "# The config as it is now is always measured too; a run ends where it cannot be."
     yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"
     yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"

@@ -130,3 +130,18 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     asked = build_space(spec, Base.of_server(message, running, completes=True))
     batched = any(c.fields[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "off"),
+    [(BATCHING + IO, True), ('name: "m" max_batch_size: 16 dynamic_batching { }' + IO, False)],
+)
+def test_more_instances_alone_can_be_found_for_a_model_that_does_not_batch_today(
+    tmp_path: Path, config: str, off: bool
+) -> None:
+    _, _, space = drafted(tmp_path, config)
+    assert (DYNAMIC_BATCHING in space.paths) is off
+    alone = {INSTANCES: 2, "max_batch_size": 16, DYNAMIC_BATCHING: None, DELAY: 0}
+    candidate = space.candidate({**alone, PREFERRED: None})
+    assert space.contains(candidate)
+    assert (candidate.fields[DYNAMIC_BATCHING] is None) is off
