@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tuner.load.measurement import LoadPoint
+from tuner.load.measurement import LoadPoint, Measurement
 from tuner.report.result_schema import (
     ConfigFacts,
     Improvement,
@@ -23,7 +23,7 @@ from tuner.report.result_schema import (
     check,
 )
 from tuner.run.manifest import Manifest
-from tuner.run.reading import UnreadableFileError
+from tuner.run.reading import UnreadableFileError, read_as
 from tuner.run.rejected import Rejected
 from tuner.run.store import RESULT, RunStore
 from tuner.run.trial import Point, Trial, TrialState, TrialTime
@@ -206,6 +206,11 @@ def _result(store: RunStore) -> Result | None:
     data = store.result()
     if data is None:
         return None
+    place = str(store.directory / RESULT)
+    read_as(place, data, lambda whole: tuple(whole["reasons"]))
+    for side in filter(None, (data.get("baseline"), data.get("winner"))):
+        for measurement in side["measurements"]:
+            read_as(place, measurement, Measurement.from_json)
     try:
         return Result.model_validate(data)
     except ValidationError as error:
