@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.run.locking import Lock, lock
 from tuner.writeback.files import (
     explained,
     read_plain,
@@ -28,8 +28,6 @@ from tuner.writeback.files import (
 from tuner.writeback.ownership import keep_ownership
 
 _SHA256 = re.compile("[0-9a-f]{64}")
-#: A file system without locks says so by one of these.
-_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 
 
 def journal_of(config: Path) -> Path:
@@ -246,15 +244,12 @@ def _as_open_as(config: Path, descriptor: int) -> None:
 
 def _lock(descriptor: int, config: Path) -> tuple[str, ...]:
     """What to say of it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise EnvironmentNotReadyError(
-                f"another tune is writing to {config.parent}", "try again when it has ended"
-            ) from error
-        if error.errno not in _NO_LOCKS:
-            raise
+    held = lock(descriptor)
+    if held is Lock.HELD_BY_ANOTHER:
+        raise EnvironmentNotReadyError(
+            f"another tune is writing to {config.parent}", "try again when it has ended"
+        )
+    if held is Lock.UNKNOWN:
         return (f"{config.parent} knows no locks: see that no other tune writes to it now",)
     return ()
 
