@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ objective: {objective}
 space:
   instance_group.count: {{int: [1, 6]}}
   dynamic_batching.max_queue_delay_microseconds: {{int: [1, 500], or: 0}}
-budget: {{trials: 20{time}}}
+budget: {{trials: {trials}{time}}}
 confirm: {{rounds: {rounds}, finalists: {finalists}}}
 """
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
@@ -31,6 +32,7 @@ def estimate(directory: Path, **changes: object) -> Estimate:
         "arrivals": "{kind: poisson}",
         "slo": "p99_latency <= 40ms",
         "objective": "maximize goodput",
+        "trials": 20,
         "time": "",
         "rounds": 3,
         "finalists": 2,
@@ -53,6 +55,42 @@ def test_losers_cost_one_measurement_and_new_incumbents_five(tmp_path: Path) -> 
     search_s = estimate(tmp_path).search_s - 20 * DEPLOY_S
     assert 20 * POINT_S < search_s < 20 * 5 * POINT_S
     assert search_s == pytest.approx((20 + 7 * 4) * POINT_S, rel=0.02)
+
+
+def test_what_a_run_of_twenty_trials_takes(tmp_path: Path) -> None:
+    """A deploy 1.8 s, a measurement 0.6 s beyond its window; 7 of 20 trials lead for a while."""
+    found = estimate(tmp_path)
+    measuring_s = 2.0 + 0.5 + 0.25 + 0.6
+    incumbents = 1.0 + 2.0 * math.log(20)
+    assert found.search_s == pytest.approx(20 * 1.8 + (20 + 4 * incumbents) * measuring_s)
+    assert found.confirmation_s == pytest.approx(3 * 3 * (1.8 + 2 * measuring_s))
+    without = estimate(tmp_path, slo="avg_latency <= 40ms").after_s
+    assert without == pytest.approx(2 * (1 + 3) / 2 * (1.8 + measuring_s) + 2 * 1.8)
+
+
+def test_a_single_trial_is_an_incumbent_and_the_only_finalist(tmp_path: Path) -> None:
+    found = estimate(tmp_path, trials=1)
+    assert found.search_s == pytest.approx(DEPLOY_S + 5 * POINT_S)
+    assert found.confirmation_s == pytest.approx(3 * 2 * (DEPLOY_S + 2 * POINT_S))
+
+
+def test_no_more_trials_than_there_are_configs_are_counted(tmp_path: Path) -> None:
+    listed = "{kind: poisson, rate: [300]}"
+    found = estimate(tmp_path, arrivals=listed, trials=99999)
+    assert found.search_s == pytest.approx(6 * 501 * (DEPLOY_S + POINT_S))
+    longer = estimate(tmp_path, arrivals=listed, time=", time: 30m")
+    assert longer.search_s == pytest.approx(20 * (DEPLOY_S + POINT_S))
+
+
+def test_each_start_of_a_closed_loop_takes_its_share_of_the_window(tmp_path: Path) -> None:
+    def each_s(restarts: int) -> float:
+        closed = f"{{kind: closed, concurrency: [8], restarts: {restarts}}}"
+        return estimate(tmp_path, arrivals=closed).search_s / 20 - DEPLOY_S
+
+    each_start_s = 0.5 + 0.25 + 0.6  # warm-up, the end of the load, perf_analyzer's own
+    assert each_s(1) == pytest.approx(2.0 + each_start_s)
+    assert each_s(2) == pytest.approx(2.0 + 2 * each_start_s)
+    assert each_s(4) == pytest.approx(4.0 + 4 * each_start_s)  # no part is under a second
 
 
 def test_the_search_is_no_longer_than_its_budget(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,6 +79,50 @@ def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time
     assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 400.0, True)]
     assert found.overload == Overloads(an_overload(100.0), an_overload(400.0))
     assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
+
+
+class Watching(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def phase(self, text: str) -> None:
+        self.told.append(f"phase {text}")
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
+    watched = replace(step(Probed()), events=Watching())
+    found = overloaded(watched, verdict(side(WINNER, 400.0))).overload
+    assert found is not None
+    assert found.current is not None
+    assert found.winner is not None
+    assert watched.events.told == [  # type: ignore[attr-defined]
+        "phase overloading",
+        f"current config: {found.current.sentence}",
+        f"winner: {found.winner.sentence}",
+    ]
+
+
+@pytest.mark.parametrize(("seed", "arrivals"), [(0, 700_000), (3, 703_000)])
+def test_arrivals_of_an_overload_are_none_of_the_searchs(seed: int, arrivals: int) -> None:
+    bench = Probed()
+    overloaded(step(bench, search={"seed": seed}), verdict(side(WINNER, 400.0)))
+    assert [a.seed for a in bench.overloads] == [arrivals, arrivals]
+
+
+def test_where_one_stood_no_load_the_other_is_overloaded_all_the_same() -> None:
+    bench = Probed()
+    late = Verdict(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 400.0))
+    found = overloaded(step(bench), late).overload
+    assert asked(bench) == [(WINNER, 400.0, True)]
+    assert found is not None
+    assert (found.current, found.winner) == (None, an_overload(400.0))
+    (reason,) = found.reasons
+    assert reason.startswith("current config: no load tried met the SLOs")
 
 
 def test_without_a_winner_only_the_current_config_is() -> None:

@@ -1,0 +1,69 @@
+"""What Ctrl-C and SIGTERM do, at which moment."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tuner.errors import InterruptedRunError
+from tuner.steps.stop import Stop
+
+
+@contextmanager
+def listening() -> Iterator[tuple[Stop, list[str]]]:
+    said: list[str] = []
+    stop = Stop(said.append)
+    with stop.listening():
+        yield stop, said
+
+
+def test_one_ctrl_c_is_heeded_after_the_measurement_and_only_once() -> None:
+    with listening() as (stop, said):
+        stop.checkpoint()
+        signal.raise_signal(signal.SIGINT)
+        assert said == ["stopping after this measurement; again to stop at once"]
+        with pytest.raises(InterruptedRunError):
+            stop.checkpoint()
+        stop.checkpoint()  # by who stores the run's end
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert len(said) == 1
+
+
+@pytest.mark.parametrize("before", [[], [signal.SIGINT]])
+@pytest.mark.parametrize("now", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_or_a_sigterm_stops_at_once(
+    before: list[signal.Signals], now: signal.Signals
+) -> None:
+    with listening() as (stop, _):
+        for number in before or ([signal.SIGINT] if now == signal.SIGINT else []):
+            signal.raise_signal(number)
+        with pytest.raises(InterruptedRunError):
+            signal.raise_signal(now)
+        signal.raise_signal(now)  # children are being killed: not again
+        stop.checkpoint()
+
+
+def test_ctrl_c_when_all_is_measured_lets_the_run_end() -> None:
+    with listening() as (stop, said):
+        stop.measured()
+        signal.raise_signal(signal.SIGINT)
+    assert said == ["all is measured, storing it; again to stop at once"]
+
+
+def test_ctrl_c_during_the_last_measurement_is_heeded_when_all_is_measured() -> None:
+    with listening() as (stop, _):
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(InterruptedRunError):
+            stop.measured()
+
+
+def test_signals_are_whose_they_were_before() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(n) for n in numbers]
+    with listening():
+        assert [signal.getsignal(n) for n in numbers] != before
+    assert [signal.getsignal(n) for n in numbers] == before
