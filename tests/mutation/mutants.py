@@ -187,12 +187,14 @@ def _never_runs(node: Any) -> bool:
     """Whether no test is to notice it.
 
     Annotations are never evaluated (`from __future__ import annotations` is everywhere), and that
-    nobody assigns to a frozen dataclass is held by mypy.
+    nobody assigns to a frozen dataclass, or leaves the keyword away, is held by mypy.
     """
     child = node
     while (parent := child.parent) is not None:
         if child.type == "decorator" or parent.type == "tfpdef":
             return True
+        if node.type == "operator" and parent.type == "parameters" and child is node:
+            return True  # which arguments go by keyword
         if parent.type == "annassign" and child is parent.children[1]:
             return True
         if parent.type == "funcdef" and parent.annotation is child:

@@ -124,7 +124,7 @@ class Bench:
         self._rejects.begin(candidate.key)
         return self._deploy(candidate, fresh=fresh)
 
-    def _deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
+    def _deploy(self, candidate: Candidate, *, fresh: bool) -> Deployment:
         self._rules.checkpoint()
         cache = self._rules.cache.of(candidate)
         with self._book.phase(Phase.DEPLOYING):
@@ -264,7 +264,7 @@ class Bench:
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if self._backlog and self._candidate is not None:
-            self._deploy(self._candidate)
+            self._deploy(self._candidate, fresh=True)
         if self._generator is None:
             raise ServerGoneError("no candidate is deployed")
         begin = time.monotonic()

@@ -201,6 +201,38 @@ def test_a_stop_is_heeded_before_each_step() -> None:
     assert deployer.log == []
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda bench: bench.deploy(ONE),
+        lambda bench: bench.measure(50, 1),
+        lambda bench: bench.one_at_a_time(1),
+        lambda bench: bench.many_at_once(8, 1),
+        lambda bench: bench.overload(50, P99_40MS, 1),
+        lambda bench: bench.answers(),
+    ],
+)
+def test_after_a_stop_nothing_is_begun_on_a_deployed_candidate_either(step: Any) -> None:
+    stopped: list[bool] = []
+
+    def checkpoint() -> None:
+        if stopped:
+            raise InterruptedRunError("stopped")
+
+    class Unasked(EmulatedLoad):
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            raise AssertionError("measured after the stop")
+
+        def answers(self) -> Answers:
+            raise AssertionError("asked after the stop")
+
+    bench, _ = a_bench(CountingDeployer(), checkpoint, Unasked())
+    bench.deploy(ONE)
+    stopped.append(True)
+    with pytest.raises(InterruptedRunError):
+        step(bench)
+
+
 def test_the_first_answers_are_waited_for_whenever_a_model_was_loaded() -> None:
     deployer, load = CountingDeployer(), EmulatedLoad()
     bench, _ = a_bench(deployer, load=load)
@@ -224,3 +256,8 @@ def test_a_server_that_gave_no_first_answer_is_left_behind() -> None:
         with pytest.raises(LoadFailedError):
             bench.deploy(ONE)
     assert deployer.log == ["deploy", "fresh", "deploy"]
+
+
+def test_a_look_is_over_within_a_second() -> None:
+    assert 0.0 < QUICK_LOOK.warmup_s < QUICK_LOOK.duration_s
+    assert QUICK_LOOK.warmup_s + QUICK_LOOK.duration_s < 1.0

@@ -54,6 +54,13 @@ def test_a_telling_candidate_that_loses_is_measured_where_it_should_pass() -> No
     assert won == evaluate(emulated(2500, []), GOODPUT, OPEN, start=1, to_beat=1000)
 
 
+def test_a_telling_candidate_that_nearly_stood_the_load_is_measured_just_below_it() -> None:
+    """It was not overloaded, so what it answered says nothing."""
+    asked: list[float] = []
+    evaluate(emulated(990, asked), GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    assert asked == [1000, 850]
+
+
 def test_a_race_counts_without_the_measurement_after_it() -> None:
     served = emulated(300, [])
 
@@ -101,6 +108,38 @@ def test_a_load_without_a_result_is_too_much_where_a_lower_one_passed() -> None:
     assert 900 <= result.score.value <= 1000
 
 
+def test_after_a_load_without_a_result_the_search_goes_on_below_it() -> None:
+    served = emulated(1500, [])
+    asked: list[float] = []
+
+    def drowning(level: float) -> Point:
+        asked.append(level)
+        if level > 2000:
+            raise LoadFailedError("no results by the deadline")
+        return served(level)
+
+    result = evaluate(drowning, GOODPUT, OPEN, start=1, to_beat=1000)
+    assert asked[:2] == [1000, 3000]  # where it raced, and far up since it was at ease
+    assert all(1000 < level < 3000 for level in asked[2:])
+    assert result.limit is None
+    assert 1300 <= result.score.value <= 1500
+
+
+@pytest.mark.parametrize("to_beat", [None, 1000.0])
+def test_a_candidate_is_measured_five_times_at_the_most(to_beat: float | None) -> None:
+    """The race and the first load included; without latencies it takes long to be sure."""
+    asked: list[float] = []
+
+    def measure(level: float) -> Point:
+        asked.append(level)
+        lost = 0 if level <= 1700 else 5
+        return judge_point([NO_ERRORS], synthetic_measurement(level, failed=lost))
+
+    result = evaluate(measure, GOODPUT, OPEN, start=1000, to_beat=to_beat)
+    assert len(asked) == len(result.points) == 5
+    assert asked[:2] == [1000, 2000]
+
+
 def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
     served = emulated(5000, [])
     asked: list[float] = []
@@ -115,6 +154,35 @@ def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
     assert asked[:2] == [7096, 1350]
     assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
     assert result.limit == "the load generator could not keep up"
+
+
+def test_what_the_client_could_not_send_does_not_limit_a_config_that_stands_less() -> None:
+    served = emulated(1000, [])
+
+    def limited(level: float) -> Point:
+        if level > 1500:
+            raise ClientLimitError("the load generator could not keep up", sent_per_s=1500)
+        return served(level)
+
+    result = evaluate(limited, GOODPUT, OPEN, start=7096, to_beat=None)
+    assert 970 <= result.score.value <= 1000
+    assert result.limit is None
+
+
+def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> None:
+    served = emulated(5000, [])
+    asked: list[float] = []
+
+    def limited(level: float) -> Point:
+        asked.append(level)
+        if level == 1500:
+            raise ClientLimitError("the load generator could not keep up")
+        return served(level)
+
+    listed = LoadPlan(Arrivals.POISSON, (500.0, 1500.0, 2000.0), OPEN.levels)
+    result = evaluate(limited, GOODPUT, listed, start=1, to_beat=None)
+    assert asked == [500, 1500]
+    assert (result.limit, result.score.value) == ("the load generator could not keep up", 500)
 
 
 def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:
@@ -194,8 +262,7 @@ def test_minimising_what_was_not_measured_fails_the_trial() -> None:
 
 def test_closed_arrivals_search_whole_numbers() -> None:
     plan = load_plan(Workload(arrivals=ClosedArrivals(kind="closed", max_concurrency=64)), GOODPUT)
-    assert plan.levels.whole
-    assert plan.levels.highest == 64
+    assert plan.levels == LevelRange(1.0, 64.0, whole=True)
 
 
 def test_bursts_are_planned_like_other_rates() -> None:

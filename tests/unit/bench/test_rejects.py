@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -202,6 +203,28 @@ def test_a_load_without_a_result_need_not_be_the_trials_end() -> None:
     with pytest.raises(LoadFailedError):
         bench.measure(30, 2)
     assert [r.level for r in rejected] == [30]
+
+
+def test_an_overload_that_tells_nothing_over_time_is_rejected_with_its_measurement() -> None:
+    bench, rejected = a_bench(quiet)
+    with pytest.raises(LoadFailedError, match="none over time"):
+        bench.overload(50.0, P99_40MS, 3)
+    (found,) = rejected
+    assert "none over time" in found.reason
+    assert (found.level, found.wall_s) == (50.0, 4.0)
+    assert found.measurement is not None
+    assert (found.measurement.load.arrivals, found.measurement.seed) == (Arrivals.STEP, 3)
+
+
+def test_a_measurement_that_failed_is_told_with_the_seconds_it_took() -> None:
+    def slowly(load: LoadPoint) -> Measurement:
+        time.sleep(0.02)
+        return failing(load)
+
+    bench, rejected = a_bench(slowly)
+    with pytest.raises(LoadFailedError):
+        bench.measure(30, 2)
+    assert 0.02 <= rejected[0].wall_s < 1.0
 
 
 def test_what_another_trial_measured_stays_valid() -> None:

@@ -107,7 +107,13 @@ def test_what_the_first_look_leaves_open_gets_as_many_rounds_again() -> None:
     rows: list[Row] = []
     capacities = {CURRENT: 1000.0, OTHER: 1035.0}
     duel(EmulatedBench(capacities, noise=0.01, seed=3), 1000, 1030, rows)
-    assert {r.round for r in rows} == set(range(ROUNDS * LOOKS))
+    assert {r.round for r in rows} == set(range(ROUNDS + ROUNDS))
+
+
+def test_the_interval_of_a_gain_is_wide_enough_for_the_second_look() -> None:
+    result = duel(EmulatedBench({CURRENT: 100, OTHER: 1000}, noise=0.01), 98, 980)
+    own, current = result.own.capacities(), result.current.capacities()
+    assert result.ratio == paired_ratio(own, current, looks=2)
 
 
 def test_what_is_clear_at_the_first_look_ends_there() -> None:
@@ -166,6 +172,7 @@ def test_a_finalist_that_cannot_be_deployed_again_drops_out_and_the_others_go_on
     )
     assert [r.outcome for r in results] == [Outcome.NOT_FEASIBLE, Outcome.CONFIRMED]
     assert results[0].reason == "out of memory"
+    assert (results[0].level, results[0].points, results[0].ratio) == (0.0, (), None)
 
 
 def test_a_current_config_that_cannot_be_deployed_again_ends_it() -> None:

@@ -78,6 +78,22 @@ class TestChange:
     ) -> None:
         assert change_of(Ratio(estimate, low, high), WARN, FAIL) is change
 
+    @pytest.mark.parametrize(
+        ("low", "estimate", "high", "change"),
+        [
+            (0.51, 0.75, 0.9, Change.FINE),  # a loss just at what is worth telling
+            (0.51, 0.7499, 0.9, Change.WORSE),
+            (0.5, 0.8, 0.9, Change.INCONCLUSIVE),  # the loss that fails is not ruled out
+            (0.4, 0.6, 0.75, Change.INCONCLUSIVE),  # one worth telling is not certain
+            (0.4, 0.5, 0.7, Change.REGRESSION),
+            (0.4, 0.5001, 0.7, Change.WORSE),
+        ],
+    )
+    def test_at_the_thresholds_themselves(
+        self, low: float, estimate: float, high: float, change: Change
+    ) -> None:
+        assert change_of(Ratio(estimate, low, high), 0.25, 0.5) is change
+
     def test_every_interval_has_an_answer_and_no_wide_one_passes(self) -> None:
         for center in np.linspace(0.5, 1.5, 201):
             narrow = change_of(Ratio(center, center - 1e-6, center + 1e-6), WARN, FAIL)

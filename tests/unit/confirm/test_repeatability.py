@@ -133,6 +133,11 @@ def test_the_most_rounds_are_still_recommended_and_one_more_is_not() -> None:
     assert rounds_needed(1e-9, 0.02) == LEAST_ROUNDS
 
 
+def test_from_three_to_ten_rounds_are_recommended() -> None:
+    needed = {rounds_needed(float(cv), 0.02) for cv in np.linspace(0.001, 0.05, 500)}
+    assert needed == {None, *range(3, 11)}
+
+
 def test_rounds_are_told_with_their_second_look() -> None:
     assert rounds_text(3, 1) == "3 rounds"
     assert rounds_text(3, 2) == "3 rounds (6 where they leave it open)"

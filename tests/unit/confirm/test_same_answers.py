@@ -55,3 +55,15 @@ def test_a_model_that_does_not_agree_with_itself_is_not_compared() -> None:
 def test_a_model_that_cannot_be_asked_is_not_compared() -> None:
     result, _ = compare([Answers(none_because="it is decoupled")], saying(2.0))
     assert result == Comparison(False, "Answers were not compared: it is decoupled.")
+
+
+def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:
+    current, winner = (
+        Answers(alone=tuple(saying(v).alone[0] for v in values))
+        for values in ((1.0, 2.0, 3.0), (1.0, 5.0, 6.0))
+    )
+    result, _ = compare([current, current], winner)
+    assert result.sentence.startswith("It changes answers: input 1 asked alone: ")
+    assert result.sentence.endswith(", and 1 more.")
+    one, _ = compare([saying(1.0), saying(1.0)], saying(2.0))
+    assert "more" not in one.sentence

@@ -342,6 +342,32 @@ def test_the_choice_is_within_two_percent_whatever_the_curve(per_step: float) ->
     assert not smaller or capacity(smaller[-1]) < (0.98 + noise_of_reading) * best
 
 
+def test_a_smaller_cache_may_cost_two_percent_of_a_small_gain_too() -> None:
+    """Where any other change may cost only half of what a change must be worth."""
+    bench_of = {0: 0.90, SIZES[0]: 0.985, SIZES[1]: 1.0}
+
+    def capacity(candidate: Candidate) -> float:
+        size = split_args(candidate.server_args)[1] or 0
+        count = 1.0 if candidate.fields.get(COUNT) == 2 else 0.985
+        return 1000.0 * (bench_of[size] * count if candidate != current else 0.9)
+
+    rows: list[Row] = []
+    current = Candidate({COUNT: 1, ENABLE: None})
+    rules = rules_of(rows, min_gain=0.02)
+    bench = SimplerBench(capacity)
+    winner = confirmed(bench, with_cache(SIZES[1], **{COUNT: 2}), rules, current)
+    rows.clear()
+    result = simplified(bench, winner, rules, lambda _: True, SIZES[:1])
+    assert result.candidate == with_cache(SIZES[0], **{COUNT: 2})
+    assert [(p.field, p.loss_allowed, p.kept) for p in result.tried] == [
+        ("response_cache.size off", 0.02, True),
+        ("response_cache.size 1 MiB", 0.02, False),
+        (COUNT, 0.01, True),
+    ]
+    held = [r for r in rows if r.candidate == result.candidate]
+    assert [(r.round, r.order) for r in held] == [(n, k) for n in range(3) for k in range(2)]
+
+
 def test_a_cache_that_brings_nothing_goes() -> None:
     result, _, rows = least_cache(lambda _: 1000)
     assert size_of(result) is None

@@ -1,0 +1,56 @@
+"""What a trial's measurements say about the load it stands."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+
+from tuner.bench.evaluate import probe_of
+from tuner.bench.levels import capacity_level, sustained_level
+from tuner.run.trial import Trial, TrialState
+from tuner.score.capacity import crossing
+from tuner.score.point import judge_point, score_points
+from tuner.space.candidate import Candidate
+from tuner.spec.objective import Objective
+
+
+def a_trial(*levels: float, capacity: float = 100.0) -> Trial:
+    points = [judge_point([P99_40MS, NO_ERRORS], synthetic_server(n, capacity)) for n in levels]
+    score = score_points(Objective.goodput(), points)
+    return Trial(0, Candidate(), TrialState.MEASURED, points=tuple(points), score=score)
+
+
+def test_a_trial_stands_the_highest_load_that_met_the_slos() -> None:
+    assert sustained_level(a_trial(50.0, 98.0, 90.0, 104.0)) == 98.0
+
+
+def test_a_trial_without_a_result_or_that_met_the_slos_nowhere_stands_nothing() -> None:
+    for trial in (Trial(0, Candidate(), TrialState.FAILED), a_trial(300.0, 104.0)):
+        assert sustained_level(trial) is None
+        assert capacity_level(trial) is None
+
+
+def test_its_capacity_is_between_the_load_it_stood_and_the_next_one() -> None:
+    trial = a_trial(50.0, 98.0, 90.0, 104.0, 300.0)
+    stood, missed = probe_of(trial.points[1]), probe_of(trial.points[3])
+    found = capacity_level(trial)
+    assert found == crossing(stood, missed)
+    assert found == pytest.approx(100.0, rel=0.01)
+
+
+def test_where_nothing_above_was_missed_the_capacity_is_the_load_it_stood() -> None:
+    assert capacity_level(a_trial(98.0)) == 98.0
+
+
+def test_a_miss_below_the_load_it_stood_does_not_count() -> None:
+    missed = judge_point([P99_40MS, NO_ERRORS], synthetic_server(60.0, 40.0))  # a slow moment
+    stood = a_trial(98.0)
+    points = (missed, *stood.points)
+    trial = Trial(
+        0,
+        Candidate(),
+        TrialState.MEASURED,
+        points=points,
+        score=score_points(Objective.goodput(), points),
+    )
+    assert (sustained_level(trial), capacity_level(trial)) == (98.0, 98.0)

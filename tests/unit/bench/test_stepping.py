@@ -1,0 +1,86 @@
+"""Where a trial begins when its first load is too much for a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tuner.bench.stepping import FromAbove, below_sent
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.score.capacity import LevelRange, Probe
+
+LEVELS = LevelRange(0.1, 1e5)
+
+
+def drowning(above: float, asked: list[float]) -> Callable[[float], float]:
+    """Gives its level as the result, and none above ``above``."""
+
+    def measure(level: float) -> float:
+        asked.append(level)
+        if level > above:
+            raise LoadFailedError(f"no results at {level:g}/s")
+        return level
+
+    return measure
+
+
+def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
+    asked: list[float] = []
+    above = FromAbove(drowning(100.0, asked), LEVELS)
+    assert above.result(1600.0) == 100.0
+    assert asked == [1600.0, 800.0, 400.0, 200.0, 100.0]
+    assert above.drowned == [Probe(n, passed=False) for n in (1600.0, 800.0, 400.0, 200.0)]
+    assert (above.levels, above.client_limit) == (LEVELS, None)
+    asked.clear()
+    with pytest.raises(LoadFailedError, match="no results at 101/s"):
+        FromAbove(drowning(100.0, asked), LEVELS).result(1616.0)
+    assert len(asked) == 5
+
+
+def test_the_lowest_load_is_not_asked_for_again() -> None:
+    asked: list[float] = []
+    with pytest.raises(LoadFailedError, match="no results at 60/s"):
+        FromAbove(drowning(1.0, asked), LevelRange(60.0, 1e5)).result(100.0)
+    assert asked == [100.0, 60.0]
+
+
+def test_the_first_load_is_one_that_may_be_asked_for() -> None:
+    asked: list[float] = []
+    assert FromAbove(drowning(64.0, asked), LevelRange(1, 64, whole=True)).result(200.4) == 64.0
+    assert asked == [64.0]
+
+
+def test_beyond_what_the_client_can_send_nothing_is_asked_for_any_more() -> None:
+    limit = ClientLimitError("it could not keep up", sent_per_s=1000.0)
+
+    def measure(level: float) -> float:
+        if level > 950.0:
+            raise limit
+        return level
+
+    above = FromAbove(measure, LEVELS)
+    assert above.result(5000.0) == 900.0  # nine tenths of what it sent
+    assert (above.levels.lowest, above.levels.highest) == (0.1, 900.0)
+    assert above.client_limit is limit
+    assert above.drowned == []  # it says nothing about the config
+
+
+def test_a_load_is_lowered_by_what_is_known_of_the_client() -> None:
+    assert below_sent(ClientLimitError("behind", sent_per_s=500.0), 1000.0) == 450.0
+    assert below_sent(ClientLimitError("behind", sent_per_s=2000.0), 1000.0) == 900.0
+    assert below_sent(ClientLimitError("behind"), 1000.0) == 500.0
+
+
+def test_a_model_that_fails_is_asked_once() -> None:
+    asked: list[float] = []
+
+    def fails(level: float) -> float:
+        asked.append(level)
+        raise ModelFailsError("the model failed 3 of 9 requests")
+
+    above = FromAbove(fails, LEVELS)
+    with pytest.raises(ModelFailsError):
+        above.result(100.0)
+    assert asked == [100.0]
+    assert above.drowned == []
