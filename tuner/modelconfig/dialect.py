@@ -2,7 +2,7 @@
 
 Tried with tritonserver 2.51 (24.10) and protoc: Python takes any white space of Unicode between
 tokens, a plus sign and underscores in numbers; C++ takes none of these. C++ takes space between a
-minus sign and its number; Python does not.
+minus sign and its number, and booleans and enums in octal (01); Python does not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 _PART = re.compile(
-    r"""(?P<skipped>\#[^\n]*|"[^"\\\n]*(?:\\.[^"\\\n]*)*"
+    r"""(?<=[:\[,])(?P<gap>(?:[ \t\r\n\f\v]|\#[^\n]*\n)*)(?P<zeros>0+)(?=[0-7](?![0-9A-Za-z_.+-]))
+    |(?P<skipped>\#[^\n]*|"[^"\\\n]*(?:\\.[^"\\\n]*)*"
         |'[^'\\\n]*(?:\\.[^'\\\n]*)*'|[A-Za-z_][0-9A-Za-z_+-]*)
     |(?P<apart>-[ \t\r\n\f\v]+(?=[0-9.]))
     |(?P<number>[0-9.+-][0-9A-Za-z_.+-]*)
@@ -19,7 +20,7 @@ _PART = re.compile(
 )
 #: What must be somewhere in a text for the search to be worth its while.
 _STRANGE = re.compile(r"\+|[0-9]_|[^\S \t\r\n\f\v]")
-_APART = re.compile(r"-[ \t\r\n\f\v]")
+_MOVING = re.compile(r"-[ \t\r\n\f\v]|\b0[0-7]")
 
 
 def foreign(text: str) -> tuple[int, str] | None:
@@ -34,15 +35,25 @@ def foreign(text: str) -> tuple[int, str] | None:
     return None
 
 
-def with_signs_joined(text: str) -> str:
-    """Minus signs moved to their numbers; everything else stays where it is."""
-    if not signs_apart(text):
-        return text
-    return _PART.sub(lambda m: m[0][1:] + "-" if m["apart"] is not None else m[0], text)
+def as_python_reads(text: str) -> str:
+    """Minus signs moved to their numbers, leading zeros of one digit blank; all else in place."""
+    return _PART.sub(_in_python, text) if _MOVING.search(text) else text
 
 
-def signs_apart(text: str) -> dict[int, int]:
-    """Where `with_signs_joined` puts a minus sign, to where it stands."""
-    found = _PART.finditer(text) if _APART.search(text) else ()
-    parts = (part for part in found if part["apart"] is not None)
-    return {part.end() - 1: part.start() for part in parts}
+def moved_starts(text: str) -> dict[int, int]:
+    """Where tokens begin that `as_python_reads` changes, to where they begin in ``text``."""
+    starts = {}
+    for part in _PART.finditer(text) if _MOVING.search(text) else ():
+        if part["apart"] is not None:
+            starts[part.end() - 1] = part.start()
+        elif part["zeros"] is not None:
+            starts[part.end()] = part.start("zeros")
+    return starts
+
+
+def _in_python(part: re.Match[str]) -> str:
+    if part["apart"] is not None:
+        return part[0][1:] + "-"
+    if part["zeros"] is not None:
+        return str(part["gap"]) + " " * len(part["zeros"])
+    return part[0]

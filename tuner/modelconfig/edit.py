@@ -11,6 +11,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.modelconfig import layout
+from tuner.modelconfig.dialect import as_python_reads
 from tuner.modelconfig.layout import Splice
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import FieldValue, element_index, in_order, set_field, set_fields
@@ -96,7 +97,8 @@ def _key(text: str, element: Element, step: Step) -> Any:
 
     assert step.field.message_type is not None
     entry: Any = message_factory.GetMessageClass(step.field.message_type)()
-    text_format.Parse(text[element.message.body_start : element.message.body_end], entry)
+    body = text[element.message.body_start : element.message.body_end]
+    text_format.Parse(as_python_reads(body), entry)
     return entry.key
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.compare import differences
-from tuner.modelconfig.dialect import foreign, with_signs_joined
+from tuner.modelconfig.dialect import as_python_reads, foreign
 from tuner.modelconfig.hints import hint_at
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
 from tuner.modelconfig.suggest import did_you_mean
@@ -40,12 +40,15 @@ _HINTS = {
     "missing ending quote": "close the string on the line it begins",
     "should not have multiple": "give the field once",
     "member of oneof": "these fields exclude each other: keep one",
+    "codec can't decode": "a config is sent to Triton as JSON, which holds UTF-8 only: write the "
+    "character itself",
 }
 #: Fields that releases after the schema of tritonclient 2.51 have.
 _NEWER = frozenset({"model_metrics"})
 #: Data types by the names that they have in requests.
 _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in requests"}
 _POSITION = re.compile(r"^\d+(:\d+)? : ")
+_NOT_UTF8 = re.compile(r".*codec can't decode bytes? (0x\w+|in).*", re.DOTALL)
 _SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
 
 
@@ -78,7 +81,7 @@ def try_parse(text: str) -> ModelConfig | Mistake:
 
     config = new_config()
     try:
-        text_format.Parse(with_signs_joined(text), config)
+        text_format.Parse(as_python_reads(text), config)
     except text_format.ParseError as error:
         return _mistake(error, text, config.DESCRIPTOR)
     if strange := foreign(text):
@@ -121,7 +124,9 @@ def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
     line, column = error.GetLine() or 1, error.GetColumn() or 1
     hint = hint_at(source, line, column)
     hint = hint or next((hint for words, hint in _HINTS.items() if words in text), "")
-    if unknown := _UNKNOWN_FIELD.search(text):
+    if _NOT_UTF8.match(text):
+        text = "the escapes of this string stand for no UTF-8"
+    elif unknown := _UNKNOWN_FIELD.search(text):
         name = unknown["name"]
         text = f"there is no field {name!r} in {unknown['type'].removeprefix('inference.')}"
         hint = _hint_for_unknown(name, _find_type(root, unknown["type"]), root)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.modelconfig.dialect import signs_apart, with_signs_joined
+from tuner.modelconfig.dialect import as_python_reads, moved_starts
 
 _CLOSING = {"{": "}", "<": ">"}
 _QUOTES = ("'", '"')
@@ -95,8 +95,8 @@ def tokenize(text: str) -> Iterator[Token]:
     """The tokens of ``text`` without its comments."""
     from google.protobuf.text_format import Tokenizer
 
-    lines = with_signs_joined(text).split("\n")  # as text_format.Parse splits them
-    starts, apart = [0], signs_apart(text)
+    lines = as_python_reads(text).split("\n")  # as text_format.Parse splits them
+    starts, moved = [0], moved_starts(text)
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     tokenizer: Any = Tokenizer(iter(lines))
@@ -104,7 +104,7 @@ def tokenize(text: str) -> Iterator[Token]:
         here = tokenizer.ParseError("")  # the public way to ask for the position
         start = starts[here.GetLine() - 1] + here.GetColumn() - 1
         end = start + len(tokenizer.token)
-        start = apart.get(start, start)
+        start = moved.get(start, start)
         yield Token(text[start:end], start)
         tokenizer.NextToken()
 

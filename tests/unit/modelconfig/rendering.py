@@ -148,7 +148,7 @@ class Renderer:
         if kind == field.CPPTYPE_STRING:
             return [self.string() for _ in range(self.rng.choice([1, 1, 1, 2]))]
         if kind == field.CPPTYPE_BOOL:
-            return [self.rng.choice(["true", "false", "True", "1", "f"])]
+            return [self.rng.choice(["true", "false", "True", "1", "f", "00", "01"])]
         if kind == field.CPPTYPE_ENUM:
             return [self.rng.choice([v.name for v in field.enum_type.values])]
         if kind == field.CPPTYPE_FLOAT:

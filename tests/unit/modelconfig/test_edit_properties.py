@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from unit.modelconfig.rendering import WORDS, config_text
 
 from tuner.errors import SpecError
+from tuner.modelconfig.dialect import as_python_reads
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import element_index, get, in_order, set_fields
@@ -207,7 +208,7 @@ def parse_in(step, text):
     from google.protobuf import message_factory, text_format
 
     holder = message_factory.GetMessageClass(step.field.containing_type)()
-    return text_format.Parse(text, holder)
+    return text_format.Parse(as_python_reads(text), holder)
 
 
 def with_line(text, start, end):

@@ -6,6 +6,7 @@ import pytest
 from unit.modelconfig.configs import BAD, GOOD, case, read
 
 from tuner.errors import SpecError
+from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import Mistake, from_server_json, parse, to_load_json, try_parse
 from tuner.modelconfig.schema import same_config
 
@@ -96,6 +97,7 @@ def test_server_json_reads_numbers_and_strings_alike():
         ('\ufeffname: "x"', (1, 1), "byte order mark"),
         ("max_batch_size = 8", (1, 16), "write : and not ="),
         ("name: x", (1, 7), "in quotes"),
+        ('\nname: "\\377"', (2, 13), "write the character itself"),
         ("batch_output { batch_output { } }", (1, 16), "stands by itself"),
     ],
 )
@@ -135,3 +137,18 @@ def test_comments_and_strings_may_have_anything(text):
 
 def test_a_minus_sign_may_stand_apart():
     assert list(parse("input { dims: [ - 1, -\n 2 ] }").input[0].dims) == [-1, -2]
+
+
+@pytest.mark.parametrize(
+    "text", ["enable: 01", "enable:\t001", "enable:\n01", "enable: # why\n01", "enable :01"]
+)
+def test_a_boolean_may_have_leading_zeros(text):
+    before = f"response_cache {{ {text} }}  # enable: 01"
+    assert parse(before).response_cache.enable
+    after = before.replace(text, text.rstrip("01") + "false", 1)
+    assert edit(before, {"response_cache.enable": False}) == after
+
+
+@pytest.mark.parametrize("text", ["enable: 02", "enable: 08", "enable: 0_1"])
+def test_what_no_parser_takes_for_a_boolean_is_a_mistake(text):
+    assert isinstance(try_parse(f"response_cache {{ {text} }}"), Mistake)
