@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fuzz.engine import last_tried, run_for
 from fuzz.targets import TARGETS
+from fuzz.writes import done
 
 
 def main() -> int:
@@ -31,6 +32,8 @@ def main() -> int:
         try:
             count = run_for(name, options.minutes * 60, seed)
             print(f"{name}: {count} inputs, nothing found")
+            if name == "write":
+                print(f"{name}: exact and taken back: {dict(done)}")
         except Exception as error:  # whatever an input brought about
             failed = True
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -250,6 +251,21 @@ def _resumed(run: Path) -> None:
         return
 
 
+def _write_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
+    from unit.modelconfig.rendering import config_text
+
+    numbers = st.integers(0, 2**32)
+    rendered = numbers.map(lambda seed: config_text(random.Random(seed)).encode())
+    found = st.sampled_from(seeds("write", CONFIG, *_cases("pbtxt", "pbtxt")))
+    return st.tuples(numbers.map(str), found | rendered)
+
+
+def _write_run(tried: tuple[str, bytes], directory: Path) -> None:
+    from fuzz.writes import write_and_take_back
+
+    write_and_take_back(int(tried[0]), directory / "models")
+
+
 def _command(*arguments: str) -> None:
     """`tune ARGUMENTS`; exit code 1 is for defects only."""
     from tuner.cli import cli
@@ -292,6 +308,11 @@ TARGETS: Mapping[str, Target] = {
         lambda: texts(seeds("numbers", b"100\n250.5\n0\n", b"0\n1\n2\n0\n")),
         _numbers_run,
         _write_input,
+    ),
+    "write": Target(
+        _write_inputs,
+        _write_run,
+        lambda tried, directory: _lay_out(directory / "models" / "m", tried[1]),
     ),
     "run": Target(_run_inputs, _run_run, _run_prepare, longest_s=10.0),
 }

@@ -1,0 +1,127 @@
+"""Whole writes: candidates of a drafted space, and fields at random, written and taken back."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fuzz.watch import BadBehaviourError
+from unit.modelconfig.owned import assert_only_owned_text_changes
+
+from tuner.errors import SpecError, TunerError
+from tuner.modelconfig.edit import edit
+from tuner.modelconfig.files import ModelFiles, read_model
+from tuner.modelconfig.message import parse
+from tuner.modelconfig.path import FieldValue, in_order, set_fields
+from tuner.modelconfig.schema import same_config
+from tuner.space.draft import Machine, draft_spec
+from tuner.spec.load import load_spec
+from tuner.steps.job import Job, job_from
+from tuner.steps.writing import draw_up
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.rollback import rollback
+
+_CANDIDATES = 4
+_MACHINES = (Machine(cores=1), Machine(cores=8), Machine(16, gpus=2, gpu_memory_bytes=80 << 30))
+_VALUES: Mapping[str, tuple[FieldValue, ...]] = {
+    "max_batch_size": (None, 0, 4, 64),
+    "default_model_filename": (None, "a b", "ü # {"),
+    "dynamic_batching": (None, True),
+    "dynamic_batching.preferred_batch_size": (None, (4,), (1, 2, 64)),
+    "dynamic_batching.max_queue_delay_microseconds": (None, 0, 2**40),
+    "dynamic_batching.default_queue_policy.timeout_action": (None, "DELAY"),
+    "dynamic_batching.priority_queue_policy[1].max_queue_size": (None, 8),
+    "instance_group.count": (None, 1, 3),
+    "instance_group[0].gpus": (None, (0, 1)),
+    "instance_group[kind=KIND_GPU].count": (None, 2),
+    "parameters.threads": (None, 2, True, 'a "b" \\'),
+    "optimization.cuda.graphs": (None, True, False),
+    "sequence_batching.direct.minimum_slot_utilization": (None, 0.1),
+    "response_cache.enable": (None, True, False),
+}
+
+#: Writes that were exact, and were taken back exactly: of candidates, and of fields at random.
+done: Counter[str] = Counter()
+
+
+def write_and_take_back(seed: int, repository: Path) -> None:
+    """Writes to model ``m`` of a repository what ``seed`` chooses, one after the other.
+
+    Raises:
+        SpecError: The config itself is none.
+        BadBehaviourError: A write, or what was left after taking it back, is not exact.
+    """
+    rng = random.Random(seed)
+    files = read_model(repository, "m")
+    config = files.config()
+    for job, candidate in _candidates(files, rng):
+        fields = job.space.config.changes(candidate.fields)
+        after = _told(lambda: draw_up(job, candidate).after)  # noqa: B023
+        asked = job.space.config.asked(candidate.fields)
+        asked.name = config.name  # a job fills it in, for messages
+        _check(files, fields, after, asked)
+        done["candidates"] += 1
+    paths = rng.sample(sorted(_VALUES), rng.randint(1, 5))
+    fields = {path: rng.choice(_VALUES[path]) for path in paths}
+    try:
+        set_fields(config, fields)
+    except SpecError:  # an index that is not there, a oneof that is taken
+        return
+    _check(files, fields, _told(lambda: edit(files.text, fields)), config)
+    done["fields"] += 1
+
+
+def _candidates(files: ModelFiles, rng: random.Random) -> Iterator[tuple[Job, Any]]:
+    """Of the space that is drafted; none where the model is not to be drafted for or measured."""
+    place = files.directory.parent.parent / "spec.yaml"
+    try:
+        completes = files.completes(files.config())
+        machine = rng.choice(_MACHINES)
+        text = draft_spec("m", files.config(), machine, "models", completes=completes)
+        place.write_text(text, encoding="utf-8")
+        loaded = load_spec(place)
+        own = {"repository": files.directory.parent, "model": "m"}
+        job = job_from(loaded, loaded.spec.model_copy(update=own))
+    except TunerError:
+        return
+    for _ in range(_CANDIDATES):
+        if (candidate := job.space.sample(rng)) is not None:
+            yield job, candidate
+
+
+def _check(files: ModelFiles, fields: Mapping[str, FieldValue], after: str, wanted: Any) -> None:
+    """``after`` means ``wanted``, differs in ``fields`` only, and is written and taken back."""
+    before = files.path.read_bytes()
+    text = files.text
+    for path, value in in_order(fields):
+        edited = edit(text, {path: value})
+        if edited != text:
+            assert_only_owned_text_changes(text, path, edited)
+        text = edited
+    if after not in (text, files.text):  # nothing is edited where all fields together change none
+        raise BadBehaviourError("several fields are not edited as they are one by one")
+    plan = WritePlan("m", files.path, files.sha256, files.text, after, (), "run")
+    plan = WritePlan.from_json(json.loads(json.dumps(plan.to_json())))
+    written = _told(lambda: apply(plan))
+    found = files.path.read_bytes()
+    if found != after.encode() or written.sha256_after != sha256_of(found.decode()):
+        raise BadBehaviourError("the file does not hold what was to be written")
+    if not same_config(parse(found.decode()), wanted):
+        raise BadBehaviourError(f"the file does not say what was asked for: {sorted(fields)}")
+    if written.changed:
+        _told(lambda: rollback(files.directory.parent, "m"))
+    if files.path.read_bytes() != before:
+        raise BadBehaviourError("taking the write back did not restore the file")
+
+
+def _told(act: Any) -> Any:
+    """From here on, an error is not an answer."""
+    try:
+        return act()
+    except TunerError as error:
+        raise BadBehaviourError(f"{type(error).__name__}: {error}") from error

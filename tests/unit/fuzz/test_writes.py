@@ -1,0 +1,49 @@
+"""That the whole writes of `fuzz.writes` are made, and that one which is not exact is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fuzz import writes
+from fuzz.targets import CONFIG
+from fuzz.watch import BadBehaviourError
+from fuzz.writes import done, write_and_take_back
+from unit.modelconfig.configs import GOOD
+
+from tuner.modelconfig.edit import edit
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "models" / "m" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "m" / "config.pbtxt").write_bytes(CONFIG)
+    return tmp_path / "models"
+
+
+def test_every_published_config_is_written_and_taken_back_exactly(repository: Path) -> None:
+    before = done.copy()
+    for seed, path in enumerate(GOOD):
+        (repository / "m" / "config.pbtxt").write_bytes(path.read_bytes())
+        write_and_take_back(seed, repository)
+    made = done - before
+    assert made["candidates"] >= len(GOOD)
+    assert made["fields"] >= len(GOOD) / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("edit", lambda text, fields: edit(text, fields).replace("# one", "# two")),
+        ("draw_up", lambda job, candidate: type("Change", (), {"after": job.model.text + " "})),
+        ("rollback", lambda repository, model: None),
+        ("apply", lambda plan: type("Written", (), {"sha256_after": None, "changed": True})),
+    ],
+)
+def test_a_write_that_is_not_exact_is_noticed(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, name: str, broken: object
+) -> None:
+    write_and_take_back(1, repository)
+    monkeypatch.setattr(writes, name, broken)
+    with pytest.raises((BadBehaviourError, AssertionError)):
+        write_and_take_back(1, repository)
