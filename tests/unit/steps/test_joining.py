@@ -356,6 +356,13 @@ class TestWhatIsRefused:
             joined_job(moved, JoinRequest("m", ""))
         assert "--repository" in caught.value.hint
 
+    def test_a_path_of_the_spec_begins_where_the_runs_spec_lies(
+        self, offer: Any, tmp_path: Path
+    ) -> None:
+        text = offer.manifest.spec_text.replace(str(REPOSITORY), "repository")
+        there = replace(offer, manifest=replace(offer.manifest, spec_text=text))
+        assert offered_spec(there, JoinRequest("m", "")).repository == tmp_path / "repository"
+
     def test_somebody_elses_server(self, offer: Any) -> None:
         server = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
         manifest = replace(offer.manifest, spec_text=offer.manifest.spec_text + server)

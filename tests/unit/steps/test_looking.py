@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from emulated import EmulatedBench
+from synthetic import NO_ERRORS, P99_40MS
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.space.candidate import Candidate
-from tuner.steps.looking import FIRST_CONCURRENCY, first_level
+from tuner.steps.looking import First, Start, first_level, highest_that_holds, rough_capacity
 
 LEVELS = LevelRange(0.1, 1e5)
 POISSON = LoadPlan(Arrivals.POISSON, None, LEVELS)
@@ -58,5 +62,66 @@ def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
 def test_a_closed_loop_needs_no_look() -> None:
     bench = Answering(0.01)
     plan = LoadPlan(Arrivals.CLOSED, None, LEVELS)
-    assert first_level(bench, plan, 1).level == FIRST_CONCURRENCY
+    assert first_level(bench, plan, 1) == First(2.0)
     assert asked(bench) == []
+
+
+def test_where_one_request_alone_is_too_slow_only_the_lowest_load_is_worth_a_look() -> None:
+    notes: list[str] = []
+    bench = Answering(0.05)
+    assert first_level(bench, POISSON, 1, notes.append, P99_40MS) == First(
+        pytest.approx(6.0), lowest=True
+    )
+    assert asked(bench) == []
+    assert notes == [
+        "one request at a time takes 50 ms: more than p99_latency <= 40ms allows, under any load"
+    ]
+    assert not first_level(Answering(0.04), POISSON, 1, notes.append, P99_40MS).lowest
+    assert notes[-1] == (
+        "one request at a time takes 40 ms; with 25 at once it answers 900/s; first 720/s"
+    )
+
+
+class Serving(EmulatedBench):
+    """One config, on one server for good."""
+
+    def __init__(self, capacity: float, alone_s: float = 0.01, **more: Any) -> None:
+        super().__init__(lambda _: capacity, alone_s=alone_s, weather=0.0, **more)
+        self.deploy(Candidate({}))
+
+    @property
+    def levels(self) -> list[float]:
+        return [a.level for a in self.asked]
+
+
+@pytest.mark.parametrize("capacity", [80.0, 200.0, 700.0])
+def test_a_rough_capacity_is_near_the_true_one_after_four_loads(capacity: float) -> None:
+    bench = Serving(capacity)
+    found = rough_capacity(bench, POISSON, 7)
+    assert found == Start(pytest.approx(capacity, rel=0.15))
+    assert len(bench.levels) <= 4
+    assert set(bench.seeds) | {seed for seed, _ in bench.looks} == {7}
+
+
+def test_where_no_load_tried_holds_the_lowest_is_told_as_missed() -> None:
+    impossible = replace(P99_40MS, bound=1_000.0)
+    bench = Serving(100.0, slos=(impossible, NO_ERRORS))
+    found = rough_capacity(bench, POISSON, 7)
+    assert found == Start(min(bench.levels), missed=True)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "held", "asked_for"),
+    [
+        (400.0, 320.0, [80.0, 160.0, 320.0, 640.0]),
+        (20.0, 80.0, [80.0]),
+        (2000.0, 1280.0, [80.0, 160.0, 320.0, 640.0, 1280.0]),
+    ],
+)
+def test_of_listed_loads_the_last_before_a_miss_holds(
+    capacity: float, held: float, asked_for: list[float]
+) -> None:
+    bench = Serving(capacity)
+    assert highest_that_holds(bench, (80.0, 160.0, 320.0, 640.0, 1280.0), 7) == held
+    assert bench.levels == asked_for
+    assert set(bench.seeds) == {7}
