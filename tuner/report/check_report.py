@@ -32,7 +32,7 @@ from tuner.report.quantities import (
 from tuner.report.result_schema import SloFacts
 from tuner.report.trend import ratio_text, trend, value_text
 from tuner.run.writing import write_text
-from tuner.score.verdict import SloResult
+from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.digits import digits
 
 HEADLINES = {
@@ -168,19 +168,27 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs."""
     spec = shlex.quote(check.spec_path)
     tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
-    accept = ("if this is how it is to be, accept it", f"tune check {spec} --update-baseline")
+    accept = ("if this is how it should be, accept it", f"tune check {spec} --update-baseline")
     again = ("check again", f"tune check {spec}")
     quiet = ("see how well measurements repeat here", f"tune doctor --noise {spec}")
+    if check.status in (CheckStatus.MISSED, CheckStatus.INCONCLUSIVE) and not check.rounds:
+        return [("mend what is named above, then check again", f"tune check {spec}")]
     return {
         CheckStatus.FINE: [again],
         CheckStatus.WORSE: [again, accept],
         CheckStatus.ACCEPTED: [again],
         CheckStatus.MISSED: [tune],
-        CheckStatus.INCONCLUSIVE: [quiet, again] if check.baseline else [accept],
+        CheckStatus.INCONCLUSIVE: [accept] if _only_not_compared(check) else [quiet, again],
         CheckStatus.REGRESSION: [tune, accept],
         CheckStatus.INTERRUPTED: [again],
         CheckStatus.FAILED: [("check this machine", "tune doctor"), again],
     }[check.status]
+
+
+def _only_not_compared(check: CheckFacts) -> bool:
+    """Every SLO was met and all was measured: `--update-baseline` would have accepted it."""
+    met = all(slo.worst.verdict is Verdict.PASS for slo in check.slo)
+    return check.ratio is None and met and bool(check.values)
 
 
 def junit_of(check: CheckFacts) -> str:

@@ -17,7 +17,7 @@ from tuner.report.check_report import (
     page_of,
     render_check,
 )
-from tuner.report.check_schema import CheckStatus, json_schema, read_check
+from tuner.report.check_schema import CheckStatus, Then, json_schema, read_check
 from tuner.report.trend import trend
 
 ROOT = Path(__file__).parents[3]
@@ -47,6 +47,36 @@ def test_without_a_baseline_or_a_measurement_the_report_is_still_whole() -> None
     )
     assert "### SLOs" not in markdown_of(broken)
     assert "tune doctor" in markdown_of(broken)
+
+
+@pytest.mark.parametrize("status", [CheckStatus.INCONCLUSIVE, CheckStatus.MISSED])
+@pytest.mark.parametrize("baseline", [None, facts().baseline])
+def test_what_was_not_measured_cannot_be_accepted_or_tuned(
+    status: CheckStatus, baseline: Then | None
+) -> None:
+    """The model is not served, or fails: what is named there has to be mended first."""
+    nothing = facts(status, baseline=baseline, values=[], slo=[], level=None, load=None, rounds=0)
+    assert next_steps(nothing) == [
+        ("mend what is named above, then check again", "tune check 'a spec.yaml'")
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"slo": [{"worst": {**SLO, "verdict": "fail"}, "values": [41_000.0]}]},
+        {"slo": [{"worst": {**SLO, "verdict": "not enough data"}, "values": [38_000.0]}]},
+        {"values": []},
+    ],
+)
+def test_what_would_not_be_accepted_is_not_offered_to_be(changes: dict[str, object]) -> None:
+    open_ = facts(CheckStatus.INCONCLUSIVE, baseline=None, ratio=None, **changes)
+    assert "--update-baseline" not in str(next_steps(open_))
+
+
+def test_a_result_at_another_load_may_be_accepted() -> None:
+    elsewhere = facts(CheckStatus.INCONCLUSIVE, ratio=None)
+    assert "--update-baseline" in str(next_steps(elsewhere))
 
 
 def test_one_check_is_no_trend() -> None:
