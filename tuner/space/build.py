@@ -15,6 +15,7 @@ from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.judge import refuse_broken
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
+from tuner.space.refused import refuse_unmeasurable
 from tuner.space.space import COUNTED_ONE_BY_ONE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, Space
 from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
 from tuner.spec.units import parse_bytes
@@ -118,10 +119,19 @@ def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> No
         if path.startswith(f"{DYNAMIC_BATCHING}."):
             set_field(message, DYNAMIC_BATCHING, True)
         set_field(message, path, value)
+        _refuse_unmeasurable(message)
         encoded = message.SerializeToString(deterministic=True)
         if encoded in seen:
             raise SpecError(f"{_shown(seen[encoded])} and {_shown(value)} are the same to Triton")
         seen[encoded] = value
+
+
+def _refuse_unmeasurable(changed: Any) -> None:
+    try:
+        refuse_unmeasurable("the model", changed)
+    except SpecError as error:
+        text = f"cannot be searched: with it, {error.message}"
+        raise SpecError(text, "take it out of the space") from error
 
 
 def _mistakes_between(

@@ -30,7 +30,7 @@ def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
     if config.HasField("sequence_batching"):
         raise SpecError(
             f"{model} takes sequences of requests (sequence_batching): what it answers depends on "
-            "what was asked before, and single requests in random order are none of its traffic",
+            "what was asked before, and single requests in random order are not its traffic",
             "measure it with perf_analyzer's sequence options (--num-of-sequences, "
             "--sequence-length); tune the models that it calls",
         )

@@ -43,6 +43,24 @@ def test_a_model_with_another_scheduler_gets_no_dynamic_batcher() -> None:
         space_of({DELAY: {"int": [1, 5]}}, BATCHING + "sequence_batching { }")
 
 
+@pytest.mark.parametrize(
+    ("path", "given", "what"),
+    [
+        ("sequence_batching.oldest.max_candidate_sequences", {"int": [1, 5]}, "takes sequences"),
+        ("sequence_batching.max_sequence_idle_microseconds", {"int": [1, 9]}, "takes sequences"),
+        ("sequence_batching", {"choice": [False, True]}, "takes sequences"),
+        ("model_transaction_policy.decoupled", {"choice": [False, True]}, "is decoupled"),
+    ],
+)
+def test_a_space_cannot_make_the_model_one_that_no_search_is_for(
+    path: str, given: dict[str, list[int]], what: str
+) -> None:
+    with pytest.raises(SpecError, match=what) as caught:
+        space_of({path: given}, BATCHING)
+    assert caught.value.message.startswith(f"space.{path}: cannot be searched")
+    assert "take it out of the space" in caught.value.message
+
+
 def test_a_model_that_does_not_batch_has_nothing_to_delay() -> None:
     with pytest.raises(SpecError, match="max_batch_size is 0"):
         space_of({DELAY: {"int": [1, 5]}}, 'name: "m"')
