@@ -68,12 +68,15 @@ def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool
             return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
         if accept:
             reason = f"Every SLO was met in each of {rounds} rounds."
-            return CheckVerdict(CheckStatus.ACCEPTED, (reason,))
+            return CheckVerdict(CheckStatus.ACCEPTED, (reason, *_limited(found)))
         reason = not_compared or "The accepted result was measured at another load: not compared."
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
     change = change_of(found.ratio, limits.warn, limits.fail)
+    if found.client_limit and change is not Change.FINE and not accept:
+        reason = "What the model can do was not found, so a loss is neither shown nor ruled out."
+        return CheckVerdict(CheckStatus.INCONCLUSIVE, (*_limited(found), reason))
     status = CheckStatus.ACCEPTED if accept else _OF_CHANGE[change]
-    return CheckVerdict(status, (_compared(found, limits, change),))
+    return CheckVerdict(status, (_compared(found, limits, change), *_limited(found)))
 
 
 def check_json(
@@ -174,6 +177,12 @@ def _unclear(points: Sequence[Point], where: str) -> str:
     open_loop = points[0].measurement.load.arrivals.open_loop  # whose window follows the rate
     longer = "workload.max_window" if open_loop else "workload.window"
     return f"Too few requests were answered {where} to judge a percentile: raise {longer}."
+
+
+def _limited(found: Checked) -> tuple[str, ...]:
+    if found.client_limit is None:
+        return ()
+    return (f"The load generator was the limit, not the model: {found.client_limit}.",)
 
 
 def _compared(found: Checked, limits: Check, change: Change) -> str:

@@ -10,7 +10,7 @@ which leaves out the ups and downs that both saw. The rounds are looked at twice
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.stepping import FromAbove
@@ -19,6 +19,7 @@ from tuner.confirm.gain import LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
 from tuner.confirm.statistics import Ratio, paired_ratio, two_sample_ratio
+from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.score.judge import value_of
 from tuner.score.point import Point
@@ -66,6 +67,7 @@ class Checked:
         compared: What ``values`` are, as in `result.json`.
         values: One a round; empty when the metric was not measured in each.
         ratio: Against the baseline, above 1 is better; None without one.
+        client_limit: What the load generator could not send: ``values`` are then at least so much.
     """
 
     held: tuple[Point, ...]
@@ -75,6 +77,7 @@ class Checked:
     compared: str
     values: tuple[float, ...]
     ratio: Ratio | None
+    client_limit: str | None = None
 
     @property
     def slos(self) -> Held:
@@ -91,6 +94,7 @@ def checked(step: Checking) -> Checked:
     start = _start(step)
     contender = Contender(Entrant(step.current, start.level))
     stood: list[Point] = []
+    limits: list[ClientLimitError] = []
     rounds = step.spec.check.rounds
     for number in range(rounds * LOOKS):
         if number == rounds and not step.all_rounds and not _open(step, contender, stood):
@@ -98,8 +102,9 @@ def checked(step: Checking) -> Checked:
         if _hopeless(step, contender, start):
             break
         step.events.phase(f"round {number + 1}")
-        stood.append(_round(step, contender, number, start))
-    return _checked(step, contender, stood)
+        stood.append(_round(step, contender, number, start, limits))
+    limit = limits[-1].message if limits else None
+    return replace(_checked(step, contender, stood), client_limit=limit)
 
 
 def _start(step: Checking) -> Start:
@@ -139,14 +144,27 @@ def _any_load(step: Checking) -> bool:
     return step.plan.listed is None and step.spec.check.at is None
 
 
-def _round(step: Checking, contender: Contender, number: int, start: Start) -> Point:
-    """Adds a round to ``contender``; the point at the load that must be stood."""
+def _round(
+    step: Checking,
+    contender: Contender,
+    number: int,
+    start: Start,
+    limits: list[ClientLimitError],
+) -> Point:
+    """Adds a round to ``contender``; the point at the load that must be stood.
+
+    ``limits`` gets what the load generator could not send.
+    """
     step.bench.deploy(step.current, fresh=True)
     order = 0
 
     def measure(level: float) -> Point:
         nonlocal order
-        point = step.bench.measure(level, SEED + number)
+        try:
+            point = step.bench.measure(level, SEED + number)
+        except ClientLimitError as error:
+            limits.append(error)
+            raise
         step.record(Row(number, order, Role.CURRENT, step.current, point))
         order += 1
         return point
@@ -160,11 +178,10 @@ def _round(step: Checking, contender: Contender, number: int, start: Start) -> P
     above = FromAbove(
         lambda level: searched_round(measure, level, step.plan.levels), step.plan.levels
     )
-    round_ = above.result(contender.expected_level())
-    if above.client_limit is not None:
-        step.events.note(f"the load generator is the limit, not the model: {above.client_limit}")
-    contender.rounds.append(round_)
-    return stood or round_.stood
+    contender.rounds.append(above.result(contender.expected_level()))
+    if limits:
+        step.events.note(f"the load generator is the limit, not the model: {limits[-1]}")
+    return stood or contender.rounds[-1].stood
 
 
 def _open(step: Checking, contender: Contender, stood: Sequence[Point]) -> bool:
