@@ -3,151 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
 import jsonschema
 import numpy as np
 import pytest
-from emulated import EmulatedBench
-from synthetic import synthetic_server
+from unit.steps.check_place import CLOSED, Place, ToyBench, ToyPrograms
 
 from tuner.errors import (
-    ClientLimitError,
     DeployRefusedError,
     InterruptedRunError,
     LoadFailedError,
-    TrialError,
     TunerError,
 )
-from tuner.load.measurement import LoadPoint, Measurement
 from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import find_baseline, question_of
 from tuner.run.store import RunStore
 from tuner.steps import check as steps
-from tuner.steps.check import CheckFinished, CheckRequest, check
-from tuner.steps.events import Silent
-from tuner.steps.job import Job, Request
-from tuner.steps.serving import Serving
-from tuner.triton.host import Gpu, Host
 
 ROOT = Path(__file__).parents[3]
-CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
-
-
-class ToyBench(EmulatedBench):
-    """Each server has a capacity about the machine's; ``requests`` are enough for a percentile."""
-
-    def __init__(
-        self,
-        job: Job,
-        capacity: float = 100.0,
-        servers_cv: float = 0.003,
-        fails: Exception | None = None,
-        requests: int = 5000,
-        random: Any = None,
-    ) -> None:
-        current = job.space.current
-        troubles = {current: [fails] * 99} if fails else {}
-        super().__init__(
-            {current: capacity}, slos=job.spec.slo, arrivals=job.plan.arrivals, troubles=troubles
-        )
-        self.job, self.requests, self.alone_s = job, requests, 0.006
-        self._servers_cv, self._luck = servers_cv, random or np.random.default_rng(4)
-
-    @property
-    def fresh_servers(self) -> int:
-        return sum(fresh for _, fresh in self.deployed)
-
-    @property
-    def levels(self) -> list[float]:
-        return [a.level for a in self.asked]
-
-    def luck(self) -> float:
-        return float(np.exp(self._servers_cv * self._luck.normal()))
-
-    def reading(self, level: float, seed: int) -> Measurement:
-        assert seed >= 800_000
-        found = synthetic_server(level, self.serves * self.kindness(seed))
-        served = found.throughput_infer_per_s if self.arrivals.open_loop else self.serves
-        return replace(
-            found,
-            load=LoadPoint(self.arrivals, level),
-            throughput_infer_per_s=served,
-            completed_count=self.requests,
-        )
-
-
-class ToyPrograms:
-    def __init__(self, gpu: str) -> None:
-        self.host = Host(
-            "Toy CPU", 2, 8 << 30, "6.1", 0.1, None, (Gpu(0, gpu, "u", 1 << 34, "550"),)
-        )
-
-    def versions(self) -> dict[str, str]:
-        return {"tune": "0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"}
-
-    def fingerprint(self) -> str:
-        return self.host.fingerprint("2.51.0")
-
-
-class Noting(Silent):
-    def __init__(self, notes: list[str]) -> None:
-        self.notes = notes
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
-@dataclass
-class Place:
-    """A results directory, and a machine to check on."""
-
-    directory: Path
-    monkeypatch: pytest.MonkeyPatch
-    text: str
-    gpu: str = "Toy GPU"
-
-    @property
-    def results(self) -> Path:
-        return self.directory / "results"
-
-    def check(
-        self, *, accept: bool = False, any_machine: bool = False, **bench: Any
-    ) -> CheckFinished:
-        spec = self.directory / "spec.yaml"
-        spec.write_text(self.text)
-        request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
-        self.monkeypatch.setattr(steps, "installed", self._installed)
-        self.monkeypatch.setattr(steps, "serving", self._serving)
-        self.monkeypatch.setattr(steps, "rigged", lambda served, _: self._rigged(served, bench))
-        self.notes: list[str] = []
-        return check(request, Noting(self.notes))
-
-    @contextmanager
-    def _installed(self, *_: Any) -> Iterator[ToyPrograms]:
-        yield ToyPrograms(self.gpu)
-
-    @contextmanager
-    def _serving(self, job: Job, *_: Any) -> Iterator[Serving]:
-        yield Serving(job, cast("Any", None), cast("Any", None))
-
-    @contextmanager
-    def _rigged(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:
-        self.bench = ToyBench(served.job, **bench)
-        self.said_first = list(self.notes)
-        yield self.bench
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
-    text = text.replace("../model_repository", str(ROOT / "model_repository"))
-    return Place(tmp_path, monkeypatch, text)
 
 
 def test_the_first_check_has_nothing_to_compare_with_and_does_not_pass(place: Place) -> None:
@@ -351,70 +225,6 @@ def test_too_few_requests_are_no_verdict(place: Place) -> None:
     assert "raise workload.max_window" in done.facts["reasons"][0]  # the window follows the rate
 
 
-class UpTo(ToyBench):
-    """Above its highest load no result comes; ``error``: why not, for a load."""
-
-    highest = 1e9
-
-    @staticmethod
-    def error(level: float) -> TrialError:
-        return LoadFailedError(f"no result at {level}")
-
-    def reading(self, level: float, seed: int) -> Measurement:
-        if level > self.highest:
-            raise self.error(level)
-        return super().reading(level, seed)
-
-
-class SlowClient(UpTo):
-    """Sends 50 requests a second, not one more."""
-
-    highest = 50.0
-
-    @staticmethod
-    def error(level: float) -> TrialError:
-        return ClientLimitError("the load generator could not keep up", sent_per_s=50.0)
-
-
-def test_a_config_that_drowns_in_the_load_it_once_stood_is_measured_below_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It became ten times as slow: that is the regression to be told, not a failed measurement."""
-    place.check(accept=True)
-    monkeypatch.setattr(sys.modules[__name__], "ToyBench", UpTo)
-    monkeypatch.setattr(UpTo, "highest", 30.0)
-    done = place.check(capacity=10.0)
-    assert (done.facts["status"], done.exit_code) == ("regression", 12)
-    assert done.facts["ratio"]["estimate"] == pytest.approx(0.1, rel=0.02)
-    first = [a.level for a in place.bench.asked if a.seed == 800_000]
-    assert first[:3] == pytest.approx([96.0, 48.0, 24.0], rel=0.02)
-    again = [a.level for a in place.bench.asked if a.seed == 800_001]
-    assert max(again) < 30.0  # the next round begins where the first found it
-
-
-def test_a_load_generator_that_is_the_limit_tonight_shows_no_regression(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.check(accept=True)
-    monkeypatch.setattr(sys.modules[__name__], "ToyBench", SlowClient)
-    done = place.check()
-    assert place.bench.levels[:2] == pytest.approx([96.0, 45.0 * 0.96], rel=0.02)
-    assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert done.facts["reasons"][0].startswith("The load generator was the limit, not the model: ")
-    assert any("the load generator is the limit" in note for note in place.notes)
-
-
-def test_a_load_generator_that_was_the_limit_before_too_is_told_and_passes(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "ToyBench", SlowClient)
-    first = place.check(accept=True)
-    done = place.check()
-    assert (first.facts["status"], done.facts["status"]) == ("accepted", "fine")
-    for facts in (first.facts, done.facts):
-        assert "The load generator was the limit, not the model" in facts["reasons"][1]
-
-
 class ArrivalsBench(ToyBench):
     """Arrivals move each round's capacity by several percent, the same every night."""
 
@@ -424,11 +234,9 @@ class ArrivalsBench(ToyBench):
         return float(np.exp(np.random.default_rng(seed).normal(0.0, self.arrivals_cv)))
 
 
-def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(place: Place) -> None:
     """Nor is one a regression; and a loss of 8 % is found in 19 of 20."""
-    monkeypatch.setattr(sys.modules[__name__], "ToyBench", ArrivalsBench)
+    place.bench_of = ArrivalsBench
 
     def nights(capacity: float, first: int) -> list[str]:
         random = [np.random.default_rng(first + night) for night in range(20)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from emulated import EmulatedBench
-from unit.steps.test_check import CLOSED, Noting, Place, ToyBench, place  # noqa: F401  a fixture
+from unit.steps.check_place import CLOSED, Noting, Place, ToyBench
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.measurement import HostUse, Measurement
@@ -43,7 +43,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
     return RunStore.open(directory).confirmation()
 
 
-def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) -> None:  # noqa: F811
+def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) -> None:
     accepted = place.check(accept=True)
     rounds = [a for a in place.bench.asked if a.server > 1]  # the first is for looking
     assert {a.seed for a in place.bench.asked if a.server == 1} == {FIRST}
@@ -53,7 +53,7 @@ def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) 
     assert [a.seed - FIRST for a in place.bench.asked] == [a.server - 1 for a in place.bench.asked]
 
 
-def test_every_measurement_of_a_round_is_kept_in_order(place: Place) -> None:  # noqa: F811
+def test_every_measurement_of_a_round_is_kept_in_order(place: Place) -> None:
     place.check(accept=True)
     done = place.check()
     kept = rows(done.directory)
@@ -66,7 +66,7 @@ def test_every_measurement_of_a_round_is_kept_in_order(place: Place) -> None:  #
     assert all(fresh for _, fresh in place.bench.deployed)
 
 
-def test_the_load_that_must_be_stood_is_measured_first_in_every_round(place: Place) -> None:  # noqa: F811
+def test_the_load_that_must_be_stood_is_measured_first_in_every_round(place: Place) -> None:
     place.text += "check: {at: 60}\n"
     done = place.check(accept=True)
     first = [row["point"]["measurement"]["load"]["level"] for row in rows(done.directory)]
@@ -76,7 +76,7 @@ def test_the_load_that_must_be_stood_is_measured_first_in_every_round(place: Pla
     assert done.facts["level"] > 90.0  # the capacity is found all the same
 
 
-def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     phases: list[str] = []
     monkeypatch.setattr(Noting, "phase", lambda _, text: phases.append(text))
     place.check()
@@ -87,7 +87,7 @@ def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyP
     assert phases[0] == "looking for the highest load that holds"
 
 
-def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:  # noqa: F811
+def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:
     one = CLOSED.replace("[8, 16]", "[8]")
     place.text = place.text.replace("{kind: poisson}", one)
     done = place.check(capacity=20.0)
@@ -95,7 +95,7 @@ def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:  
     assert (done.facts["level"], done.facts["load"]) == (8.0, "8 concurrent")
 
 
-def test_a_metric_that_is_minimised_is_better_where_it_is_less(place: Place) -> None:  # noqa: F811
+def test_a_metric_that_is_minimised_is_better_where_it_is_less(place: Place) -> None:
     place.text = place.text.replace("maximize goodput", "minimize p99_latency at 60/s")
     first = place.check(accept=True)
     assert (first.facts["compared"], first.facts["status"]) == ("p99_latency", "accepted")
@@ -106,7 +106,7 @@ def test_a_metric_that_is_minimised_is_better_where_it_is_less(place: Place) -> 
     assert "P99_latency is " in worse.facts["reasons"][0]
 
 
-def test_a_metric_that_one_round_lacks_is_not_compared(place: Place, patched: Any) -> None:  # noqa: F811
+def test_a_metric_that_one_round_lacks_is_not_compared(place: Place, patched: Any) -> None:
     place.text = place.text.replace("maximize goodput", "minimize gpu_memory at 60/s")
 
     def without(bench: EmulatedBench, found: Measurement) -> Measurement:
@@ -120,7 +120,7 @@ def test_a_metric_that_one_round_lacks_is_not_compared(place: Place, patched: An
     assert done.facts["history"][-1]["value"] is None
 
 
-def test_a_result_that_was_nothing_is_no_base_of_a_ratio(place: Place) -> None:  # noqa: F811
+def test_a_result_that_was_nothing_is_no_base_of_a_ratio(place: Place) -> None:
     accepted = Path(place.check(accept=True).facts["accepted"])
     kept = json.loads(accepted.read_text())
     accepted.write_text(json.dumps({**kept, "values": [0.0, *kept["values"][1:]]}))
@@ -128,7 +128,7 @@ def test_a_result_that_was_nothing_is_no_base_of_a_ratio(place: Place) -> None: 
     assert (done.facts["ratio"], done.exit_code) == (None, 11)
 
 
-def test_rounds_are_compared_in_pairs_as_far_as_both_have_them(place: Place) -> None:  # noqa: F811
+def test_rounds_are_compared_in_pairs_as_far_as_both_have_them(place: Place) -> None:
     accepted = Path(place.check(accept=True, servers_cv=0.0).facts["accepted"])
     kept = json.loads(accepted.read_text())
     uneven = [v * f for v, f in zip(kept["values"], (1, 1, 1, 9, 9, 9), strict=True)]
@@ -137,7 +137,7 @@ def test_rounds_are_compared_in_pairs_as_far_as_both_have_them(place: Place) -> 
     assert ratio["estimate"] == pytest.approx(1.0, abs=0.001)
 
 
-def test_all_slos_that_were_missed_are_named_once(place: Place) -> None:  # noqa: F811
+def test_all_slos_that_were_missed_are_named_once(place: Place) -> None:
     place.text = place.text.replace(
         "p99_latency <= 40ms", "p99_latency <= 10ms\n  - p50_latency <= 1ms"
     )
@@ -146,7 +146,7 @@ def test_all_slos_that_were_missed_are_named_once(place: Place) -> None:  # noqa
     assert reason == "p99_latency <= 10ms and p50_latency <= 1ms were missed at 50/s, every time."
 
 
-def test_too_few_requests_of_a_closed_loop_want_a_longer_window(place: Place) -> None:  # noqa: F811
+def test_too_few_requests_of_a_closed_loop_want_a_longer_window(place: Place) -> None:
     place.text = place.text.replace("{kind: poisson}", CLOSED)
     done = place.check(requests=20, capacity=20.0)
     assert "raise workload.window." in done.facts["reasons"][0]
@@ -169,7 +169,7 @@ def test_the_exit_codes_are_the_documented_ones(status: str, code: int) -> None:
     assert {s.value: c for s, c in EXIT_CODES.items()}[status] == code
 
 
-def test_what_a_check_found_is_all_in_its_file(place: Place) -> None:  # noqa: F811
+def test_what_a_check_found_is_all_in_its_file(place: Place) -> None:
     accepted = place.check(accept=True)
     done = place.check()
     facts = json.loads((done.directory / "check.json").read_text())
@@ -186,7 +186,7 @@ def test_what_a_check_found_is_all_in_its_file(place: Place) -> None:  # noqa: F
     assert facts["slo"][0]["worst"]["value"] == worst
 
 
-def test_the_trend_is_of_the_last_ten_checks(place: Place) -> None:  # noqa: F811
+def test_the_trend_is_of_the_last_ten_checks(place: Place) -> None:
     place.check(accept=True)
     (lines,) = (place.results / "baselines").glob("*.history.jsonl")
     first = json.loads(lines.read_text())
@@ -199,7 +199,7 @@ def test_the_trend_is_of_the_last_ten_checks(place: Place) -> None:  # noqa: F81
 
 
 def test_what_disturbed_the_rounds_is_told_once_after_the_verdict(
-    place: Place,  # noqa: F811
+    place: Place,
     patched: Any,
 ) -> None:
     patched(lambda _, found: replace(found, disturbances=("The CPU was busy.",)))
@@ -208,7 +208,7 @@ def test_what_disturbed_the_rounds_is_told_once_after_the_verdict(
 
 
 def test_a_measurement_that_fails_later_leaves_no_verdict_and_no_line(
-    place: Place,  # noqa: F811
+    place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place.check(accept=True)
@@ -226,7 +226,7 @@ def test_a_measurement_that_fails_later_leaves_no_verdict_and_no_line(
 
 
 def test_a_verdict_that_was_stored_is_not_overwritten_by_what_fails_after_it(
-    place: Place,  # noqa: F811
+    place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: object) -> None:
@@ -240,13 +240,13 @@ def test_a_verdict_that_was_stored_is_not_overwritten_by_what_fails_after_it(
     assert json.loads(newest.read_text())["status"] == "fine"
 
 
-def test_a_check_that_is_stopped_says_how_to_start_again(place: Place) -> None:  # noqa: F811
+def test_a_check_that_is_stopped_says_how_to_start_again(place: Place) -> None:
     with pytest.raises(InterruptedRunError) as stopped:
         place.check(fails=InterruptedRunError("stopped by a signal"))
     assert stopped.value.hint == f"start again: tune check {place.directory / 'spec.yaml'}"
 
 
-def test_a_second_check_of_a_model_may_go_on_beside_the_first_and_no_run_may(place: Place) -> None:  # noqa: F811
+def test_a_second_check_of_a_model_may_go_on_beside_the_first_and_no_run_may(place: Place) -> None:
     done = place.check()
     with only_one_on(place.bench.job, reading=True):
         assert place.check().exit_code == done.exit_code

@@ -1,0 +1,129 @@
+"""A place to check on: an emulated bench, a machine of toys, a directory of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from emulated import EmulatedBench
+from synthetic import synthetic_server
+
+from tuner.load.measurement import LoadPoint, Measurement
+from tuner.steps import check as steps
+from tuner.steps.check import CheckFinished, CheckRequest, check
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request
+from tuner.steps.serving import Serving
+from tuner.triton.host import Gpu, Host
+
+CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
+
+
+class ToyBench(EmulatedBench):
+    """Each server has a capacity about the machine's; ``requests`` are enough for a percentile."""
+
+    def __init__(
+        self,
+        job: Job,
+        capacity: float = 100.0,
+        servers_cv: float = 0.003,
+        fails: Exception | None = None,
+        requests: int = 5000,
+        random: Any = None,
+    ) -> None:
+        current = job.space.current
+        troubles = {current: [fails] * 99} if fails else {}
+        super().__init__(
+            {current: capacity}, slos=job.spec.slo, arrivals=job.plan.arrivals, troubles=troubles
+        )
+        self.job, self.requests, self.alone_s = job, requests, 0.006
+        self._servers_cv, self._luck = servers_cv, random or np.random.default_rng(4)
+
+    @property
+    def fresh_servers(self) -> int:
+        return sum(fresh for _, fresh in self.deployed)
+
+    @property
+    def levels(self) -> list[float]:
+        return [a.level for a in self.asked]
+
+    def luck(self) -> float:
+        return float(np.exp(self._servers_cv * self._luck.normal()))
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        assert seed >= 800_000
+        found = synthetic_server(level, self.serves * self.kindness(seed))
+        served = found.throughput_infer_per_s if self.arrivals.open_loop else self.serves
+        return replace(
+            found,
+            load=LoadPoint(self.arrivals, level),
+            throughput_infer_per_s=served,
+            completed_count=self.requests,
+        )
+
+
+class ToyPrograms:
+    def __init__(self, gpu: str) -> None:
+        self.host = Host(
+            "Toy CPU", 2, 8 << 30, "6.1", 0.1, None, (Gpu(0, gpu, "u", 1 << 34, "550"),)
+        )
+
+    def versions(self) -> dict[str, str]:
+        return {"tune": "0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"}
+
+    def fingerprint(self) -> str:
+        return self.host.fingerprint("2.51.0")
+
+
+class Noting(Silent):
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@dataclass
+class Place:
+    """A results directory, and a machine to check on."""
+
+    directory: Path
+    monkeypatch: pytest.MonkeyPatch
+    text: str
+    gpu: str = "Toy GPU"
+    bench_of: Callable[..., ToyBench] = ToyBench
+
+    @property
+    def results(self) -> Path:
+        return self.directory / "results"
+
+    def check(
+        self, *, accept: bool = False, any_machine: bool = False, **bench: Any
+    ) -> CheckFinished:
+        spec = self.directory / "spec.yaml"
+        spec.write_text(self.text)
+        request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
+        self.monkeypatch.setattr(steps, "installed", self._installed)
+        self.monkeypatch.setattr(steps, "serving", self._serving)
+        self.monkeypatch.setattr(steps, "rigged", lambda served, _: self._rigged(served, bench))
+        self.notes: list[str] = []
+        return check(request, Noting(self.notes))
+
+    @contextmanager
+    def _installed(self, *_: Any) -> Iterator[ToyPrograms]:
+        yield ToyPrograms(self.gpu)
+
+    @contextmanager
+    def _serving(self, job: Job, *_: Any) -> Iterator[Serving]:
+        yield Serving(job, cast("Any", None), cast("Any", None))
+
+    @contextmanager
+    def _rigged(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:
+        self.bench = self.bench_of(served.job, **bench)
+        self.said_first = list(self.notes)
+        yield self.bench
