@@ -166,7 +166,7 @@ class _Capacity:
             left, levels = MOST_PROBES - len(self.points), self._above.levels
             bracket = find_capacity(self._beyond, start, levels, at_most=left, known=known)
         except (ClientLimitError, OutOfTimeError) as error:
-            if not any(passes(p.slo) for p in self.points):
+            if not self._stood_any:
                 raise  # what was measured, if anything, says nothing about the config
             self._limit = error.message
             return
@@ -179,10 +179,14 @@ class _Capacity:
         try:
             return self._probe(level)
         except LoadFailedError:
-            stood = [p.measurement.load.level for p in self.points if passes(p.slo)]
-            if not stood or level <= max(stood):
+            if not self._stood_any:
                 raise
             return Probe(level, passed=False)
+
+    @property
+    def _stood_any(self) -> bool:
+        """Whether a load met every SLO; the search asks for none below that."""
+        return any(passes(p.slo) for p in self.points)
 
     def _probe(self, level: float) -> Probe:
         return probe_of(self._point(level))

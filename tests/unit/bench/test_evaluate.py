@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import LoadPlan, evaluate, load_plan
+from tuner.bench.evaluate import LoadPlan, evaluate, load_plan, probe_of
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
@@ -71,6 +72,14 @@ def test_a_race_counts_without_the_measurement_after_it() -> None:
 
     found = evaluate(once, GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
     assert (found.state, len(found.points)) == (TrialState.PRUNED, 1)
+
+
+def test_a_server_that_answers_batches_is_read_in_requests() -> None:
+    """As the load is asked for; it answered two inferences for each."""
+    measured = replace(synthetic_measurement(100.0, served=196.0), batch_size=2)
+    probe = probe_of(judge_point([P99_40MS, NO_ERRORS], measured))
+    assert (probe.level, probe.served_per_s, probe.saturated) == (100.0, 98.0, False)
+    assert (probe.passed, probe.stress) == (True, 0.5)
 
 
 def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
