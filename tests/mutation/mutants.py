@@ -186,8 +186,9 @@ def _statement(node: Any) -> tuple[Any, bool]:
 def _never_runs(node: Any) -> bool:
     """Whether no test is to notice it.
 
-    Annotations are never evaluated (`from __future__ import annotations` is everywhere), and that
-    nobody assigns to a frozen dataclass, or leaves the keyword away, is held by mypy.
+    Annotations are never evaluated (`from __future__ import annotations` is everywhere), the
+    methods of a Protocol never called, and that nobody assigns to a frozen dataclass, or leaves
+    the keyword away, is held by mypy.
     """
     child = node
     while (parent := child.parent) is not None:
@@ -197,7 +198,12 @@ def _never_runs(node: Any) -> bool:
             return True  # which arguments go by keyword
         if parent.type == "annassign" and child is parent.children[1]:
             return True
-        if parent.type == "funcdef" and parent.annotation is child:
+        if parent.type == "funcdef" and (parent.annotation is child or _is_stub(parent)):
             return True
         child = parent
     return False
+
+
+def _is_stub(function: Any) -> bool:
+    """A Protocol's method, whose body is nothing but dots."""
+    return bool(function.children[-1].get_code().strip() == "...")

@@ -181,15 +181,12 @@ class _Rotation:
     def _undecided(self, finalist: Contender) -> bool:
         """More rounds may show a gain: its estimate is not far below what is worth a change."""
         ratio = self._ratio(finalist)
-        if ratio is None or self._worth_it(ratio):
-            return False
-        return ratio.estimate > 1.0 + self._rules.min_gain / 2 and not self._too_little(ratio)
+        assert ratio is not None  # or it was worth it
+        enough = 1.0 + self._rules.min_gain
+        return ratio.estimate > 1.0 + self._rules.min_gain / 2 and ratio.high >= enough
 
     def _worth_it(self, ratio: Ratio | None) -> bool:
         return ratio is None or ratio.low > 1.0 + self._rules.min_gain
-
-    def _too_little(self, ratio: Ratio) -> bool:
-        return ratio.high < 1.0 + self._rules.min_gain
 
     def _round(self, number: int) -> None:
         self._order = 0

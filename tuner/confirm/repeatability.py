@@ -43,8 +43,7 @@ def spread(groups: Iterable[Sequence[float]]) -> Spread:
     """
     squares, freedom, count = 0.0, 0, 0
     for group in groups:
-        mean = math.fsum(group) / len(group) if group else 0.0
-        if len(group) < 2 or mean <= 0.0:
+        if len(group) < 2 or (mean := math.fsum(group) / len(group)) <= 0.0:
             continue
         squares += math.fsum((value / mean - 1.0) ** 2 for value in group)
         freedom += len(group) - 1

@@ -159,7 +159,7 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
         level = max(floor.level * (1.0 + step), floor.level + least)
     elif floor is None and ceiling is not None:
         level = min(ceiling.level / (1.0 + step), ceiling.level - least)
-        if ceiling.saturated and ceiling.served_per_s:
+        if ceiling.served_per_s:
             level = min(level, ceiling.served_per_s)
     elif floor is not None and ceiling is not None:
         if close or bracket.gap <= WIDE:

@@ -37,6 +37,13 @@ def test_spread_of_two_values_by_hand() -> None:
     assert spread([[99.0, 101.0]]).cv == pytest.approx(math.sqrt(2) * 0.01)
 
 
+def test_spread_pools_what_was_repeated_and_passes_over_the_rest() -> None:
+    # squares of 1 % twice and of 2 % twice, over one degree of freedom each
+    found = spread([[99.0, 101.0], [7.0], [], [0.0, 0.0], [98.0, 102.0]])
+    assert found.cv == pytest.approx(math.sqrt((2 * 0.01**2 + 2 * 0.02**2) / 2))
+    assert found.count == 4
+
+
 @pytest.mark.parametrize("groups", [[], [[]], [[5.0]], [[1.0], [2.0]], [[0.0, 0.0]]])
 def test_nothing_repeated_has_no_spread(groups: list[list[float]]) -> None:
     assert spread(groups).cv is None
@@ -158,4 +165,5 @@ def test_windows_grow_no_more_than_they_may_and_must(longest_s: float, factor: i
     assert shorter.window_s == NOW.window_s
     assert shorter.min_gain > NOW.min_gain
     assert shorter.rounds == 2 * LEAST_ROUNDS
-    assert round(100 * shorter.min_gain) == math.ceil(100 * provable_gain(float(cv), 6))
+    whole = math.ceil(100 * provable_gain(float(cv), 6))
+    assert 100 * shorter.min_gain == pytest.approx(whole)

@@ -8,7 +8,15 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.load.measurement import LatencySource
-from tuner.score.judge import in_time_rate, judge, passes, stress, tail_slo, violation
+from tuner.score.judge import (
+    in_time_rate,
+    judge,
+    passes,
+    stress,
+    tail_slo,
+    tightest_latency,
+    violation,
+)
 from tuner.score.verdict import Verdict, severity
 from tuner.spec.slo import Comparison, Metric, Slo
 
@@ -106,6 +114,15 @@ def test_the_tail_begins_at_the_90th_percentile_and_the_tightest_of_the_highest_
     assert tail_slo([p50]) is None
     assert tail_slo([p99, p90, p50]) == p99
     assert tail_slo([p99, tight]) == tail_slo([tight, p99]) == tight
+
+
+def test_the_tightest_latency_is_the_lowest_upper_bound_on_any() -> None:
+    texts = "p99_latency <= 40ms", "avg_latency <= 5ms", "p50_latency <= 9ms", "throughput >= 1/s"
+    p99, mean, median, rate = map(Slo.parse, texts)
+    assert tightest_latency([p99, mean, median, rate]) == mean
+    assert tightest_latency([rate, NO_ERRORS]) is None
+    at_least = Slo(Metric.P99_LATENCY, Comparison.AT_LEAST, 1.0, "p99_latency >= 1us")
+    assert tightest_latency([at_least, p99]) == p99
 
 
 def test_an_answer_exactly_at_the_bound_is_in_time_and_batches_count_their_inferences() -> None:

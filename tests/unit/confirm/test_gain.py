@@ -1,0 +1,74 @@
+"""Two configs compared in the rounds that both were measured in."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import P99_40MS, synthetic_measurement
+
+from tuner.confirm.gain import gain, readings
+from tuner.confirm.rounds import Contender, Entrant, Round
+from tuner.errors import TrialError
+from tuner.score.point import judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Metric
+
+GOODPUT = Objective.goodput()
+LATENCY = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+MEMORY = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+
+
+def at_one_load(*p99_ms: float, level: float = 300.0, memory: int | None = None) -> Contender:
+    """One round for each p99, measured at one load."""
+    rounds = [
+        Round((judge_point([P99_40MS], m),))
+        for m in (synthetic_measurement(level, 1e3 * ms, gpu_memory=memory) for ms in p99_ms)
+    ]
+    return Contender(Entrant(Candidate(), level), rounds)
+
+
+def test_a_minimised_metric_is_better_where_it_is_less() -> None:
+    found = gain(at_one_load(10.0, 20.0), at_one_load(20.0, 40.0), LATENCY)
+    assert found is not None
+    assert found.ratio.estimate == pytest.approx(2.0)
+    assert found.means == pytest.approx((200e6**0.5, 800e6**0.5))
+
+
+def test_capacity_is_better_where_it_is_more() -> None:
+    found = gain(at_one_load(30.0, level=300.0), at_one_load(30.0, level=200.0), GOODPUT)
+    assert found is not None
+    assert found.ratio.estimate == pytest.approx(1.5)
+    assert found.means == pytest.approx((300.0, 200.0))
+
+
+def test_without_a_common_round_there_is_nothing_to_compare() -> None:
+    for one, other in ((at_one_load(), at_one_load(30.0)), (at_one_load(30.0), at_one_load())):
+        assert gain(one, other, GOODPUT) is None
+        assert gain(one, other, LATENCY) is None
+
+
+def test_only_common_rounds_count() -> None:
+    found = gain(at_one_load(10.0, 20.0, 1.0), at_one_load(20.0, 40.0), LATENCY)
+    assert found is not None
+    assert found.ratio.estimate == pytest.approx(2.0)
+    assert gain(at_one_load(10.0), at_one_load(50.0, 30.0), LATENCY) is None
+
+
+def test_a_latency_of_a_config_that_never_met_the_slos_is_nothing_to_be_better_than() -> None:
+    assert gain(at_one_load(10.0, 10.0), at_one_load(50.0, 60.0), LATENCY) is None
+    once = gain(at_one_load(10.0, 10.0), at_one_load(50.0, 30.0), LATENCY)
+    assert once is not None
+
+
+def test_a_capacity_is_compared_with_one_that_never_met_the_slos() -> None:
+    """Less than the lowest load that it missed them at."""
+    found = gain(at_one_load(30.0), at_one_load(90.0, level=100.0), GOODPUT)
+    assert found is not None
+    assert found.ratio.estimate == pytest.approx(3.0)
+
+
+def test_a_metric_is_read_in_every_round_or_there_is_no_result() -> None:
+    assert readings(at_one_load(10.0, 20.0, memory=5), MEMORY) == [5.0, 5.0]
+    for unread in (None, 0):
+        with pytest.raises(TrialError, match="gpu_memory was not measured in every round"):
+            readings(at_one_load(10.0, memory=unread), MEMORY)
