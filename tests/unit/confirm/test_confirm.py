@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -274,9 +275,25 @@ def test_paired_ratio_widens_with_the_spread_and_with_the_looks() -> None:
     assert wide.high / wide.low > twice.high / twice.low > narrow.high / narrow.low > 1
 
 
+def test_paired_ratio_agrees_with_the_t_interval_worked_by_hand() -> None:
+    # logarithms 0.1, 0.2 and 0.3: mean 0.2, deviation 0.1; t(0.975, 2) = 4.302653
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    found = paired_ratio([math.e**0.2, math.e**0.2, math.e**0.6], [math.e**0.1, 1, math.e**0.3])
+    assert found.estimate == pytest.approx(math.exp(0.2))
+    assert found.low == pytest.approx(math.exp(0.2 - half), rel=1e-6)
+    assert found.high == pytest.approx(math.exp(0.2 + half), rel=1e-6)
+
+
+def test_paired_ratio_of_one_round_has_no_width() -> None:
+    ratio = paired_ratio([6.0], [4.0])
+    assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((1.5, 1.5, 1.5))
+
+
 def test_paired_ratio_refuses_unpaired_rounds() -> None:
     with pytest.raises(ValueError, match="as many"):
         paired_ratio([1.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="at least one"):
+        paired_ratio([], [])
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:

@@ -199,6 +199,25 @@ def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
     assert told(result)["a"].without_change == pytest.approx(1250 if again else 1050, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("loss", "rounds", "kept"),
+    [(0.20, 1, True), (0.10, 2, True), (0.03, 3, True), (0.01, 3, False)],
+)
+def test_a_simpler_config_is_given_up_when_no_luck_brings_it_back(
+    loss: float, rounds: int, kept: bool
+) -> None:
+    """Later rounds may be 4 % better than the winner's, and all three together lose 2 %."""
+    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    bench = SimplerBench(by({"a": 8.0, "b": 1 / (1 - loss)}, base=current))
+    rows: list[Row] = []
+    result = simplified(
+        bench, confirmed(bench, found, rules_of(), current), rules_of(rows), lambda _: True
+    )
+    assert told(result)["b"].kept is kept
+    one = [r.round for r in rows if r.candidate == Candidate({"a": 2, "b": 1})]
+    assert sorted(set(one)) == list(range(rounds))
+
+
 def test_small_losses_of_several_fields_do_not_add_up() -> None:
     class Slower(SimplerBench):
         """Each change undone costs 1.5 % of a latency that is minimised."""
