@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from emulated import EmulatedBench
 
+from tuner.confirm.repeatability import provable_gain
 from tuner.load.measurement import Measurement
+from tuner.spec.model import Spec
+from tuner.spec.units import Percent
 from tuner.steps import noise
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
@@ -39,7 +43,7 @@ class NoisyBench(EmulatedBench):
         return super().many_at_once(concurrency, seed) / 1.1
 
     def reading(self, level: float, seed: int) -> Measurement:
-        assert seed == noise.SEED
+        assert seed == 700_000
         found = super().reading(level, seed)
         factor = float(np.exp(self._p99_cv * self._luck.normal()))
         return replace(
@@ -81,7 +85,10 @@ def test_noise_within_a_server_is_found(job: Job, monkeypatch: pytest.MonkeyPatc
 
 def test_a_quiet_bench_keeps_the_settings_and_stops_at_the_most_servers(job: Job) -> None:
     found = noise_on(NoisyBench(job, 0.0, 0.0), job, "f" * 16, Silent())
-    assert found.servers == noise.MOST_SERVERS
+    assert found.servers == 6
+    assert found.level == pytest.approx(100.0, rel=0.1)
+    assert (found.p99_within.count, found.p99_between.count) == (4, 6)  # on two of them twice
+    assert found.throughput_within.count == 4
     assert found.advice.settings == found.settings
     assert found.disturbances == ()
 
@@ -91,7 +98,58 @@ def test_a_slow_bench_still_gets_the_least_servers(
 ) -> None:
     monkeypatch.setattr(noise, "BUDGET_S", 0.0)
     found = noise_on(NoisyBench(job, 0.0, 0.0), job, "f" * 16, Silent())
-    assert found.servers == noise.LEAST_SERVERS
+    assert found.servers == 3
+
+
+@pytest.mark.parametrize(
+    ("server_s", "servers"), [(12.0, 5), (13.5, 4), (16.0, 4), (20.0, 3), (60.0, 3)]
+)
+def test_no_server_is_begun_that_would_not_be_done_in_eighty_seconds(
+    server_s: float, servers: int, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = NoisyBench(job, 0.0, 0.0)
+    clock = SimpleNamespace(monotonic=lambda: server_s * len(bench.deployed))
+    monkeypatch.setattr(noise, "time", clock)
+    found = noise_on(bench, job, "f" * 16, Silent())
+    assert (found.servers, bench.fresh_servers) == (servers, servers)
+    assert found.seconds == server_s * (servers + 1)
+    assert len(bench.deployed) == servers + 1  # the first is for looking
+
+
+def test_loads_that_are_listed_are_repeated_at_the_highest_that_holds(tmp_path: Path) -> None:
+    text = SPEC.read_text().replace(
+        "../model_repository", str(SPEC.parents[1] / "model_repository")
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(text.replace("{kind: poisson}", "{kind: poisson, rate: [80, 90, 160]}"))
+    job = prepare(Request(spec=spec))
+    bench = NoisyBench(job, servers_cv=0.0, p99_cv=0.0)
+    found = noise_on(bench, job, "f" * 16, Silent())
+    assert found.level == 90.0
+    fresh = [a.level for a in bench.asked if a.server > 1]
+    assert fresh == [90.0] * 8
+
+
+def test_a_metric_that_is_minimised_is_what_repeats(tmp_path: Path) -> None:
+    text = SPEC.read_text().replace(
+        "../model_repository", str(SPEC.parents[1] / "model_repository")
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(text.replace("maximize goodput", "minimize p99_latency at 80/s"))
+    job = prepare(Request(spec=spec))
+    found = noise_on(NoisyBench(job, servers_cv=0.0, p99_cv=0.05), job, "f" * 16, Silent())
+    assert found.level == 80.0
+    assert found.capacity == found.p99_between
+    assert found.capacity.cv is not None
+    assert found.capacity.cv > 0.01
+
+
+def test_what_was_measured_on_which_config_is_kept(job: Job) -> None:
+    found = noise_on(NoisyBench(job, 0.0, 0.0), job, "f" * 16, Silent())
+    assert (found.model, found.fingerprint) == ("emulated-accelerator", "f" * 16)
+    assert (found.config_sha256, found.spec_path) == (job.model.sha256, str(SPEC))
+    assert found.settings.window_s == 5.0
+    assert found.to_json()["capacity"]["count"] == 6
 
 
 def test_disturbances_are_told_once(job: Job) -> None:
@@ -110,6 +168,16 @@ def test_a_spec_finer_than_the_noise_is_told_so(job: Job) -> None:
     assert "2025-03-01" in sentence
     assert "within 5.0%" in sentence
     assert "min_gain = 2.0%" in sentence
+
+
+def test_a_gain_that_is_just_provable_is_not_yet_told_from_noise(job: Job) -> None:
+    def asking(gain: float) -> Spec:
+        confirm = job.spec.confirm.model_copy(update={"min_gain": Percent(gain)})
+        return job.spec.model_copy(update={"confirm": confirm})
+
+    proved = provable_gain(0.05, job.spec.confirm.rounds, 2)
+    assert too_fine(recorded(0.05), asking(proved))
+    assert not too_fine(recorded(0.05), asking(proved + 0.001))
 
 
 @pytest.mark.parametrize("known", [None, recorded(None), recorded(0.001)])
