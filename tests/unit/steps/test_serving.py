@@ -1,0 +1,225 @@
+"""The first server of a run: what is asked of it, and what it says of the config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, Base
+from tuner.run.timebook import Phase, TimeBook
+from tuner.space.candidate import Candidate
+from tuner.steps import serving as module
+from tuner.steps.job import Request, prepare
+from tuner.steps.serving import ModelNotServedError, Serving, serving
+
+SPEC = """\
+model: m
+repository: models
+slo: [p99_latency <= 40ms]
+server: {load_timeout: 33s, unload_first: true}
+space:
+  instance_group.count: {int: [1, 2]}
+  max_batch_size: {choice: [1, 2, 4, 8, 16]}
+  dynamic_batching: {choice: [off, on]}
+"""
+TENSORS = "".join(
+    f'{w} [ {{ name: "{w}" data_type: TYPE_FP32 dims: [ 1 ] }} ]\n' for w in ("input", "output")
+)
+COMPLETES = "def auto_complete_config(config): ...\n"
+
+Completes = Callable[[Any], None]
+
+
+@dataclass
+class Server:
+    """What Triton makes of a config, by ``completes``; keeps what it was given."""
+
+    completes: Completes
+    trouble: dict[int, Exception] = field(default_factory=dict)
+    given: list[tuple[int, bool, tuple[str, ...]]] = field(default_factory=list)
+
+    def deployer(self, _: object, model: str, base: Base, log: Path, **options: Any) -> Any:
+        self.model, self.log, self.options = model, log, options
+        return Deployer(self, base)
+
+
+@dataclass
+class Deployer:
+    server: Server
+    base: Base
+
+    def __enter__(self) -> Deployer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def tried(self, candidate: Candidate) -> Any:
+        config = self.base.asked(candidate.fields)
+        batcher = config.HasField(DYNAMIC_BATCHING)
+        self.server.given.append((config.max_batch_size, batcher, candidate.server_args))
+        if error := self.server.trouble.get(len(self.server.given)):
+            raise error
+        self.server.completes(config)
+        if not config.instance_group:
+            config.instance_group.add(count=1)
+        return SimpleNamespace(running=config)
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    @contextmanager
+    def served(
+        server: Server, config: str, code: str = COMPLETES, spec: str = SPEC, **more: Any
+    ) -> Iterator[Serving]:
+        (tmp_path / "models" / "m" / "1").mkdir(parents=True)
+        (tmp_path / "models" / "m" / "1" / "model.py").write_text(code)
+        (tmp_path / "models" / "m" / "config.pbtxt").write_text(f'backend: "python"\n{config}')
+        (tmp_path / "spec.yaml").write_text(spec)
+        monkeypatch.setattr(module, "Deployer", server.deployer)
+        job = prepare(Request(spec=tmp_path / "spec.yaml"))
+        programs = cast("Any", SimpleNamespace(launcher=None))
+        with serving(job, programs, tmp_path / "logs", more.get("book") or TimeBook()) as found:
+            yield found
+
+    return served
+
+
+def as_given(config: Any) -> None:
+    del config
+
+
+def at_most_eight(config: Any) -> None:
+    config.max_batch_size = min(config.max_batch_size or 8, 8)
+
+
+def always_eight(config: Any) -> None:
+    config.max_batch_size = 8
+
+
+def always_batching(config: Any) -> None:
+    config.dynamic_batching.SetInParent()
+
+
+def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
+    served: Callable[..., Any], tmp_path: Path
+) -> None:
+    server, book = Server(as_given), TimeBook()
+    with served(server, f"max_batch_size: 8\n{TENSORS}", code="", book=book) as found:
+        assert found.completed == ""
+        assert found.job.space.config.known
+        assert found.job.space.config.overridden == frozenset()
+    assert server.given == [(8, False, ())]
+    assert (server.model, server.log) == ("m", tmp_path / "logs" / "server.log")
+    assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
+    assert book.seconds(Phase.DEPLOYING) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("completes", "overridden"), [(always_eight, True), (at_most_eight, False)]
+)
+def test_whether_the_server_sets_the_batch_size_is_tried_with_the_next_smaller_one(
+    completes: Completes, overridden: bool, served: Callable[..., Any]
+) -> None:
+    server = Server(completes)
+    with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
+        assert server.given == [(8, False, ()), (4, False, ())]
+        known = found.job.space.config.overridden
+        assert (MAX_BATCH_SIZE in known) is overridden
+        assert found.deployer.base.overridden == known
+        sizes = {c.fields[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
+        assert sizes == ({8} if overridden else {1, 2, 4, 8, 16})
+
+
+@pytest.mark.parametrize(("completes", "overridden"), [(always_batching, True), (as_given, False)])
+def test_whether_the_batcher_can_be_had_off_is_tried(
+    completes: Completes, overridden: bool, served: Callable[..., Any]
+) -> None:
+    server = Server(completes)
+    config = f"max_batch_size: 1\ndynamic_batching {{ }}\n{TENSORS}"
+    with served(server, config) as found:
+        assert server.given == [(1, True, ()), (1, False, ())]  # no batch is smaller than one
+        assert (DYNAMIC_BATCHING in found.job.space.config.overridden) is overridden
+
+
+def test_what_completes_itself_is_named(served: Callable[..., Any]) -> None:
+    def both(config: Any) -> None:
+        always_eight(config)
+        always_batching(config)
+
+    with served(Server(both), TENSORS) as found:
+        assert found.completed == (
+            "the server completes the config: max_batch_size 8, dynamic_batching"
+        )
+        assert found.job.space.config.overridden == {MAX_BATCH_SIZE, DYNAMIC_BATCHING}
+
+
+def test_a_batcher_that_is_known_to_come_by_itself_is_not_tried_off(
+    served: Callable[..., Any],
+) -> None:
+    server = Server(always_batching)
+    with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
+        assert server.given == [(8, False, ()), (4, False, ())]
+        assert found.job.space.config.overridden == {DYNAMIC_BATCHING}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        "space: {instance_group.count: {int: [1, 2]}}\n",
+        "space: {max_batch_size: {choice: [8, 16]}}\n",
+        "space: {max_batch_size: {choice: [8, 16]}, dynamic_batching: {choice: [on]}}\n",
+    ],
+)
+def test_nothing_is_tried_that_the_space_does_not_hold(
+    space: str, served: Callable[..., Any]
+) -> None:
+    server = Server(as_given)
+    config = f"max_batch_size: 8\ndynamic_batching {{ }}\n{TENSORS}"
+    with served(server, config, spec=SPEC[: SPEC.index("space:")] + space):
+        assert server.given == [(8, True, ())]
+
+
+@pytest.mark.parametrize("error", [DeployRefusedError("too small"), ServerGoneError("gone")])
+def test_a_size_that_is_refused_is_left_to_its_trial(
+    error: Exception, served: Callable[..., Any]
+) -> None:
+    server = Server(always_eight, trouble={2: error})
+    with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
+        assert found.job.space.config.overridden == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [(DeployRefusedError("no weights"), True), (ServerGoneError("no weights"), False)],
+)
+def test_a_model_that_is_not_served_as_it_is_ends_the_run(
+    error: Exception, refused: bool, served: Callable[..., Any]
+) -> None:
+    server = Server(as_given, trouble={1: error})
+    with (
+        pytest.raises(ModelNotServedError) as ended,
+        served(server, f"max_batch_size: 8\n{TENSORS}"),
+    ):
+        pass
+    assert ended.value.message == (
+        "the server does not load m as it is in the repository: no weights"
+    )
+    assert "logs/server.log" in ended.value.hint
+    assert ended.value.refused is refused
+
+
+def test_the_first_server_has_the_arguments_of_the_current_config(
+    served: Callable[..., Any],
+) -> None:
+    server = Server(as_given)
+    spec = SPEC.replace("server: {", "server: {args: [--rate-limit=execution_count], ")
+    with served(server, f"max_batch_size: 8\n{TENSORS}", code="", spec=spec) as found:
+        assert server.given == [(8, False, found.job.space.current.server_args)]
