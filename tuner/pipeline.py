@@ -16,6 +16,7 @@ from typing import Any
 
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.modelconfig.encoding import encoded
 from tuner.report.pull_request import write_proposal
 from tuner.report.quantities import count_text
 from tuner.report.render import render_all
@@ -177,7 +178,8 @@ def _ended(session: _Session, opened: OpenRun, verdict: Verdict) -> Finished:
         if verdict.winner is not None:
             winner = verdict.winner.candidate
             change = draw_up(session.job, winner)
-            store.write_best(change.after, winner.server_args)
+            after = encoded(change.after, session.job.model.encoding)
+            store.write_best(after, winner.server_args)
         with uninterrupted():
             written = _written(session, opened, verdict, change)
             _record(session, verdict, change, written, duplicates)

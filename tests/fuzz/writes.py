@@ -23,14 +23,14 @@ from tuner.spec.load import load_spec
 from tuner.steps.job import Job, job_from
 from tuner.steps.writing import draw_up
 from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
 
 _CANDIDATES = 4
 _MACHINES = (Machine(cores=1), Machine(cores=8), Machine(16, gpus=2, gpu_memory_bytes=80 << 30))
 _VALUES: Mapping[str, tuple[FieldValue, ...]] = {
     "max_batch_size": (None, 0, 4, 64),
-    "default_model_filename": (None, "a b", "ü # {"),
+    "default_model_filename": (None, "a b", "# {"),
     "dynamic_batching": (None, True),
     "dynamic_batching.preferred_batch_size": (None, (4,), (1, 2, 64)),
     "dynamic_batching.max_queue_delay_microseconds": (None, 0, 2**40),
@@ -105,13 +105,13 @@ def _check(files: ModelFiles, fields: Mapping[str, FieldValue], after: str, want
         text = edited
     if after not in (text, files.text):  # nothing is edited where all fields together change none
         raise BadBehaviourError("several fields are not edited as they are one by one")
-    plan = WritePlan("m", files.path, files.sha256, files.text, after, (), "run")
+    plan = WritePlan("m", files.path, files.sha256, files.text, after, (), "run", files.encoding)
     plan = WritePlan.from_json(json.loads(json.dumps(plan.to_json())))
     written = _told(lambda: apply(plan))
     found = files.path.read_bytes()
-    if found != after.encode() or written.sha256_after != sha256_of(found.decode()):
+    if found != plan.content_after or written.sha256_after != plan.sha256_after:
         raise BadBehaviourError("the file does not hold what was to be written")
-    if not same_config(parse(found.decode()), wanted):
+    if not same_config(parse(found.decode(files.encoding)), wanted):
         raise BadBehaviourError(f"the file does not say what was asked for: {sorted(fields)}")
     if written.changed:
         _told(lambda: rollback(files.directory.parent, "m"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.modelconfig.encoding import decoded
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
@@ -33,6 +34,7 @@ class ModelFiles:
         exists: There is a config.pbtxt.
         sha256: Of the text's bytes, so of no bytes when there is no file.
         versions: Its version directories, ascending.
+        encoding: Of the text in the file, as `tuner.modelconfig.encoding` tells them apart.
     """
 
     model: str
@@ -42,6 +44,7 @@ class ModelFiles:
     exists: bool
     sha256: str
     versions: tuple[int, ...]
+    encoding: str
 
     @property
     def file_sha256(self) -> str | None:
@@ -76,19 +79,24 @@ def read_model(repository: Path, model: str) -> ModelFiles:
 
     Raises:
         EnvironmentNotReadyError: The repository or the config cannot be read.
-        SpecError: There is no such model, its config is no file, or not UTF-8.
+        SpecError: There is no such model, its config is no file, or not UTF-8 beside its comments.
     """
     directory = model_directory(repository, model)
     path = directory / CONFIG_NAME
     data = read_config(path)
     try:
-        text = (data or b"").decode("utf-8")
+        text, encoding = decoded(data or b"")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise SpecError(f"{path}:{line}:1: this is not UTF-8", "save the file as UTF-8") from error
+        column = error.start - error.object.rfind(b"\n", 0, error.start)
+        raise SpecError(
+            f"{path}:{line}:{column}: this is not ASCII, in a file that is not UTF-8",
+            "save the file as UTF-8",
+        ) from error
     digest = hashlib.sha256(data or b"").hexdigest()
     exists = data is not None
-    return ModelFiles(model, directory, path, text, exists, digest, versions(directory))
+    found = versions(directory)
+    return ModelFiles(model, directory, path, text, exists, digest, found, encoding)
 
 
 def read_config(path: Path) -> bytes | None:

@@ -27,7 +27,7 @@ class RuleText:
 
 
 RULES: dict[str, RuleText] = {
-    "encoding": RuleText("config.pbtxt is not UTF-8.", _TRIED),
+    "encoding": RuleText("config.pbtxt has text that is not UTF-8.", _TRIED),
     "config-file": RuleText("config.pbtxt is no file that can be read.", "the file system"),
     "syntax": RuleText("config.pbtxt is no ModelConfig in protobuf's text format.", _TRIED),
     "name-mismatch": RuleText("The config's name is not its directory's.", _CORE),

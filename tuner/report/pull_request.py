@@ -17,7 +17,7 @@ from tuner.report.next_steps import repeat_commands
 from tuner.report.sentence import overload_sentences, verdict_sentence
 from tuner.report.tables import comparison, simplification
 from tuner.run.store import BEST, RunStore
-from tuner.run.writing import own_directory, write_text
+from tuner.run.writing import own_directory, write_bytes
 from tuner.writeback.plan import WritePlan, plan_from_run
 
 #: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
@@ -34,11 +34,14 @@ def write_proposal(directory: Path) -> list[Path]:
     result = RunStore.open(directory).result()
     if result is None or result["winner"] is None:
         return []
-    texts = {PATCH: patch_of(directory), BODY: pull_request_of(load(directory))}
+    plan = plan_from_run(RunStore.open(directory).manifest(), result)
+    header, lines = _patch(plan)
+    body = pull_request_of(load(directory))
+    contents = {PATCH: header.encode() + lines.encode(plan.encoding), BODY: body.encode()}
     best = own_directory(directory, BEST)
-    for name, text in texts.items():
-        write_text(best / name, text)
-    return [best / name for name in texts]
+    for name, content in contents.items():
+        write_bytes(best / name, content)
+    return [best / name for name in contents]
 
 
 def patch_of(directory: Path) -> str:
@@ -50,7 +53,7 @@ def patch_of(directory: Path) -> str:
         SpecError: The directory holds no run, or the run has no winner.
     """
     store = RunStore.open(directory)
-    return _patch(plan_from_run(store.manifest(), store.result() or {}))
+    return "".join(_patch(plan_from_run(store.manifest(), store.result() or {})))
 
 
 def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
@@ -94,19 +97,20 @@ def capped(parts: Sequence[str], limit: int) -> str:
     return text[:limit]
 
 
-def _patch(plan: WritePlan) -> str:
+def _patch(plan: WritePlan) -> tuple[str, str]:
+    """The lines that name the file, and those of the change."""
     path = plan.path.resolve()
     root = next((p for p in path.parents if (p / ".git").exists()), path.parent.parent)
     name = path.relative_to(root).as_posix()
     lines = unified_diff(plan.text_before or "", plan.text_after, name).splitlines(keepends=True)
     if not lines:
-        return ""
+        return "", ""
     tab = "\t" if " " in name else ""  # else Git takes a name for less than it is
     old, mode = f"--- a/{name}{tab}\n", ""
     if plan.text_before is None:
         old, mode = "--- /dev/null\n", "new file mode 100644\n"
     header = f"diff --git a/{name} b/{name}\n{mode}{old}+++ b/{name}{tab}\n"
-    return header + "".join(lines[2:])
+    return header, "".join(lines[2:])
 
 
 def _environment(data: ReportData) -> Table:

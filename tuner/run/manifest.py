@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
 from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
@@ -36,6 +37,7 @@ class Manifest:
             and of one that ended before a server was asked.
         overridden: Fields that the server sets whatever config.pbtxt says.
         choices: What the command line said beside the spec.
+        config_encoding: Of config_text in config.pbtxt, see `tuner.modelconfig.encoding`.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -61,6 +63,7 @@ class Manifest:
     completed: str | None = None
     overridden: Sequence[str] = field(default_factory=list)
     choices: Choices = field(default_factory=Choices)
+    config_encoding: str = UTF_8
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_json(self) -> dict[str, Any]:
@@ -78,6 +81,8 @@ class Manifest:
         manifest = cls(**{**facts, "choices": _choices(data)})
         if manifest.noise is not None and not is_noise(manifest.noise):
             raise ValueError("noise is not what `tune doctor --noise` writes")
+        if manifest.config_encoding not in ENCODINGS:
+            raise ValueError(f"config_encoding {manifest.config_encoding!r} is none of a config")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
             raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
         if manifest.current is not None:

@@ -22,7 +22,14 @@ from tuner.run.manifest import Manifest
 from tuner.run.reading import read_as, read_bytes, read_json, read_rows
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.trial import Point, Trial
-from tuner.run.writing import explained, own_directory, sync_directory, write_json, write_text
+from tuner.run.writing import (
+    explained,
+    own_directory,
+    sync_directory,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -136,10 +143,10 @@ class RunStore:
     def result(self) -> dict[str, Any] | None:
         return read_json(self.directory / RESULT, dict)
 
-    def write_best(self, config_text: str, server_args: tuple[str, ...]) -> None:
+    def write_best(self, config: bytes, server_args: tuple[str, ...]) -> None:
         """What to serve: the config as it would be written, and the flags it needs."""
         best = own_directory(self.directory, BEST)
-        write_text(best / "config.pbtxt", config_text)
+        write_bytes(best / "config.pbtxt", config)
         write_text(best / "server_args.txt", "".join(f"{a}\n" for a in server_args))
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bench.evaluate import LoadPlan, load_plan
+from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
+from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
@@ -96,9 +98,19 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
     config = parse(model.text, str(model.path))
     if not config.name:
         config.name = spec.model
+    _refuse_mixed_encodings(model, spec)
     base = Base.of_file(config, completes=model.completes(config))
     space = _space(loaded, spec, model, base)
     return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
+
+
+def _refuse_mixed_encodings(model: ModelFiles, spec: Spec) -> None:
+    """Early, not when a winner is to be written."""
+    if model.encoding != UTF_8 and not spec.model_dump_json(include={"space"}).isascii():
+        raise SpecError(
+            f"{model.path} has comments in Latin-1, and the spec's space has text beyond ASCII",
+            "save config.pbtxt as UTF-8",
+        )
 
 
 def _space(loaded: LoadedSpec, spec: Spec, model: ModelFiles, base: Base) -> Space:

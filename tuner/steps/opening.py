@@ -135,6 +135,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         config_path=str(job.model.path),
         config_text=job.model.text,
         config_sha256=job.model.file_sha256,
+        config_encoding=job.model.encoding,
         versions=programs.versions(),
         host=host,
         gpus=gpus,

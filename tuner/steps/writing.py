@@ -48,5 +48,6 @@ def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) 
             text_after=change.after,
             server_args=winner.server_args,
             run_id=manifest.run_id,
+            encoding=job.model.encoding,
         )
     )

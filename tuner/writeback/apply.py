@@ -75,7 +75,7 @@ def preview(plan: WritePlan, *, through_links: bool = False) -> Preview:
     target = target_of(plan.path, plan.model, through_links=through_links)
     content = target.read()
     _check(plan, sha256_or_none(content))
-    return Preview(target, plan.diff((content or b"").decode("utf-8")))
+    return Preview(target, plan.diff((content or b"").decode(plan.encoding)))
 
 
 def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
@@ -105,8 +105,7 @@ def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
             return written_of(target, entry, None, changed=False)
         backup = None if content is None else journal.keep(content)
         journal.append(entry)
-        after = plan.text_after.encode("utf-8")
-        notes = replace_file(target.real, after, like=target.real)
+        notes = replace_file(target.real, plan.content_after, like=target.real)
         _note_done(journal, entry)
     return written_of(target, entry, backup, notes=(*journal.notes, *notes))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.encoding import UTF_8, encoded
 from tuner.modelconfig.files import CONFIG_NAME
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.run.manifest import Manifest
@@ -16,9 +17,9 @@ from tuner.writeback.files import sha256_of_bytes
 from tuner.writeback.target import is_config_of
 
 
-def sha256_of(text: str) -> str:
-    """SHA-256 of a config's text as it lies on disk (UTF-8), in hex."""
-    return sha256_of_bytes(text.encode("utf-8"))
+def sha256_of(text: str, encoding: str = UTF_8) -> str:
+    """SHA-256 of a config's text as it lies on disk, in hex."""
+    return sha256_of_bytes(encoded(text, encoding))
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class WritePlan:
         text_after: The winner's text.
         server_args: Server arguments the winner needs; they cannot be written to the file.
         run_id: The run that found it.
+        encoding: Of both texts in the file, as `tuner.modelconfig.encoding` tells them apart.
     """
 
     model: str
@@ -42,10 +44,16 @@ class WritePlan:
     text_after: str
     server_args: tuple[str, ...]
     run_id: str
+    encoding: str = UTF_8
+
+    @property
+    def content_after(self) -> bytes:
+        """What the file will hold."""
+        return encoded(self.text_after, self.encoding)
 
     @property
     def sha256_after(self) -> str:
-        return sha256_of(self.text_after)
+        return sha256_of_bytes(self.content_after)
 
     def diff(self, found: str | None = None) -> str:
         """The change as a unified diff; empty when there is none.
@@ -104,6 +112,7 @@ def plan_from_run(
         text_after=text_after,
         server_args=tuple(result.get("server_args") or ()),
         run_id=manifest.run_id,
+        encoding=manifest.config_encoding,
     )
 
 
@@ -117,23 +126,25 @@ def _mistakes(
         yield f"its result is about the model {result['model']!r}, not {manifest.model!r}"
     texts = {"the config it read": manifest.config_text, "its winner's config": text_after}
     for what, text in texts.items():
-        if (mistake := _mistake(text)) is not None:
+        if (mistake := _mistake(text, manifest.config_encoding)) is not None:
             yield f"{what} is none: {mistake}"
     stated = {
         "the config it read": (manifest.config_text, manifest.config_sha256),
         "its winner's config": (text_after, (result.get("written") or {}).get("sha256_after")),
     }
     for what, (text, sha256) in stated.items():
-        if sha256 is not None and sha256_of(text) != sha256:
+        if sha256 is not None and sha256_of(text, manifest.config_encoding) != sha256:
             yield f"{what} is not the one whose hash it states"
     if manifest.config_sha256 is None and manifest.config_text:
         yield "it holds the text of a config that it says was not there"
 
 
-def _mistake(text: str) -> str | None:
+def _mistake(text: str, encoding: str) -> str | None:
     """Why it is no config."""
     try:
-        text.encode("utf-8")
+        encoded(text, encoding)
+    except SpecError as error:
+        return error.message
     except UnicodeEncodeError:
         return "it is no Unicode text"
     config = try_parse(text)

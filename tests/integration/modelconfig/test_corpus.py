@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from unit.modelconfig.configs import BAD, GOOD, read
+from unit.modelconfig.configs import BAD, GOOD
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.edit import edit
+from tuner.modelconfig.encoding import decoded, encoded
 from tuner.triton.control import Control
 
 pytestmark = pytest.mark.integration
@@ -27,14 +28,15 @@ UNREADABLE = re.compile(r"failed to read text proto from \S*/(\w+)/config\.pbtxt
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each text as a model of its own; none of them loads, for want of a model file."""
     root = tmp_path_factory.mktemp("corpus")
-    texts = {f"bad_{path.stem}": read(path) for path in BAD}
+    contents = {f"bad_{path.stem}": path.read_bytes() for path in BAD}
     for path in GOOD:
         stem = path.stem.replace("-", "_")
-        texts[f"good_{stem}"] = read(path)
-        texts[f"edited_{stem}"] = edit(read(path), FIELDS)
-    for name, text in texts.items():
+        contents[f"good_{stem}"] = path.read_bytes()
+        text, encoding = decoded(path.read_bytes())
+        contents[f"edited_{stem}"] = encoded(edit(text, FIELDS), encoding)
+    for name, content in contents.items():
         (root / name / "1").mkdir(parents=True)
-        (root / name / "config.pbtxt").write_bytes(text.encode())
+        (root / name / "config.pbtxt").write_bytes(content)
     return root
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuner.modelconfig.encoding import decoded
 from tuner.modelconfig.message import parse
 
 CASES = Path(__file__).parents[2] / "cases" / "pbtxt"
@@ -18,7 +19,7 @@ output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
 
 
 def read(path: Path) -> str:
-    return path.read_bytes().decode()
+    return decoded(path.read_bytes())[0]
 
 
 def case(name: str) -> str:

@@ -20,3 +20,9 @@ def test_a_missing_final_newline_is_marked():
 
 def test_line_endings_are_kept():
     assert "-a\r\n+b\r\n" in unified_diff("a\r\n", "b\r\n", "c")
+
+
+def test_only_a_newline_ends_a_line():
+    before = "# one\x85two\u2028three\x0cfour\r\nb: 2\n"
+    lines = unified_diff(before, before.replace("2", "3"), "c").split("\n")
+    assert lines[3:] == [" # one\x85two\u2028three\x0cfour\r", "-b: 2", "+b: 3", ""]

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.modelconfig.edit import edit
+from tuner.modelconfig.encoding import LATIN_1, encoded
 from tuner.modelconfig.files import is_model_name, model_directory, read_model
 from tuner.modelconfig.lint import Severity, lint_repository
 
@@ -135,7 +137,26 @@ def test_a_model_is_found_without_listing_the_repository(repository, monkeypatch
     assert read_model(repository, "bert").text == "max_batch_size: 8\r\n"
 
 
-def test_text_must_be_utf8(repository):
-    (repository / "bare" / "config.pbtxt").write_bytes(b'# ok\nname: "\xff"')
-    with pytest.raises(SpecError, match=r"config\.pbtxt:2:1: this is not UTF-8"):
+@pytest.mark.parametrize(
+    ("text", "column"), [(b'name: "\xff"', 8), (b"\xa0", 1), (b'name: "a" "# \xe9"', 14)]
+)
+@pytest.mark.parametrize("comment", [b"# ok\n", b"# caf\xe9\n"])
+def test_text_must_be_utf8(repository, text, column, comment):
+    (repository / "bare" / "config.pbtxt").write_bytes(comment + text)
+    with pytest.raises(SpecError, match=rf"config\.pbtxt:2:{column}: this is not ASCII"):
         read_model(repository, "bare")
+    (finding,) = lint_repository(repository, "bare")
+    assert (finding.rule, finding.severity) == ("encoding", Severity.ERROR)
+
+
+def test_a_comment_may_be_latin_1(repository):
+    content = b'name: "# it is \\" #" # caf\xe9\nmax_batch_size: # \x85\n 04'
+    (repository / "bare" / "config.pbtxt").write_bytes(content)
+    files = read_model(repository, "bare")
+    assert files.encoding == LATIN_1
+    assert files.config().max_batch_size == 4
+    assert files.sha256 == hashlib.sha256(content).hexdigest()
+    changed = edit(files.text, {"max_batch_size": 8})
+    assert encoded(changed, LATIN_1) == content.replace(b"04", b"8")
+    with pytest.raises(SpecError, match="comments in Latin-1"):
+        encoded(edit(files.text, {"parameters.x": "\u00e9"}), LATIN_1)

@@ -22,7 +22,7 @@ from unit.steps.test_searching import served
 from tuner import pipeline
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, StalePlanError
+from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.report.result_schema import Status
 from tuner.run.measuring import Measuring, registered
 from tuner.run.store import RunStore
@@ -256,6 +256,45 @@ def test_a_password_of_the_storage_is_not_kept_and_asked_for(
     err = capsys.readouterr().err
     assert "postgresql://tuner:***@db/optuna" in err
     assert "--storage" in err
+
+
+def test_a_comment_in_latin_1_keeps_its_bytes(workplace: Workplace) -> None:
+    comment = b"# \xfcber\x85 caf\xe9"
+    field = b"instance_group ["
+    before = workplace.config.read_bytes().replace(field, comment + b"\n" + field)
+    workplace.config.write_bytes(before)
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
+    best = workplace.store.directory / "best"
+    after = (best / "config.pbtxt").read_bytes()
+    assert comment in after
+    assert b"\n " + comment + b"\n" in (best / "proposal.patch").read_bytes()
+    assert comment.decode("latin-1") in workplace.result["config_before"]
+    assert workplace.tune("apply", str(workplace.store.directory)) == 0
+    assert workplace.config.read_bytes() == after != before
+    assert workplace.tune("rollback", MODEL, "--repository", "my repository") == 0
+    assert workplace.config.read_bytes() == before
+
+
+def test_latin_1_comments_and_text_in_utf_8_are_not_mixed(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workplace.config.write_bytes(workplace.config.read_bytes() + b"# caf\xe9\n")
+    spec = workplace.spec.read_text(encoding="utf-8")
+    space = "space: {parameters.language: {choice: [de, fran\u00e7ais]}, "
+    workplace.spec.write_text(spec.replace("space: {", space), encoding="utf-8")
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == SpecError.exit_code
+    assert "save config.pbtxt as UTF-8" in capsys.readouterr().err
+
+
+def test_a_run_with_an_encoding_that_no_config_has_is_not_read(workplace: Workplace) -> None:
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
+    path = workplace.store.directory / "manifest.json"
+    data = json.loads(path.read_text())
+    assert data.pop("config_encoding") == "utf-8"
+    path.write_text(json.dumps(data))
+    assert workplace.store.manifest().config_encoding == "utf-8"  # of an older tune
+    path.write_text(json.dumps({**data, "config_encoding": "utf-16"}))
+    assert workplace.tune("apply", str(workplace.store.directory)) == SpecError.exit_code
 
 
 def test_a_refused_write_keeps_the_winner_for_apply(
