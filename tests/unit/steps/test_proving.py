@@ -21,10 +21,10 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events, Silent
 from tuner.steps.outcome import Side, Verdict, result_json
-from tuner.steps.proving import SEED_OFFSET, Proof, proved
+from tuner.steps.proving import Proof, proved
 
 COUNT = "instance_group.count"
-CURRENT, OTHER = Candidate({COUNT: 1}), Candidate({COUNT: 2})
+CURRENT, OTHER, THIRD = (Candidate({COUNT: n}) for n in (1, 2, 3))
 #: A seed of the search.
 SEARCHED = 1
 AT_300 = "minimize p99_latency at 300/s"
@@ -283,7 +283,7 @@ def test_the_confirmation_never_sees_the_searchs_arrivals_and_each_round_has_its
             config: list(dict.fromkeys(a.seed for a in rounds if a.candidate == config))
             for config in (CURRENT, OTHER)
         }
-        first = seed * 1000 + SEED_OFFSET
+        first = seed * 1000 + 500_000
         assert by_config == {c: [first, first + 1, first + 2] for c in (CURRENT, OTHER)}
         assert min(bench.seeds) > (seed + 1) * 1000
 
@@ -334,4 +334,36 @@ def test_a_load_generator_that_was_the_limit_is_told() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
     limited = replace(trial(bench, 1, OTHER, 980), limit="the load generator could not keep up")
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), limited)
-    assert any("the load generator could not keep up" in reason for reason in verdict.reasons)
+    (told,) = [r for r in verdict.reasons if "the load generator could not keep up" in r]
+    assert told == (
+        "Not every config was measured to its capacity: the load generator could not keep up"
+    )
+
+
+def test_of_several_limits_the_last_is_told() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0, THIRD: 900.0})
+    first = replace(trial(bench, 1, OTHER, 980), limit="the first limit")
+    second = replace(trial(bench, 2, THIRD, 880), limit="the second limit")
+    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), first, second)
+    told = [r for r in verdict.reasons if "limit" in r]
+    assert told == ["Not every config was measured to its capacity: the second limit"]
+
+
+def test_the_nearest_miss_is_named_with_what_it_missed_last() -> None:
+    spec = spec_of(slo=["p99_latency <= 40ms", "p50_latency <= 60ms"])
+    bench = ProvingBench(spec, {CURRENT: 100.0, OTHER: 100.0})
+    far, near = trial(bench, 0, CURRENT, 130), trial(bench, 1, OTHER, 120, 108)
+    failed = Trial(2, THIRD, TrialState.FAILED, reason="out of memory")
+    verdict = prove(bench, far, near, failed)
+    assert verdict.status is Status.INFEASIBLE
+    assert verdict.reasons[0] == (
+        "No config meets every SLO. The nearest was trial 1, which misses p99_latency <= 40ms."
+    )
+
+
+def test_a_run_without_any_measurement_says_so() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    verdict = prove(bench, Trial(1, OTHER, TrialState.FAILED, reason="out of memory"))
+    assert verdict.status is Status.INFEASIBLE
+    assert verdict.reasons[0] == "No trial gave a measurement."
+    assert verdict.baseline is None

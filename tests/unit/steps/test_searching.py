@@ -16,6 +16,7 @@ from tuner.errors import (
     InterruptedRunError,
     LoadFailedError,
     ModelFailsError,
+    OutOfTimeError,
     ServerGoneError,
     TooManyFailedTrialsError,
 )
@@ -268,6 +269,78 @@ def test_the_time_budget_is_kept_to_within_a_measurement(
     assert bench.now_s <= 15.0 + 2 * 10.0  # the current config's one is owed
     assert all(t.score is not None for t in kept.trials)
     assert CANDIDATES[0] in {t.candidate for t in trials}
+
+
+class Noting(Silent):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+    def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
+        self.told.append(f"trial {number} started")
+
+
+def test_no_time_for_the_current_config_ends_the_run_and_says_what_to_raise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Hanging(SlowBench):
+        def measure(self, level: float, seed: int) -> Point:
+            raise OutOfTimeError("the time of the budget is used up")
+
+    search, kept = a_search(Hanging(monkeypatch), CANDIDATES, time="15s")
+    with pytest.raises(CurrentConfigFailsError, match="time of the budget") as ended:
+        searched(search)
+    assert "budget.time" in ended.value.hint
+    assert kept.trials == []
+
+
+def test_a_trial_that_ran_out_of_time_leaves_nothing_behind() -> None:
+    class Late(EmulatedBench):
+        def measure(self, level: float, seed: int) -> Point:
+            if self.candidate == CANDIDATES[1]:
+                raise OutOfTimeError("the time of the budget is used up")
+            return super().measure(level, seed)
+
+    bench, watched = Late(served), Noting()
+    search, kept = a_search(bench, CANDIDATES[:3])
+    trials, _ = searched(replace(search, events=watched))
+    assert [t.candidate for t in kept.trials] == [CANDIDATES[0], CANDIDATES[2]]
+    assert trials == kept.trials
+    assert bench.given_up == ["the time of the budget is used up"]
+    assert "trial 1 is given up: the time of the budget is used up" in watched.told
+
+
+def test_a_candidate_that_a_worker_claimed_first_is_not_measured_here() -> None:
+    bench, watched = EmulatedBench(served), Noting()
+    search, kept = a_search(bench, CANDIDATES[:3])
+    claimed = [CANDIDATES[1]]
+
+    def start(candidate: Candidate) -> bool:
+        if candidate in claimed:
+            claimed.remove(candidate)
+            search.searcher.give_up(candidate)
+            return False
+        return True
+
+    search.searcher.start = start  # type: ignore[method-assign]
+    searched(replace(search, events=watched))
+    assert [t.candidate for t in kept.trials] == [CANDIDATES[0], CANDIDATES[2]]
+    assert [c for c, _ in bench.deployed] == [CANDIDATES[0], CANDIDATES[2]]
+    assert [t for t in watched.told if "started" in t] == ["trial 0 started", "trial 1 started"]
+
+
+def test_a_server_that_dies_is_told_with_the_trials_number() -> None:
+    troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
+    watched = Noting()
+    search, kept = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
+    searched(replace(search, events=watched))
+    assert "trial 1: killed" in watched.told
+    assert [t.number for t in kept.trials] == [0, 1]
+    assert kept.trials[0].attempts == 1
+    assert all(t.started_at for t in kept.trials)
+    assert {t.deployment for t in kept.trials} == {"in place"}
 
 
 def test_an_slo_out_of_reach_ends_the_search_soon() -> None:

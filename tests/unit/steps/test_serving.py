@@ -81,7 +81,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
     ) -> Iterator[Serving]:
         (tmp_path / "models" / "m" / "1").mkdir(parents=True)
         (tmp_path / "models" / "m" / "1" / "model.py").write_text(code)
-        (tmp_path / "models" / "m" / "config.pbtxt").write_text(f'backend: "python"\n{config}')
+        (tmp_path / "models" / "m" / "config.pbtxt").write_text(
+            config if "backend" in config else f'backend: "python"\n{config}'
+        )
         (tmp_path / "spec.yaml").write_text(spec)
         monkeypatch.setattr(module, "Deployer", server.deployer)
         job = prepare(Request(spec=tmp_path / "spec.yaml"))
@@ -185,6 +187,20 @@ def test_nothing_is_tried_that_the_space_does_not_hold(
     config = f"max_batch_size: 8\ndynamic_batching {{ }}\n{TENSORS}"
     with served(server, config, spec=SPEC[: SPEC.index("space:")] + space):
         assert server.given == [(8, True, ())]
+
+
+@pytest.mark.parametrize("backend", ["tensorrt", "onnxruntime", "openvino"])
+def test_a_backend_that_keeps_the_size_of_the_file_is_not_tried(
+    backend: str, served: Callable[..., Any]
+) -> None:
+    def tensors(config: Any) -> None:
+        for names in (config.input, config.output):
+            names.add(name="x", data_type="TYPE_FP32", dims=[1])
+
+    server = Server(tensors)
+    with served(server, f'backend: "{backend}"\nmax_batch_size: 8\n', code="") as found:
+        assert found.completed == "the server completes the config: input, output"
+        assert server.given == [(8, False, ())]
 
 
 @pytest.mark.parametrize("error", [DeployRefusedError("too small"), ServerGoneError("gone")])

@@ -1,0 +1,210 @@
+"""What the bench of a run is made with: its windows, patience, caches, programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tuner.bench.cache import ResponseCache
+from tuner.load.generator import LatencyBound
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.runner import PATIENCE_S
+from tuner.run.timebook import TimeBook
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps import programs as installing
+from tuner.steps import rig
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.programs import Programs, installed
+from tuner.steps.rig import Watch, rigged, window_of
+from tuner.steps.serving import Serving
+from tuner.triton.local import LocalLauncher
+
+REPOSITORY = Path(__file__).parents[3] / "model_repository"
+TEXT = """\
+model: emulated-accelerator
+repository: {repository}
+workload: {{window: 4s, max_window: 20s, warmup: 750ms}}
+slo: [p99_latency <= 400ms, p50_latency <= 5ms, avg_latency <= 10ms, error_rate <= 0%]
+space: {{instance_group.count: {{int: [1, 4]}}{space}}}
+"""
+
+
+def job_of(directory: Path, more: str = "", space: str = "") -> Job:
+    spec = directory / "spec.yaml"
+    spec.write_text(TEXT.format(repository=REPOSITORY, space=space) + more)
+    return prepare(Request(spec=spec))
+
+
+def spec_with(*slo: str) -> Spec:
+    return Spec.model_validate(
+        {
+            "model": "m",
+            "repository": "r",
+            "slo": list(slo),
+            "workload": {"window": "4s", "max_window": "20s", "warmup": "750ms"},
+            "space": {"instance_group.count": {"int": [1, 4]}},
+        }
+    )
+
+
+SLOS = ("p99_latency <= 400ms", "p50_latency <= 5ms", "avg_latency <= 10ms", "error_rate <= 0%")
+
+
+@pytest.mark.parametrize(
+    ("load", "window_s"),
+    [
+        (LoadPoint(Arrivals.POISSON, 1000.0), 4.0),
+        (LoadPoint(Arrivals.POISSON, 50.0), 1.05 * 459 / 50),
+        (LoadPoint(Arrivals.POISSON, 1.0), 20.0),
+        (LoadPoint(Arrivals.CLOSED, 1.0), 4.0),
+    ],
+)
+def test_a_window_is_as_long_as_its_percentile_needs_at_that_rate(
+    load: LoadPoint, window_s: float
+) -> None:
+    window = window_of(spec_with(*SLOS), load)
+    assert window.duration_s == pytest.approx(window_s)
+    assert window.warmup_s == 0.75
+    assert window.tail_s == pytest.approx(0.6)  # half as long again as the largest bound
+    assert window.bounds == (LatencyBound(0.99, 0.4), LatencyBound(0.5, 0.005))
+
+
+def test_a_spec_that_bounds_no_latency_has_the_shortest_window() -> None:
+    window = window_of(spec_with("error_rate <= 0%"), LoadPoint(Arrivals.POISSON, 1.0))
+    assert (window.duration_s, window.tail_s, window.bounds) == (4.0, 0.25, ())
+
+
+class Launcher:
+    """Stands in for what starts servers."""
+
+    def __init__(self, *, restartable: bool) -> None:
+        self.restartable = restartable
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the bench and its load generator were made with."""
+    seen: dict[str, Any] = {}
+
+    def generator(*arguments: Any, **options: Any) -> None:
+        seen.update(options, arguments=arguments)
+
+    def bench(_: object, generator_at: Any, rules: Any, book: TimeBook) -> object:
+        generator_at("endpoints")
+        seen.update(rules=rules, book=book)
+        return SimpleNamespace()
+
+    monkeypatch.setattr(rig, "load_generator", generator)
+    monkeypatch.setattr(rig, "Bench", bench)
+    monkeypatch.setattr(rig, "last_words", lambda server: f"words of {server}")
+    return seen
+
+
+REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "restartable", "patience_s"),
+    [("server: {load_timeout: 77s, gpus: [1]}\n", True, PATIENCE_S), (REMOTE, False, 120.0)],
+)
+def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_servers(
+    more: str, restartable: bool, patience_s: float, tmp_path: Path, built: dict[str, Any]
+) -> None:
+    job, told = job_of(tmp_path, more), list[object]()
+    launcher = cast("Any", Launcher(restartable=restartable))
+    programs = Programs(launcher, cast("Any", "pa"), cast("Any", None), "2.51.0")
+    deployer = SimpleNamespace(control="control", server="server")
+    watch = Watch(TimeBook(), Silent(), lambda: told.append("asked"), told.append)
+    with rigged(Serving(job, programs, cast("Any", deployer)), watch):
+        assert built["patience_s"] == patience_s
+        _, model, control, endpoints, perf_analyzer, directory = built["arguments"]
+        assert (model, control, endpoints) == ("emulated-accelerator", "control", "endpoints")
+        assert perf_analyzer == "pa"
+        assert directory.is_dir()
+        assert built["server_words"]() == "words of server"
+        assert (built["server"], built["gpus"]) == (job.spec.server.mode, job.spec.server.gpus)
+        rules = built["rules"]
+        assert rules.first_answer_s == float(job.spec.server.load_timeout)
+        assert rules.slos == job.spec.slo
+        assert rules.arrivals is Arrivals.POISSON
+        load = LoadPoint(Arrivals.POISSON, 50.0)
+        assert rules.window(load) == window_of(job.spec, load)
+        rules.checkpoint()
+        rules.rejected("rejected")
+        assert told == ["asked", "rejected"]
+        assert built["book"] is watch.book
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(("remote", "cache"), [(True, ResponseCache(None)), (False, None)])
+def test_a_foreign_server_may_have_a_cache_that_its_arguments_do_not_tell(
+    remote: bool, cache: ResponseCache | None, tmp_path: Path, built: dict[str, Any]
+) -> None:
+    space = ", response_cache.enable: {choice: [on, off]}"
+    job = job_of(tmp_path, REMOTE if remote else "", space if remote else "")
+    programs = Programs(
+        cast("Any", Launcher(restartable=not remote)), cast("Any", None), cast("Any", None), "2"
+    )
+    deployer = SimpleNamespace(control=None, server=None)
+    candidate = Candidate({"response_cache.enable": True})
+    with rigged(
+        Serving(job, programs, cast("Any", deployer)), Watch(TimeBook(), Silent(), lambda: None)
+    ):
+        assert built["rules"].cache.of(candidate) == cache
+
+
+@pytest.mark.parametrize(
+    ("backend", "python", "looked"),
+    [
+        ("python", Path("/usr/bin/python3"), True),
+        ("", Path("/usr/bin/python3"), True),
+        ("onnxruntime", Path("/usr/bin/python3"), False),
+        ("python", None, False),
+    ],
+)
+def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere(
+    backend: str,
+    python: Path | None,
+    looked: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+    installation = SimpleNamespace(python=python)
+
+    class Local(LocalLauncher):
+        def __init__(self) -> None:
+            object.__setattr__(self, "installation", installation)
+
+        def version(self) -> str:
+            return "2.51.0"
+
+    @contextmanager
+    def launcher(spec: Spec, environment: Mapping[str, str]) -> Iterator[Any]:
+        seen.append((spec.server.args, environment))
+        yield Local()
+
+    @contextmanager
+    def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator[Any]:
+        seen.append((named, environment))
+        yield SimpleNamespace(version="2.50.0")
+
+    monkeypatch.setattr(installing, "server_launcher", launcher)
+    monkeypatch.setattr(installing.binaries, "perf_analyzer", perf_analyzer)
+    monkeypatch.setattr(installing, "numpy_of_models", seen.append)
+    monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
+    job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
+    job.config.backend = backend
+    with installed(job, {"A": "b"}) as programs:
+        assert (programs.server_version, programs.perf_analyzer.version) == ("2.51.0", "2.50.0")
+        assert programs.host == ("host", {"A": "b"})
+        assert programs.versions()["perf_analyzer"] == "2.50.0"
+    assert seen[:2] == [(("--log-verbose=1",), {"A": "b"}), (None, {"A": "b"})]
+    assert seen[2:] == ([python] if looked else [])
