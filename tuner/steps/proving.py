@@ -62,7 +62,8 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
     _refuse_without_alternative(proof, trials)
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
-        return Verdict(Status.KEPT, (reason, *_limits(trials)), baseline)
+        reasons = (reason, *_failures(proof, trials), *_limits(trials))
+        return Verdict(Status.KEPT, reasons, baseline)
     return _best_that_holds(proof, trials, finalists, baseline)
 
 
@@ -94,7 +95,8 @@ def _best_that_holds(
         if not answers.changed:
             return _improved(proof, simplest, baseline, tuple(reasons))
     no_gain = all(r.outcome is Outcome.NOT_BETTER for r in results)
-    return Verdict(Status.KEPT if no_gain else Status.UNCONFIRMED, tuple(reasons), baseline)
+    status = Status.KEPT if no_gain else Status.UNCONFIRMED
+    return Verdict(status, (*reasons, *_failures(proof, trials)), baseline)
 
 
 def that_hold(proof: Proof, trials: Sequence[Trial]) -> list[Confirmation]:
@@ -243,12 +245,15 @@ def _refuse_without_alternative(proof: Proof, trials: Sequence[Trial]) -> None:
 
 
 def _failures(proof: Proof, trials: Sequence[Trial]) -> list[str]:
-    """A sentence where no config but the current one gave a measurement."""
+    """A sentence where configs other than the current one gave no measurement."""
     others = [t for t in trials if t.candidate != proof.current]
     failed = [t for t in others if t.state is TrialState.FAILED]
-    if not failed or len(failed) < len(others):
+    if not failed:
         return []
-    return [f"Every other config tried failed ({len(failed)}), the last one: {failed[-1].reason}"]
+    every = f"Every other config tried failed ({len(failed)})"
+    some = f"{len(failed)} of {len(others)} other configs tried failed"
+    how = every if len(failed) == len(others) else some
+    return [f"{how}, the last one: {failed[-1].reason}"]
 
 
 def _limits(trials: Sequence[Trial]) -> list[str]:

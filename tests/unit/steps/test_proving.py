@@ -330,6 +330,24 @@ def test_an_infeasible_run_tells_that_every_other_config_failed() -> None:
     assert "failed (1), the last one: out of memory" in verdict.reasons[1]
 
 
+def test_a_kept_config_was_compared_with_those_that_did_not_fail() -> None:
+    """Some of the space fails, some is no better: both is told."""
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 90.0})
+    fails = trial(bench, 2, Candidate({COUNT: 3}), 98)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 88), fails)
+    assert verdict.status is Status.KEPT
+    assert verdict.reasons[1] == "1 of 2 other configs tried failed, the last one: out of memory"
+
+
+def test_what_looked_better_and_was_not_leaves_the_failures_told() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 100.0})
+    fails = trial(bench, 2, Candidate({COUNT: 3}), 98)
+    looks = trial(ProvingBench(spec_of(), {OTHER: 200.0}), 1, OTHER, 190, 210)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), looks, fails)
+    assert verdict.status in (Status.KEPT, Status.UNCONFIRMED)
+    assert verdict.reasons[-1].startswith("1 of 2 other configs tried failed")
+
+
 def test_a_load_generator_that_was_the_limit_is_told() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
     limited = replace(trial(bench, 1, OTHER, 980), limit="the load generator could not keep up")
