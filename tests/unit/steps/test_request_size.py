@@ -40,3 +40,33 @@ def test_a_plan_tells_the_size_and_a_run_only_a_large_one(tmp_path: Path, dims: 
     (note,) = request_notes(small)
     assert note.startswith("a request carries 16 B")
     assert large_requests(small) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1 << 18, False), ((1 << 18) + 1, True), (1 << 19, True)]
+)
+def test_more_than_a_mebibyte_is_large(count: int, said: bool, tmp_path: Path) -> None:
+    assert bool(large_requests(job(tmp_path, f"[ {count} ]", "{kind: random}"))) is said
+
+
+def test_all_of_a_batch_and_every_tensor_count(tmp_path: Path) -> None:
+    model = tmp_path / "repository" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(
+        'name: "m" backend: "python" max_batch_size: 8\n'
+        'input { name: "x" data_type: TYPE_FP32 dims: [ 4 ] }\n'
+        'input { name: "text" data_type: TYPE_STRING dims: [ 2 ] }\n'
+        'output { name: "y" data_type: TYPE_FP32 dims: [ 1 ] }\n'
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "model: m\nrepository: repository\nslo: [p99_latency <= 40ms]\n"
+        "workload: {batch_size: 3, inputs: {kind: random, string_length: 20}}\n"
+        "space: {instance_group.count: {int: [1, 4]}}\n"
+    )
+    (note,) = request_notes(prepare(Request(spec=spec)))
+    assert note == f"a request carries {3 * (16 + 2 * (4 + 20))} B: x FP32[4], text BYTES[2]"
+
+
+def test_nothing_is_said_of_a_shape_that_is_open(tmp_path: Path) -> None:
+    assert request_notes(job(tmp_path, "[ 4, -1 ]", "{kind: random}")) == []
