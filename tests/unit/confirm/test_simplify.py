@@ -218,6 +218,16 @@ def test_a_simpler_config_is_given_up_when_no_luck_brings_it_back(
     assert sorted(set(one)) == list(range(rounds))
 
 
+def test_a_change_kept_after_one_round_is_told_with_what_the_winner_stood_in_that_one() -> None:
+    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    bench = SimplerBench(by({"a": 8.0, "b": 2.0}, base=current), common=0.05, seed=4)
+    winner = confirmed(bench, found, rules_of(), current)
+    rounds = winner.own.capacities()
+    assert abs(rounds[0] / math.prod(rounds) ** (1 / 3) - 1) > 0.01
+    result = simplified(bench, winner, rules_of(), lambda _: True)
+    assert told(result)["b"].with_change == pytest.approx(rounds[0])
+
+
 def test_small_losses_of_several_fields_do_not_add_up() -> None:
     class Slower(SimplerBench):
         """Each change undone costs 1.5 % of a latency that is minimised."""
@@ -274,6 +284,7 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
     assert result.candidate == FOUND
     assert len(result.tried) == 4
     assert all(p.kept and p.without_change is None for p in result.tried)
+    assert [p.with_change for p in result.tried] == pytest.approx([1000.0] * 4, rel=0.01)
     assert all(p.to_json()["difference"] is None for p in result.tried)
 
 
