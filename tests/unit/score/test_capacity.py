@@ -208,8 +208,13 @@ def test_a_bracket_is_closed_where_its_crossing_is_within_half_the_tolerance_of_
     ceiling = Probe(110, False, 110, math.exp(1 - share))
     assert crossing(floor, ceiling) == pytest.approx(100 * crosses)
     assert Bracket(floor, ceiling).closed(0.03) is closed
-    wide = Probe(113, False, 113, ceiling.stress)
-    assert not Bracket(floor, wide).closed(0.03)  # too far for a straight line
+
+
+@pytest.mark.parametrize(("above", "closed"), [(111.9, True), (112.1, False)])
+def test_a_straight_line_is_trusted_over_four_tolerances(above: float, closed: bool) -> None:
+    floor, ceiling = Probe(100, True, 100, 0.999), Probe(above, False, above, 1.5)
+    assert crossing(floor, ceiling) < 100.1
+    assert Bracket(floor, ceiling).closed(0.03) is closed
 
 
 def test_the_next_level_lies_a_little_beyond_the_crossing_seen_from_the_last_one() -> None:
