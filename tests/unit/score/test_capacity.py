@@ -189,6 +189,23 @@ def test_a_capacity_is_not_above_what_a_saturated_server_answered() -> None:
     assert Bracket(floor, less).capacity() == crossing(floor, less)
 
 
+@pytest.mark.parametrize(
+    ("floor", "ceiling", "top"),
+    [
+        (50.0, None, math.inf),
+        (50.0, Probe(100, False, 60.0), 60.0),  # what it answered, saturated
+        (50.0, Probe(100, False, 50.0), 100.0),  # no more than it stood
+        (50.0, Probe(100, False, 98.0), 100.0),  # not saturated
+        (50.0, Probe(100, False), 100.0),
+        (None, Probe(100, False, 60.0), 100.0),
+    ],
+)
+def test_no_level_passes_above_a_failure_nor_above_what_it_answered(
+    floor: float | None, ceiling: Probe | None, top: float
+) -> None:
+    assert Bracket(None if floor is None else Probe(floor, True), ceiling).top == top
+
+
 def test_a_server_that_answers_97_percent_of_what_is_sent_is_not_saturated() -> None:
     assert not Probe(100, False, 97.0).saturated
     assert Probe(100, False, 96.9).saturated
