@@ -7,7 +7,7 @@ the models in the steps).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tuner.modelconfig.schema import ModelConfig
@@ -90,13 +90,63 @@ def _flow(config: ModelConfig, steps: list[Any]) -> Iterator[Mistake]:
         yield "input", f"no step reads the ensemble's input {name!r}", "map it or remove it"
     for name in sorted(outputs - written - inputs):
         yield "output", f"no step writes the ensemble's output {name!r}", "map it or remove it"
+    unwritten = read - written - inputs
+    if not unwritten:
+        yield from _circles(steps, inputs)
     for index, step in enumerate(steps):
-        for name in sorted(set(step.input_map.values()) - written - inputs):
+        for name in sorted(unwritten.intersection(step.input_map.values())):
             text = f"step {index} ({step.model_name}) reads {name!r}, which nothing writes"
             yield f"{_STEP}[{index}].input_map", text, "map it from an input or an earlier step"
         for name in sorted(set(step.output_map.values()) - read - outputs):
             text = f"nothing uses {name!r}, written by step {index} ({step.model_name})"
             yield f"{_STEP}[{index}].output_map", text, "remove the mapping"
+
+
+def _circles(steps: list[Any], inputs: set[str]) -> Iterator[Mistake]:
+    """A step that reads what it writes, itself or through others: refused."""
+    ready, waiting = set(inputs), dict(enumerate(steps))
+    while fed := [i for i, s in waiting.items() if ready.issuperset(s.input_map.values())]:
+        for index in fed:
+            ready.update(waiting.pop(index).output_map.values())
+    for index, step in waiting.items():
+        name = min(set(step.input_map.values()) - ready)
+        text = f"step {index} ({step.model_name}) never runs: {name!r} comes from a circle of steps"
+        yield f"{_STEP}[{index}].input_map", text, "map it from an input or an earlier step"
+
+
+def shape_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
+    """A tensor of other dims on its two ends: refused; an open dimension fits any.
+
+    Only what batches on both ends is compared: with a model that does not, Triton loads anything.
+
+    Args:
+        ensemble: Its config.
+        models: The configs of its steps' models, as far as they are known.
+    """
+    known: dict[str, tuple[str, list[int]]] = {}
+    for tensor in (*ensemble.input, *ensemble.output) if ensemble.max_batch_size else ():
+        if tensor.dims and not tensor.HasField("reshape"):
+            known[tensor.name] = ("the ensemble", list(tensor.dims))
+    for index, step in enumerate(ensemble.ensemble_scheduling.step):
+        model = models.get(step.model_name)
+        if model is None or not model.max_batch_size:
+            continue
+        sides = (("output_map", model.output), ("input_map", model.input))
+        for side, tensors in sides:
+            dims = {tensor.name: list(tensor.dims) for tensor in tensors if tensor.dims}
+            for key, name in sorted(getattr(step, side).items()):
+                if key not in dims:
+                    continue
+                where, other = known.setdefault(name, (step.model_name, dims[key]))
+                if not _fit(dims[key], other):
+                    text = f"{name!r} is {dims[key]} in {step.model_name} and {other} in {where}"
+                    yield f"{_STEP}[{index}].{side}", text, "give both the same dims"
+
+
+def _fit(one: Sequence[int], other: Sequence[int]) -> bool:
+    return len(one) == len(other) and all(
+        a == b or -1 in (a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def _unmapped(path: str, name: str, step: Any, model: ModelConfig) -> Iterator[Mistake]:

@@ -38,6 +38,7 @@ RULES: dict[str, RuleText] = {
     "tensor": RuleText("An input or output is incomplete, or has a dimension of 0.", _CORE),
     "reshape": RuleText("A reshape does not have the elements of its dims.", _CORE),
     "control-input": RuleText("A control tensor of sequences is given twice or badly.", _CORE),
+    "batch-input": RuleText("A batch_input or batch_output without source or target.", _TRIED),
     "preferred-batch-size": RuleText("A preferred size above max_batch_size, or below 1.", _CORE),
     "priority-level": RuleText("A priority outside of 1 to priority_levels.", _CORE),
     "preserve-ordering": RuleText("preserve_ordering with priorities or delays.", _CORE),

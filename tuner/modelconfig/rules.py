@@ -43,6 +43,7 @@ class Rule(Enum):
     ENSEMBLE = "ensemble"
     RESHAPE = "reshape"
     CONTROL_INPUT = "control-input"
+    BATCH_INPUT = "batch-input"
     BATCHER_WITHOUT_BATCHES = "batcher-without-batches"
     CACHE_FLAG = "cache-flag"
     HOST_POLICY = "host-policy"
@@ -247,20 +248,19 @@ def _response_cache(config: ModelConfig) -> Iterator[Violation]:
         yield Violation(Rule.RESPONSE_CACHE, "response_cache.enable", text, "turn it off")
 
 
-def _ensemble(config: ModelConfig) -> Iterator[Violation]:
-    """What an ensemble may not have, and its tensors' flow: see `tuner.modelconfig.ensembles`."""
-    for path, message, hint in ensembles.mistakes(config):
-        yield Violation(Rule.ENSEMBLE, path, message, hint)
+def _from_elsewhere(config: ModelConfig) -> Iterator[Violation]:
+    """Rules of `tuner.modelconfig.ensembles` and `tuner.modelconfig.tensors`: refused."""
+    for rule, mistakes in _ELSEWHERE.items():
+        for path, message, hint in mistakes(config):
+            yield Violation(rule, path, message, hint)
 
 
-def _reshapes(config: ModelConfig) -> Iterator[Violation]:
-    for path, message, hint in tensors.reshape_mistakes(config):
-        yield Violation(Rule.RESHAPE, path, message, hint)
-
-
-def _control_inputs(config: ModelConfig) -> Iterator[Violation]:
-    for path, message, hint in tensors.control_mistakes(config):
-        yield Violation(Rule.CONTROL_INPUT, path, message, hint)
+_ELSEWHERE = {
+    Rule.ENSEMBLE: ensembles.mistakes,
+    Rule.RESHAPE: tensors.reshape_mistakes,
+    Rule.CONTROL_INPUT: tensors.control_mistakes,
+    Rule.BATCH_INPUT: tensors.batch_io_mistakes,
+}
 
 
 def _batcher_without_batches(config: ModelConfig) -> Iterator[Violation]:
@@ -388,9 +388,7 @@ _REFUSALS: tuple[_Check, ...] = (
     _slot_utilization,
     _instance_groups,
     _response_cache,
-    _ensemble,
-    _reshapes,
-    _control_inputs,
+    _from_elsewhere,
 )
 _IDLE: tuple[_Check, ...] = (
     _instance_count,

@@ -53,6 +53,27 @@ def _segments(dims: Sequence[int]) -> list[int]:
     return [prod(dims[a:b]) for a, b in zip(starts, [*ends, len(dims)], strict=True)]
 
 
+def batch_io_mistakes(config: ModelConfig) -> Iterator[Mistake]:
+    """Sources and types of batch_input: refused.
+
+    A batch_output without a target does not fail its model only: the server dies of it.
+    """
+    inputs = {tensor.name for tensor in config.input}
+    for index, batch in enumerate(config.batch_input):
+        path, sources = f"batch_input[{index}]", list(batch.source_input)
+        if len(sources) != 1:
+            kind = batch.Kind.Name(batch.kind)
+            yield path, f"{kind} has {len(sources)} source_inputs", "give it one"
+        elif inputs and sources[0] not in inputs:
+            yield path, f"there is no input {sources[0]!r}", f"it has {', '.join(sorted(inputs))}"
+        if not batch.data_type:
+            yield path, "a batch_input has no data_type", "TYPE_FP32 or TYPE_INT32"
+    for index, batch_output in enumerate(config.batch_output):
+        if not batch_output.target_name:
+            text = "a batch_output has no target_name, which ends tritonserver"
+            yield f"batch_output[{index}]", text, "name the outputs it is for"
+
+
 def control_mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """A control kind or tensor twice, and one without its values for false and true: refused."""
     tensors: set[str] = set()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from integration.modelconfig.conftest import CODE
 from unit.modelconfig.configs import PYTHON, config
-from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES
+from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 from unit.modelconfig.rule_cases import DYNAMIC, IDLE, POLICY, REFUSED
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
+from tuner.modelconfig.lint import lint_repository
 from tuner.modelconfig.message import parse, to_load_json
 from tuner.modelconfig.path import set_fields
 from tuner.triton.control import Control
@@ -20,6 +23,12 @@ from tuner.triton.control import Control
 pytestmark = pytest.mark.integration
 
 DEADLINE_S = 30.0
+#: An ensemble whose second step is the ensemble itself.
+CIRCLE = (
+    ENSEMBLE.replace('"two"', '"round"')
+    .replace('key: "x" value: "middle"', 'key: "in" value: "middle"')
+    .replace('key: "y" value: "out"', 'key: "out" value: "out"')
+)
 #: What loads although one might think otherwise.
 LOADABLE = [
     *(bad for _, _, bad, _ in IDLE),
@@ -137,3 +146,30 @@ def test_triton_refuses_steps_that_do_not_fit(control: Control, old: str, new: s
     assert old in ENSEMBLE
     with pytest.raises(DeployRefusedError):
         control.load("e", to_load_json(parse(ENSEMBLE.replace(old, new, 1))), DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("other", "inner", "said"),
+    [
+        ("wide", MODEL.replace("one", "wide").replace("dims: 4", "dims: 5"), "inconsistent shape"),
+        ("deep", MODEL.replace("one", "deep").replace("dims: 4", "dims: [ 2, 2 ]"), "inconsistent"),
+        ("open", MODEL.replace("one", "open").replace("dims: 4", "dims: -1"), ""),
+        ("round", CIRCLE, "circular dependency between ensembles"),
+    ],
+)
+def test_triton_and_lint_agree_on_steps(
+    control: Control, repository: Path, other: str, inner: str, said: str
+) -> None:
+    for name, config_text in ((other, inner), ("outer", ENSEMBLE.replace('"two"', f'"{other}"'))):
+        (repository / name / "1").mkdir(parents=True, exist_ok=True)
+        text = config_text.replace('"e"', f'"{name}"')
+        (repository / name / "config.pbtxt").write_text(text)
+    if other != "round":
+        (repository / other / "1" / "model.py").write_text(CODE)
+    name = other if other == "round" else "outer"
+    with pytest.raises(DeployRefusedError, match=said) if said else nullcontext():
+        control.load(name, None, DEADLINE_S)
+    found = {finding.rule for finding in lint_repository(repository, name)}
+    assert found & {"ensemble-step", "ensemble-cycle"} == (
+        set() if not said else {"ensemble-cycle" if name == other else "ensemble-step"}
+    )

@@ -25,6 +25,14 @@ input { name: "x" data_type: TYPE_FP32 dims: 4 }
 output { name: "y" data_type: TYPE_FP32 dims: 4 }
 """
 
+
+def step(model: str, reads: str, writes: str) -> str:
+    return (
+        f'step {{ model_name: "{model}" model_version: -1 '
+        f'input_map {{ key: "x" value: "{reads}" }} output_map {{ key: "y" value: "{writes}" }} }} '
+    )
+
+
 #: text to replace, its replacement, path and part of the message of the mistake
 ENSEMBLE_MISTAKES = [
     ("max_batch_size", "instance_group { } max_batch_size", "instance_group", "no instance_group"),
@@ -44,4 +52,9 @@ ENSEMBLE_MISTAKES = [
      "reads 'nowhere', which nothing writes"),
     ('value: "out" }', 'value: "out" } output_map { key: "z" value: "unused" }',
      "ensemble_scheduling.step[1].output_map", "nothing uses 'unused'"),
+    ("ensemble_scheduling {", "ensemble_scheduling {" + step("two", "loop", "loop"),
+     "ensemble_scheduling.step[0].input_map", "step 0 (two) never runs: 'loop'"),
+    ("ensemble_scheduling {",
+     "ensemble_scheduling {" + step("two", "a", "b") + step("one", "b", "a"),
+     "ensemble_scheduling.step[1].input_map", "step 1 (one) never runs: 'b'"),
 ]  # fmt: skip

@@ -11,6 +11,7 @@ POLICY = "default_queue_policy { %s }"
 #: rule, path of the violation, config that breaks it, one that is as near as can be and does not
 TENSOR = 'input { name: "z" data_type: TYPE_FP32 %s }'
 CONTROL = "sequence_batching { %s }"
+BATCH = 'batch_input { target_name: "t" %s }'
 START = 'control_input { name: "S" control { kind: CONTROL_SEQUENCE_START %s } }'
 FALSE_TRUE = "int32_false_true: [ 0, 1 ]"
 REFUSED = [
@@ -79,6 +80,21 @@ REFUSED = [
         (1, START % FALSE_TRUE + START.replace('"S"', '"T"') % FALSE_TRUE),
         (1, START % FALSE_TRUE + START.replace("START", "END") % FALSE_TRUE),
     )),
+    *((Rule.BATCH_INPUT, "batch_input[0]", BATCH % bad, BATCH % good) for bad, good in (
+        ("data_type: TYPE_FP32", 'data_type: TYPE_FP32 source_input: "x"'),
+        ('data_type: TYPE_FP32 source_input: [ "x", "x" ]',
+         'kind: BATCH_ITEM_SHAPE data_type: TYPE_FP32 source_input: "x"'),
+        ('data_type: TYPE_FP32 source_input: "none"',
+         'data_type: TYPE_INT32 source_input: "x"'),
+        ('source_input: "x"', 'data_type: TYPE_FP32 source_input: "x"'),
+    )),
+]  # fmt: skip
+#: Ends the server, so no test asks one.
+DEADLY = [
+    (Rule.BATCH_INPUT, "batch_output[0]",
+     'batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }',
+     ('batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" '
+      'target_name: "y" }')),
 ]  # fmt: skip
 
 IDLE = [

@@ -4,7 +4,7 @@ import pytest
 from unit.modelconfig.configs import case
 from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 
-from tuner.modelconfig.ensembles import mistakes, step_mistakes
+from tuner.modelconfig.ensembles import mistakes, shape_mistakes, step_mistakes
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule, violations
 
@@ -69,3 +69,20 @@ def test_the_published_ensemble_misses_an_input():
     assert list(mistakes(ensemble)) == []
     (found,) = step_mistakes(ensemble, 1, "bert-onnx", bert)
     assert found[1] == "input token_type_ids of bert-onnx is not mapped to any ensemble tensor"
+
+
+@pytest.mark.parametrize(
+    ("dims", "batch", "said"),
+    [
+        ("5", 4, ["'middle' is [5] in two and [4] in one", "'out' is [5] in two and [4] in the"]),
+        ("[ 2, 2 ]", 4, ["'middle' is [2, 2] in two", "'out' is [2, 2] in two"]),
+        ("-1", 4, []),
+        ("5", 0, []),
+    ],
+)
+def test_dims_between_steps_must_fit(dims, batch, said):
+    text = MODEL.replace("dims: 4", f"dims: {dims}").replace("size: 4", f"size: {batch}")
+    models = {"one": parse(MODEL), "two": parse(text)}
+    found = sorted(message for _, message, _ in shape_mistakes(parse(ENSEMBLE), models))
+    assert len(found) == len(said)
+    assert all(message.startswith(start) for message, start in zip(found, said, strict=True))

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 from unit.modelconfig.configs import config
-from unit.modelconfig.rule_cases import DYNAMIC, GROUP, IDLE, REFUSED
+from unit.modelconfig.rule_cases import DEADLY, DYNAMIC, GROUP, IDLE, REFUSED
 
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule, violations, without_effect
 
 
-@pytest.mark.parametrize(("rule", "path", "bad", "good"), REFUSED)
+@pytest.mark.parametrize(("rule", "path", "bad", "good"), REFUSED + DEADLY)
 def test_what_triton_refuses(rule, path, bad, good):
     (found,) = violations(config(bad))
     assert (found.rule, found.path) == (rule, path)
