@@ -15,10 +15,12 @@ from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.rejected import Rejected, Stage
-from tuner.run.store import RunStore
+from tuner.run.store import STUDY, RunStore
 from tuner.run.timebook import Phase, TimeBook
-from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.run.trial import Trial, TrialState, TrialTime, Worker
 from tuner.score.point import judge_point
+from tuner.search.offer import find_offer
+from tuner.search.study import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import OpenRun, open_run, open_store
@@ -85,6 +87,83 @@ def run(job: Job, tmp_path: Path) -> RunStore:
 
 def resumed(run: RunStore) -> Request:
     return Request(Path("spec.yaml"), resume=run.directory)
+
+
+def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> None:
+    request = Request(
+        job.loaded.path, output=tmp_path / "results", trials=3, command=("tune", "run", "x")
+    )
+    with opened(job, request) as new:
+        manifest = RunStore.open(new.store.directory).manifest()
+    assert (manifest.run_id, manifest.model) == ("a-run", "emulated-accelerator")
+    assert (manifest.spec_path, manifest.spec_text) == (str(job.loaded.path), job.loaded.text)
+    assert manifest.spec_sha256 == job.loaded.sha256
+    assert (manifest.config_path, manifest.config_text) == (str(job.model.path), job.model.text)
+    assert manifest.config_sha256 == job.model.file_sha256
+    assert (manifest.seed, manifest.space_size) == (0, 4)
+    assert manifest.current == job.space.current.to_json()
+    assert manifest.spec["slo"] == ["p99_latency <= 40ms"]
+    assert (manifest.host, list(manifest.gpus)) == ({"cpu": "a cpu"}, [])
+    assert (manifest.versions, manifest.fingerprint) == ({"tritonserver": "1"}, "0" * 16)
+    assert list(manifest.command) == ["tune", "run", "x"]
+    assert manifest.choices.trials == 3
+    assert manifest.noise is None
+    assert len(manifest.created_at) == len("2025-01-01T00:00:00+00:00")
+
+
+def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
+    job: Job, run: RunStore
+) -> None:
+    notes: list[str] = []
+    facts: Any = Facts()
+    theirs = Trial(
+        1,
+        Candidate({"instance_group.count": 4}),
+        TrialState.FAILED,
+        reason="no",
+        time=TrialTime(measuring_s=1e6),
+        worker=Worker("box", "1,2"),
+    )
+    book = TimeBook(clock=lambda: 0.0)
+    with (
+        open_store(job, facts, resumed(run), "a-run") as store,
+        open_run(job, store, resumed(run), book, notes.append) as again,
+    ):
+        url = f"sqlite:///{store.directory / STUDY}"
+        with StudyRecord(
+            url, job.spec.model, store.run_id, job.space, job.spec.objective, theirs.worker
+        ) as record:
+            assert record.started(1, theirs.candidate)
+            record.finished(theirs)
+        again.searcher.next()
+        assert [t.worker for t in store.trials()] == [None, theirs.worker]
+    assert notes == ["trial 1 is a worker's: box, GPUs 1,2, failed"]
+    later = TimeBook(clock=lambda: 0.0)
+    with opened(job, resumed(run), later):
+        pass
+    assert later.seconds(Phase.MEASURING) == 4.0 + 8.0
+
+
+def test_what_is_chosen_anew_holds_for_whoever_resumes_next(job: Job, run: RunStore) -> None:
+    before = run.manifest()
+    with opened(job, replace(resumed(run), trials=7, write=False)):
+        pass
+    choices = run.manifest().choices
+    assert (choices.trials, choices.write) == (7, False)
+    assert choices.directory == before.choices.directory
+    with opened(job, resumed(run)):
+        pass
+    assert run.manifest().choices.trials is None
+
+
+def test_workers_may_join_as_long_as_a_run_is_open(job: Job, run: RunStore) -> None:
+    url = f"sqlite:///{run.directory / STUDY}"
+    with opened(job, resumed(run)):
+        offer = find_offer(url, run.run_id)
+        assert offer.directory == job.loaded.path.parent
+        assert offer.trials == job.spec.budget.trials
+    with pytest.raises(SpecError, match="has ended"):
+        find_offer(url, run.run_id)
 
 
 def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,10 @@ from unit.steps.test_opening import REPOSITORY, SPEC
 from tuner.steps.planning import DrawnPlan, drawn_plan
 
 
-def planned(tmp_path: Path, more: str) -> DrawnPlan:
+def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC.format(repository=REPOSITORY) + more)
-    return drawn_plan(spec, {"PATH": ""}, candidates=0)
+    return drawn_plan(spec, {"PATH": ""}, candidates)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,71 @@ def test_no_key_to_a_server_is_shown(tmp_path: Path) -> None:
     plan = planned(tmp_path, "server: {binary: /bin/tritonserver}\n")
     keys = [a.rpartition("=")[2] for a in plan.commands["tritonserver"] if "restricted" in a]
     assert keys == ["KEY", "KEY"]
+
+
+FOREIGN = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+
+
+def test_everything_that_the_spec_chooses_is_named_at_once(tmp_path: Path) -> None:
+    more = FOREIGN + "workload: {perf_analyzer: /tmp/evil}\n"
+    (note, *_) = planned(tmp_path, more).notes
+    assert note == (
+        "the spec names a remote server and a perf_analyzer of its own: not tried, so not known "
+        "to work"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "programs"),
+    [(FOREIGN, ["perf_analyzer"]), ("server: {binary: /t}\n", ["tritonserver", "perf_analyzer"])],
+)
+def test_only_servers_that_tune_starts_have_a_command(
+    more: str, programs: list[str], tmp_path: Path
+) -> None:
+    commands = planned(tmp_path, more).commands
+    assert list(commands) == programs
+    assert commands["perf_analyzer"][0] == "perf_analyzer"
+    assert "127.0.0.1:GRPC" in commands["perf_analyzer"]
+
+
+def test_a_listed_load_is_the_first_that_is_shown(tmp_path: Path) -> None:
+    workload = "workload: {arrivals: {kind: closed, concurrency: [8, 16], restarts: 1}}\n"
+    (line,) = (c for n, c in planned(tmp_path, FOREIGN + workload).commands.items() if "perf" in n)
+    assert line[line.index("--concurrency-range") + 1] == "8"
+
+
+@pytest.mark.parametrize(("strategy", "asked", "shown"), [("random", 2, 2), ("random", 9, 3)])
+def test_candidates_are_shown_once_each_and_never_the_current_one(
+    strategy: str, asked: int, shown: int, tmp_path: Path
+) -> None:
+    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", asked)
+    texts = [preview.text for preview in plan.candidates]
+    assert len(set(texts)) == len(texts) == shown  # of four configs one is the current one
+    for preview in plan.candidates:
+        assert preview.diff.startswith("--- ")
+        assert "count" in preview.diff
+        assert preview.server_args == ()
+
+
+def test_of_the_twin_only_what_needs_no_scores_is_shown(tmp_path: Path) -> None:
+    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n", 9)
+    assert 1 <= len(plan.candidates) < 4
+    assert len(planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n", 1).candidates) == 1
+
+
+def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:
+    plan = planned(tmp_path, FOREIGN)
+    assert (plan.space_text, plan.problems) == ("4 configs", [])
+    assert replace(plan, space_exact=False).space_text == "4 configs at the most"
+    assert plan.to_json()["estimate"]["search_s"] > 0.0
+
+
+def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None:
+    model = tmp_path / "models" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.onnx").touch()
+    text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
+    (tmp_path / "spec.yaml").write_text(text + FOREIGN)
+    notes = drawn_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
+    assert [n for n in notes if "max_batch_size" in n and "takes it to be 4" in n]
+    assert not [n for n in planned(tmp_path, FOREIGN).notes if "max_batch_size" in n]
