@@ -12,7 +12,13 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import Bench, BenchRules
-from tuner.errors import ClientLimitError, LoadFailedError, ServerGoneError, UndecidedError
+from tuner.errors import (
+    ClientLimitError,
+    InterruptedRunError,
+    LoadFailedError,
+    ServerGoneError,
+    UndecidedError,
+)
 from tuner.load.answers import Answers
 from tuner.load.filling import Filling
 from tuner.load.generator import LatencyBound, Window
@@ -195,6 +201,20 @@ def test_a_trial_that_fails_names_all_that_it_measured(end: Any) -> None:
         (20, False),
     ]
     assert "its trial ended without a result" in rejected[1].reason
+
+
+def stopped(_: LoadPoint) -> Measurement:
+    raise InterruptedRunError("stopped")
+
+
+@pytest.mark.parametrize(("end", "levels"), [(gone, [30, 10]), (stopped, [10])])
+def test_a_server_that_is_gone_or_a_stop_is_the_trials_end(end: Any, levels: list[float]) -> None:
+    bench, rejected = a_bench(quiet, end)
+    bench.measure(10, 1)
+    with pytest.raises((ServerGoneError, InterruptedRunError)):
+        bench.measure(30, 2)
+    assert [r.level for r in rejected] == levels
+    assert "its trial ended without a result" in rejected[-1].reason
 
 
 def test_a_load_without_a_result_need_not_be_the_trials_end() -> None:
