@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.report.data import ReportData, judged_point
+from tuner.report.data import ReportData
+from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import server_arg_text

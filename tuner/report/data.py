@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
-from tuner.load.measurement import LoadPoint, Measurement
+from tuner.load.measurement import Measurement
 from tuner.report.result_schema import (
-    ConfigFacts,
     Improvement,
     NoiseFacts,
     Overloads,
@@ -22,61 +19,18 @@ from tuner.report.result_schema import (
     WrittenFacts,
     check,
 )
+from tuner.report.side import Repeat, Side, measured_side, repeat_of, side_of
 from tuner.run.manifest import Manifest
 from tuner.run.reading import UnreadableFileError, read_as
 from tuner.run.rejected import Rejected
 from tuner.run.store import RESULT, RunStore
-from tuner.run.trial import Point, Trial, TrialState, TrialTime
-from tuner.score.judge import passes, violation
+from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import SloResult, severity
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 from tuner.writeback.rollback import is_back
 
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """One measurement of the confirmation; ``role`` is current, candidate or simpler."""
-
-    round: int
-    order: int
-    role: str
-    candidate_key: str
-    point: Point
-
-
-@dataclass(frozen=True)
-class Side:
-    """A config with all that was measured of it.
-
-    Attributes:
-        trial: Its number in the search; ``None`` when it was not a trial.
-        points: Its load points in the search, by rising load.
-        repeats: Its measurements in the confirmation, in the order they were made.
-        proofs: Those of them that its numbers come from, one a round: the result's; without a
-            result, each round's highest load that met every SLO, or lowest when none did.
-        judged: The measurement that stands for it: the worst proof; else the search's at the
-            highest load that met every SLO, or, when none did, the one that came nearest.
-        goodput_infer_per_s: That of ``judged``; ``None`` when no load met every SLO.
-    """
-
-    candidate: Candidate
-    trial: int | None
-    points: tuple[Point, ...]
-    repeats: tuple[Repeat, ...]
-    proofs: tuple[Repeat, ...]
-    judged: Point | None
-    goodput_infer_per_s: float | None
-
-    @property
-    def rounds_text(self) -> str:
-        """In how many rounds it stood its goodput: ` in each of 3 rounds`; empty for one."""
-        rounds, met = len(self.proofs), sum(passes(r.point.slo) for r in self.proofs)
-        if rounds < 2:
-            return ""
-        return f" in each of {rounds} rounds" if met == rounds else f" in {met} of {rounds} rounds"
 
 
 @dataclass(frozen=True)
@@ -186,7 +140,7 @@ def load(directory: Path) -> ReportData:
         manifest = store.manifest()
         trials = tuple(store.trials())
         rejected = tuple(store.rejected())
-        repeats = tuple(_repeat(row) for row in store.confirmation())
+        repeats = tuple(repeat_of(row) for row in store.confirmation())
         result = _result(store)
         data = _assemble(directory, manifest, trials, repeats, result)
         return replace(data, rejected=rejected)
@@ -195,11 +149,6 @@ def load(directory: Path) -> ReportData:
             f"a file of the run {directory} cannot be read: {type(error).__name__}: {error}",
             "was it edited, or written by another version of tune?",
         ) from error
-
-
-def _repeat(row: Mapping[str, Any]) -> Repeat:
-    point = Point.from_json(row["point"])
-    return Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
 
 
 def _result(store: RunStore) -> Result | None:
@@ -275,11 +224,11 @@ def _current(
 ) -> Side | None:
     """The config found in the repository: the result's, else what was measured of it."""
     if result is not None and result.baseline is not None:
-        return _side_of(result.baseline, trials, repeats)
+        return side_of(result.baseline, trials, repeats)
     current = None if manifest.current is None else Candidate.from_json(manifest.current)
     own = (t for t in trials if (t.candidate == current if current else t.number == 0))
     trial = next(own, None)
-    return None if trial is None else _side(trial.candidate, trials, repeats)
+    return None if trial is None else measured_side(trial.candidate, trials, repeats)
 
 
 def _best(
@@ -290,14 +239,14 @@ def _best(
     current: Side | None,
 ) -> Side | None:
     if result is not None and result.winner is not None:
-        return _side_of(result.winner, trials, repeats)
+        return side_of(result.winner, trials, repeats)
     own = None if current is None else current.candidate
     others = [
         t for t in trials if t.state is TrialState.MEASURED and t.score and t.candidate != own
     ]
     if not others:
         return None
-    return _side(min(others, key=lambda t: rank(objective, t)).candidate, trials, repeats)
+    return measured_side(min(others, key=lambda t: rank(objective, t)).candidate, trials, repeats)
 
 
 def rank(objective: Objective, trial: Trial) -> tuple[bool, float, float]:
@@ -306,91 +255,6 @@ def rank(objective: Objective, trial: Trial) -> tuple[bool, float, float]:
     assert score is not None
     value = -score.value if objective.goal is Goal.MAXIMIZE_GOODPUT else score.value
     return (not score.feasible, score.violation, value)
-
-
-def _side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
-    """A side whose numbers are from the measurements that the result names."""
-    candidate = Candidate.from_json({"fields": facts.fields, "server_args": facts.server_args})
-    side = _side(candidate, trials, repeats)
-    made = {(m.load, m.seed) for m in facts.measurements}
-    proofs = tuple(r for r in side.repeats if _identity(r.point) in made)
-    points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
-    judged = _worst(points) or side.judged
-    goodput = None if facts.goodput_infer_per_s is None else _goodput(judged)
-    return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput)
-
-
-def _identity(point: Point) -> tuple[LoadPoint, int]:
-    """What no two measurements of a config have in common."""
-    return point.measurement.load, point.measurement.seed
-
-
-def _side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
-    own = [t for t in trials if t.candidate == candidate and t.points]
-    trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
-    again = tuple(r for r in repeats if r.candidate_key == candidate.key)
-    proofs = _proofs(again)
-    judged = _judged_again(proofs) or (None if trial is None else _nearest(trial))
-    return Side(
-        candidate=candidate,
-        trial=None if trial is None else trial.number,
-        points=() if trial is None else by_load(trial.points),
-        repeats=again,
-        proofs=proofs,
-        judged=judged,
-        goodput_infer_per_s=_goodput(judged),
-    )
-
-
-def by_load(points: Sequence[Point]) -> tuple[Point, ...]:
-    return tuple(sorted(points, key=lambda p: p.measurement.load.level))
-
-
-def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
-    """Of each round the highest load that was stood, or the lowest when none was."""
-    rounds: dict[int, list[Repeat]] = defaultdict(list)
-    for repeat in repeats:
-        if repeat.role != "simpler":
-            rounds[repeat.round].append(repeat)
-    proofs = []
-    for tried in rounds.values():
-        by_load_ = sorted(tried, key=lambda r: r.point.measurement.load.level)
-        stood = [r for r in by_load_ if passes(r.point.slo)]
-        proofs.append(stood[-1] if stood else by_load_[0])
-    return tuple(proofs)
-
-
-def _judged_again(proofs: Sequence[Repeat]) -> Point | None:
-    """The worst proof; of a finalist that missed an SLO, and so took no further part, the last."""
-    if proofs and proofs[-1].role == "candidate" and not passes(proofs[-1].point.slo):
-        return proofs[-1].point
-    return _worst([r.point for r in proofs if passes(r.point.slo)])
-
-
-def _worst(points: Sequence[Point]) -> Point | None:
-    """Of those that met every SLO, where there are any, the one with the least throughput."""
-    stood = [p for p in points if passes(p.slo)] or points
-    return min(stood, key=lambda p: p.measurement.throughput_infer_per_s, default=None)
-
-
-def _goodput(judged: Point | None) -> float | None:
-    good = judged is not None and passes(judged.slo)
-    return judged.measurement.throughput_infer_per_s if judged and good else None
-
-
-def judged_point(trial: Trial) -> Point | None:
-    """The point a trial's score stands for; the nearest miss when none met the SLOs.
-
-    Of a trial that lost the race that is the race, also where it was measured at less after it.
-    """
-    raced = trial.state is TrialState.PRUNED and trial.points
-    return trial.points[0] if raced else _nearest(trial)
-
-
-def _nearest(trial: Trial) -> Point | None:
-    if trial.score is not None and trial.score.best_point is not None:
-        return trial.points[trial.score.best_point]
-    return min(trial.points, key=lambda p: violation(p.slo), default=None)
 
 
 def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:

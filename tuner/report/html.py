@@ -10,7 +10,7 @@ from tuner.load.measurement import Measurement
 from tuner.report.charts.chart import Chart, Outcome, Table, outcome_of
 from tuner.report.charts.search import why_no_importance
 from tuner.report.charts.sections import by_section
-from tuner.report.data import ReportData, by_load, judged_point
+from tuner.report.data import ReportData
 from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
@@ -35,6 +35,7 @@ from tuner.report.sentence import (
     score_text,
     verdict_sentence,
 )
+from tuner.report.side import by_load, judged_point
 from tuner.report.tables import (
     comparison,
     count_of_refused,

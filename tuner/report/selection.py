@@ -7,9 +7,10 @@ from statistics import geometric_mean
 
 from tuner.confirm.rounds import Contender, Entrant, Round
 from tuner.report.charts.chart import Table
-from tuner.report.data import Repeat, ReportData
+from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING
 from tuner.report.sentence import change_text, score_text
+from tuner.report.side import Repeat
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.judge import value_of
 

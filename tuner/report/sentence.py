@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tuner.report.data import ReportData, Side
+from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, rate_text
 from tuner.report.result_schema import Status
+from tuner.report.side import Side
 from tuner.run.trial import Predicted
 from tuner.score.judge import value_of
 from tuner.score.verdict import Verdict

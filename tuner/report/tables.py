@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tuner.report.charts.chart import Table, outcome_of
 from tuner.report.charts.latency import sides
-from tuner.report.data import ReportData, Side
+from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     count_text,
@@ -17,6 +17,7 @@ from tuner.report.quantities import (
     share_text,
 )
 from tuner.report.sentence import score_text
+from tuner.report.side import Side
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits

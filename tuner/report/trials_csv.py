@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping
 
 from tuner.plain import plain
-from tuner.report.data import ReportData, judged_point
+from tuner.report.data import ReportData
+from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import FieldValue
 

@@ -13,8 +13,9 @@ from tuner.report.charts.front import EDGE, front
 from tuner.report.charts.latency import curves
 from tuner.report.charts.prediction import predicted
 from tuner.report.charts.search import history
-from tuner.report.data import ReportData, judged_point
+from tuner.report.data import ReportData
 from tuner.report.sentence import config_text
+from tuner.report.side import judged_point
 from tuner.run.trial import Predicted, Trial, TrialState
 from tuner.space.candidate import Candidate
 

@@ -9,9 +9,10 @@ from unit.report.conftest import Made
 from unit.report.synthetic import measure
 
 from tuner.report import html, markdown
-from tuner.report.data import Repeat, ReportData
+from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
+from tuner.report.side import Repeat
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point
 from tuner.spec.slo import Slo

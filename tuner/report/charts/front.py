@@ -19,9 +19,10 @@ from tuner.report.charts.chart import (
     scatter,
 )
 from tuner.report.charts.latency import MS, latency_slos, sides
-from tuner.report.data import ReportData, Side, judged_point
+from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text
 from tuner.report.sentence import change_text, config_text
+from tuner.report.side import Side, judged_point
 from tuner.run.trial import Point, TrialState
 
 #: Trials given up early were overloaded; those beyond so many times what the others show are

@@ -18,8 +18,9 @@ from tuner.report.charts.chart import (
     hover,
     scatter,
 )
-from tuner.report.data import ReportData, Side, by_load
+from tuner.report.data import ReportData
 from tuner.report.quantities import VERDICTS, found_text, latency_text, load_text, rate_text
+from tuner.report.side import Side, by_load
 from tuner.run.trial import Point
 from tuner.score.verdict import SloResult
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.report.charts.chart import BLUE, GREEN, ORANGE, Chart, Table, hover, panels, trial_axis
-from tuner.report.data import ReportData, judged_point
+from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, share_text
 from tuner.report.sentence import change_text
+from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.words import bytes_text
 
