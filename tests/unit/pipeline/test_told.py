@@ -1,0 +1,210 @@
+"""What a run tells while it runs and stores when it ends, on an emulated bench."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import P99_40MS, synthetic_measurement
+from unit.pipeline.test_pipeline import MODEL, Workplace, best_of, interrupt
+
+from tuner import pipeline
+from tuner.confirm.confirm import Role, Row
+from tuner.errors import InterruptedRunError, StalePlanError, TunerError
+from tuner.report.result_schema import Status
+from tuner.run.rejected import Stage
+from tuner.run.trial import Trial
+from tuner.score.point import judge_point
+from tuner.steps.events import Silent
+from tuner.steps.job import Request
+from tuner.steps.outcome import Verdict
+from tuner.steps.serving import Serving
+
+
+class Watching(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.phases: list[str] = []
+        self.begun: list[Any] = []
+
+    def started(self, run: Path, trials: int, space_size: int | None) -> None:
+        self.begun.append((run, trials, space_size))
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    return Workplace(tmp_path, monkeypatch)
+
+
+def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]:
+    watching = Watching()
+    return pipeline.run(Request(workplace.spec, workplace.results, **more), watching), watching
+
+
+def twice_measured(proof: Any, trials: Sequence[Trial]) -> Verdict:
+    """A proof that measured the winner twice at one load."""
+    verdict = best_of(trials)
+    assert verdict.winner is not None
+    for number, p99_us in enumerate((20e3, 22e3)):
+        point = judge_point([P99_40MS], synthetic_measurement(100.0, p99_us))
+        proof.record(Row(number, 0, Role.CANDIDATE, verdict.winner.candidate, point))
+    return verdict
+
+
+def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> None:
+    done, watching = run(workplace)
+    assert watching.begun == [(done.directory, 40, 4)]
+    assert watching.phases == ["searching"]
+    assert "There was nothing left that the strategy would try." in watching.notes
+    assert (done.exit_code, done.result["status"]) == (0, "improved")
+    stored = json.loads((done.directory / "result.json").read_text())
+    assert (stored["time"], stored["trials"]) == (done.result["time"], done.result["trials"])
+
+
+def test_a_result_counts_trials_and_knows_the_noise_of_its_proof(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "proved", twice_measured)
+    done, _ = run(workplace)
+    assert done.result["trials"]["asked"] == 4 + done.result["trials"]["duplicates"]
+    assert done.result["noise"] is not None
+    assert done.result["objective"] == "maximize goodput"
+    manifest = workplace.store.manifest()
+    assert done.result["spec_sha256"] == manifest.spec_sha256
+    assert (done.result["run_id"], done.result["model"]) == (manifest.run_id, MODEL)
+    assert done.result["diff"].startswith("--- ")
+    assert done.result["time"]["writing_s"] > 0.0
+
+
+def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -> None:
+    workplace.bench.then = {2: interrupt}
+    with pytest.raises(InterruptedRunError) as stopped:
+        run(workplace)
+    assert stopped.value.__cause__ is None
+    trials = workplace.result["trials"]
+    assert (trials["asked"], trials["duplicates"]) == (len(workplace.store.trials()), 0)
+    assert workplace.result["baseline"]["fields"] == workplace.store.trials()[0].candidate.fields
+    assert workplace.result["reasons"] == ["stopped by a signal"]
+    assert "its proof" not in stopped.value.hint
+    assert (workplace.store.directory / "report.html").is_file()
+
+
+def test_a_proof_that_was_begun_begins_anew(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "proved", twice_measured)
+    workplace.overloading = interrupt
+    with pytest.raises(InterruptedRunError) as stopped:
+        run(workplace)
+    assert stopped.value.hint.startswith(
+        "nothing was written; 4 trials kept; its proof begins anew; go on with: tune run --resume "
+    )
+
+
+def test_a_defect_is_called_one_in_the_result_and_raised_as_it_is(workplace: Workplace) -> None:
+    def breaks() -> None:
+        raise ZeroDivisionError("oops")
+
+    workplace.overloading = breaks
+    with pytest.raises(ZeroDivisionError):
+        run(workplace)
+    assert workplace.result["status"] == "failed"
+    assert workplace.result["reasons"] == ["a defect of tune: ZeroDivisionError('oops')"]
+
+
+def test_an_error_names_the_report_after_its_own_hint(workplace: Workplace) -> None:
+    hints = iter(["mend it", ""])
+
+    def breaks() -> None:
+        raise TunerError("broken", next(hints))
+
+    workplace.overloading = breaks
+    report = f"the report: {workplace.results}"
+    for hint in ("mend it; ", ""):
+        with pytest.raises(TunerError) as ended:
+            run(workplace)
+        assert ended.value.hint.startswith(hint + report)
+
+
+def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: object) -> None:
+        raise InterruptedRunError("stopped by a signal")
+
+    real, calls = pipeline.render_all, list[Path]()
+
+    def once(directory: Path) -> None:
+        calls.append(directory)
+        if len(calls) == 1:
+            stopped(directory)
+        real(directory)
+
+    monkeypatch.setattr(pipeline, "render_all", once)
+    with pytest.raises(InterruptedRunError) as ended:
+        run(workplace)
+    directory = workplace.store.directory
+    assert ended.value.hint == f"the run was through, its result is kept: {directory}"
+    assert workplace.result["status"] == "improved"
+    assert (directory / "report.html").is_file()
+
+
+def test_what_the_proof_measures_is_of_the_confirmation_and_only_what_triton_loads_is_tried(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[Stage] = []
+    workplace.bench.enter = entered.append  # type: ignore[method-assign,assignment]
+
+    def proved(proof: Any, trials: Sequence[Trial]) -> Verdict:
+        assert entered == [Stage.CONFIRMATION]
+        assert proof.allowed(proof.current)
+        broken = replace(proof.current, fields={**proof.current.fields, "max_batch_size": -1})
+        assert not proof.allowed(broken)
+        return best_of(trials)
+
+    monkeypatch.setattr(pipeline, "proved", proved)
+    assert run(workplace)[0].exit_code == 0
+
+
+def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "too_fine", lambda *_: "too fine")
+    monkeypatch.setattr(pipeline, "large_requests", lambda _: ["large"])
+    monkeypatch.setattr(pipeline, "foreseen", lambda _: ("a link",))
+    monkeypatch.setattr(Serving, "completed", "the server completes it")
+    _, watching = run(workplace, write=False)
+    assert "a link" not in watching.notes
+    _, watching = run(workplace)
+    told = ["the server completes it", "too fine", "large", "a link"]
+    assert [n for n in watching.notes if n in told] == told
+
+
+def test_a_kept_config_is_neither_drawn_up_nor_written(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = workplace.config.read_bytes()
+    monkeypatch.setattr(pipeline, "proved", lambda *_: Verdict(Status.KEPT, ("no gain",)))
+    done, _ = run(workplace)
+    assert (done.exit_code, done.result["diff"], done.result["written"]) == (0, None, None)
+    assert not (done.directory / "best" / "config.pbtxt").exists()
+    assert workplace.config.read_bytes() == before
+
+
+def test_a_refused_write_keeps_the_count_of_trials(workplace: Workplace) -> None:
+    theirs = workplace.config.read_text() + "# edited meanwhile\n"
+    workplace.bench.then = {1: lambda: workplace.config.write_text(theirs)}
+    with pytest.raises(StalePlanError):
+        run(workplace)
+    assert workplace.result["trials"]["asked"] >= 4
+    assert workplace.result["config_after"] is not None
