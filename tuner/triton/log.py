@@ -11,8 +11,9 @@ _FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")
 _STUB_LINE = re.compile(r"Failed to initialize Python stub[^:]*: (?P<message>.+)$")
 _USAGE_LINE = re.compile(r"(?P<message>unrecognized option .+|Bad option: .+)$")
 _POLL_FAILED = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<message>.+)")
-_LOAD_FAILED = re.compile(r"^load failed for model '[^']*': version \S+ is at \w+ state: ")
-_STEP_FAILED = re.compile(r"(?<=error: )version \S+ is at \w+ state: (\w+( \w+)?: )?")
+_LOAD_FAILED = re.compile(r"^load failed for model '[^']*': (version \S+ is at \w+ state: )?")
+#: Of an ensemble, around the words of the model that does not load.
+_STEP_FAILED = re.compile(r"(?<=error: )version \S+ is at \w+ state: (Internal|Invalid argument): ")
 _MODEL_FAILED = re.compile(r"^Failed to process the request\(s\) for model '[^']*', message: ")
 _LAST_LINES = 40
 _STATUS_NAME = re.compile(
@@ -52,21 +53,14 @@ def refusal(message: str, model: str, log: str) -> str:
     Args:
         message: What the load request was answered with.
         model: The model's name.
-        log: The log's last lines, which have the reason where the answer has none: for a config
-            that is not valid by itself ("failed to poll from model repository"), and for an
-            ensemble one of whose models does not load ("no version is available").
+        log: The log's last lines: for a config that is not valid by itself the answer says only
+            "failed to poll from model repository" and the log has the reason.
     """
     if "failed to poll from model repository" in message:
         reasons = [m["message"] for m in _POLL_FAILED.finditer(log) if m["model"] == model]
         if reasons:
             return _first_line(reasons[-1].rstrip('"'))
-    if "no version is available" in message:
-        named = re.compile(rf"(?<![\w-]){re.escape(model)}(?![\w-])")
-        lines = (_ERROR_LINE.search(line.rstrip()) for line in log.splitlines())
-        reasons = [m["message"] for m in lines if m and named.search(m["message"])]
-        if reasons:
-            return _STEP_FAILED.sub("", _first_line(reasons[-1]))
-    return _first_line(_LOAD_FAILED.sub("", message.strip()))
+    return _STEP_FAILED.sub("", _first_line(_LOAD_FAILED.sub("", message.strip())))
 
 
 def out_of_memory(reason: str) -> bool:
