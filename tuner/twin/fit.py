@@ -180,7 +180,8 @@ def fit(
     measured = {o.trial for o in observations}
     if len(observations) < LEAST_POINTS or len(measured) < LEAST_TRIALS:
         return Unmodelled(
-            f"only {len(observations)} load points of {len(measured)} trials can be simulated"
+            "too little that can be simulated was measured so far "
+            f"(trials: {len(measured)}, loads: {len(observations)})"
         )
     return fit_observations(observations, setting, start=start, seed=seed)
 
