@@ -93,7 +93,8 @@ def _best_that_holds(
             continue
         reasons.append(f"{name}: {answers.sentence}")
         if not answers.changed:
-            return _improved(proof, simplest, baseline, tuple(reasons))
+            told = (*reasons, *_failures(proof, trials))
+            return _improved(proof, simplest, baseline, told)
     no_gain = all(r.outcome is Outcome.NOT_BETTER for r in results)
     status = Status.KEPT if no_gain else Status.UNCONFIRMED
     return Verdict(status, (*reasons, *_failures(proof, trials)), baseline)

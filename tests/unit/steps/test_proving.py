@@ -348,6 +348,15 @@ def test_what_looked_better_and_was_not_leaves_the_failures_told() -> None:
     assert verdict.reasons[-1].startswith("1 of 2 other configs tried failed")
 
 
+def test_a_winner_beside_configs_that_failed_leaves_them_told() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 200.0})
+    fails = trial(bench, 2, Candidate({COUNT: 3}), 98)
+    better = trial(bench, 1, OTHER, 190, 210)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), better, fails)
+    assert verdict.status is Status.IMPROVED
+    assert verdict.reasons[-1] == "1 of 2 other configs tried failed, the last one: out of memory"
+
+
 def test_a_load_generator_that_was_the_limit_is_told() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
     limited = replace(trial(bench, 1, OTHER, 980), limit="the load generator could not keep up")
