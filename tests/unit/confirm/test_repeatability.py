@@ -104,6 +104,9 @@ def test_then_a_gain_that_can_be_proved() -> None:
     assert found.settings.min_gain > NOW.min_gain
     assert provable_gain(0.03, found.settings.rounds) <= found.settings.min_gain
     assert "cannot be proved" in found.reasons[1]
+    for cv in np.linspace(0.03, 0.3, 50):
+        gain = advice(float(cv), NOW, 6.0).settings.min_gain
+        assert 100 * gain == pytest.approx(math.ceil(100 * provable_gain(float(cv), 6)))
 
 
 def row(round_: int, candidate: str, level: float, capacity: float = 100.0) -> dict[str, Any]:
