@@ -28,16 +28,32 @@ class TritonPythonModel:
         ]
 """
 
+#: An ensemble whose second step is the ensemble itself.
+CIRCLE = (
+    ENSEMBLE.replace('"two"', '"round"')
+    .replace('"e"', '"round"')
+    .replace('key: "x" value: "middle"', 'key: "in" value: "middle"')
+    .replace('key: "y" value: "out"', 'key: "out" value: "out"')
+)
+#: Models of other dims than those of the ensemble.
+DIMS = {"wide": "5", "deep": "[ 2, 2 ]", "open": "-1"}
+
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models m, one, two, and the ensemble e of the last two."""
+    """Models m, one, two, the ensemble e of the last two, and others around them."""
     root = tmp_path_factory.mktemp("models")
     configs = {"m": PYTHON, "one": MODEL, "two": MODEL.replace("one", "two"), "e": ENSEMBLE}
+    configs["round"] = CIRCLE
+    for name, dims in DIMS.items():
+        configs[name] = MODEL.replace("one", name).replace("dims: 4", f"dims: {dims}")
+        configs[f"to_{name}"] = ENSEMBLE.replace('"two"', f'"{name}"').replace(
+            '"e"', f'"to_{name}"'
+        )
     for name, config in configs.items():
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(config)
-        if name != "e":
+        if "ensemble_scheduling" not in config:
             (root / name / "1" / "model.py").write_text(CODE)
     return root
 
