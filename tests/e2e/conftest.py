@@ -80,7 +80,9 @@ class Workplace:
         return data
 
     def trials(self) -> list[dict[str, Any]]:
-        lines = (self.run / "trials.jsonl").read_text().splitlines()
+        """Of the run; none where it ended before the first one, since the model is not served."""
+        path = self.run / "trials.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
 
     def wait_for_trials(self, count: int, timeout_s: float = 90) -> None:
