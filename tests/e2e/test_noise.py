@@ -27,6 +27,6 @@ def test_noise_is_measured_kept_and_found_by_plan_and_run(workplace: Workplace) 
     planned = workplace.tune("plan", spec)
     assert "repeats within 20.0%" in planned.stdout
     ran = workplace.tune("run", spec)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 3, ran.stderr  # one trial compares nothing; what it says is enough
     assert "repeats within 20.0%" in ran.stderr
     assert json.loads((workplace.run / "manifest.json").read_text())["noise"] == noise

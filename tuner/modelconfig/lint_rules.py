@@ -14,7 +14,7 @@ _TRIED = "tried on tritonserver 2.51 (24.10)"
 _PROTO = "model_config.proto"
 _BACKENDS = "the backends' own documentation"
 _PYTHON = "Triton's Python backend, README"
-_SILENCE = re.compile(r"#[^\n]*\btune: ignore ([a-z-]+(?:[ ,]+[a-z-]+)*)")
+_SILENCE = re.compile(r"\btune: ignore ([a-z-]+(?:[ ,]+[a-z-]+)*)")
 
 
 @dataclass(frozen=True)
@@ -90,5 +90,6 @@ def refuse_unknown(rules: Iterable[str]) -> None:
 
 def silenced_in(text: str) -> frozenset[str]:
     """Rules that comments switch off: ``# tune: ignore RULE, RULE``."""
-    found = (re.split(r"[ ,]+", match[1]) for match in _SILENCE.finditer(text))
+    comments = (line.partition("#")[2] for line in text.split("\n"))
+    found = (re.split(r"[ ,]+", m[1]) for comment in comments for m in _SILENCE.finditer(comment))
     return frozenset(rule for rules in found for rule in rules)

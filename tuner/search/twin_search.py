@@ -123,7 +123,8 @@ class TwinStrategy:
     def outlook(self, history: Sequence[Trial]) -> str | None:
         """The first fit takes a while; the later ones begin where it ended."""
         first = self._designed
-        if len(history) != first or not self.aim.modelled or self._exhausted(len(history)):
+        taken = {t.candidate.key for t in history}
+        if len(history) != first or not self.aim.modelled or self._exhausted(taken):
             return None
         return f"fitting the twin to {first} trials"
 
@@ -133,7 +134,7 @@ class TwinStrategy:
         left = [c for c in self._designs if c.key not in taken]
         if left and number <= len(self._designs):
             return Proposal(left[0], telling=True)
-        if self._exhausted(len(taken)):
+        if self._exhausted(taken):
             return None  # a fit would take seconds and choose from nothing
         first = self._designed
         fitted, note = self._fitted(number, history, first)
@@ -148,10 +149,11 @@ class TwinStrategy:
             return Enough(best.gain)
         return Proposal(best.candidate, predicted=self._predicted(best), note=note)
 
-    def _exhausted(self, taken: int) -> bool:
-        """Whether so many configs are all there are."""
-        size = self.space.size()
-        return size.exact and taken >= size.count
+    def _exhausted(self, taken: Set[str]) -> bool:
+        """Whether these are all configs of the space, in which the current one need not lie."""
+        size, current = self.space.size(), self.space.current
+        inside = self.space.contains(self.space.canonical(current))
+        return size.exact and len(taken if inside else taken - {current.key}) >= size.count
 
     def _fitted(
         self, number: int, history: Sequence[Trial], first: int

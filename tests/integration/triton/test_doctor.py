@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,8 @@ def test_what_is_missing_comes_with_a_mend(tmp_path: Path) -> None:
 def test_a_remote_server_is_asked_for_its_control_mode(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:
-    with launcher.launch([], tmp_path / "log") as theirs:
+    open_to_all = replace(launcher, restricted=())
+    with open_to_all.launch([], tmp_path / "log") as theirs:
         there = Server(
             mode=ServerMode.REMOTE, http=theirs.endpoints.http, grpc=theirs.endpoints.grpc
         )

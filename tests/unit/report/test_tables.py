@@ -9,7 +9,7 @@ from unit.report.conftest import Made
 
 from tuner.report.quantities import found_text
 from tuner.report.result_schema import NoiseFacts, Simplification
-from tuner.report.tables import noise_sentences, simplification, trials_by_state
+from tuner.report.tables import comparison, noise_sentences, simplification, trials_by_state
 from tuner.score.verdict import SloResult, Verdict
 
 
@@ -48,3 +48,14 @@ def test_a_field_without_which_no_load_was_stood_says_so(made: Made) -> None:
 def test_what_is_not_the_bound_does_not_read_like_it(found_us: float, text: str) -> None:
     slo = "p99_latency <= 40ms"
     assert found_text(SloResult(slo, "p99_latency", 40e3, found_us, Verdict.FAIL, 0.0)) == text
+
+
+def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: Made) -> None:
+    data = made("improved")
+    assert data.improvement is not None
+    table = comparison(replace(data, current=None))
+    assert table is not None
+    assert {len(row) for row in table.rows} == {len(table.headers)} == {2}
+    both = comparison(data)
+    assert both is not None
+    assert {len(row) for row in both.rows} == {3}
