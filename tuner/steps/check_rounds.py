@@ -235,7 +235,7 @@ def _ratio(
     now, then = tuple(values), baseline.values
     if step.spec.objective.goal is Goal.MINIMIZE:
         now, then = then, now  # less is better
-    if baseline.arrivals != SEED:
-        return two_sample_ratio(now, then, LOOKS)
+    if baseline.arrivals != SEED or not step.plan.arrivals.open_loop:
+        return two_sample_ratio(now, then, LOOKS)  # a closed loop has no arrivals to share
     rounds = min(len(now), len(then))
     return paired_ratio(now[:rounds], then[:rounds], LOOKS)

@@ -258,3 +258,14 @@ def test_an_older_accepted_result_is_compared_without_pairs(place: Place) -> Non
     del older["arrivals"]
     accepted.write_text(json.dumps(older))
     assert place.check().facts["status"] == "fine"
+
+
+def test_a_closed_loop_is_compared_by_all_its_rounds(place: Place) -> None:
+    """It has no arrivals that two nights could share: pairs would only leave rounds out."""
+    place.text = place.text.replace("{kind: poisson}", CLOSED)
+    accepted = Path(place.check(accept=True, capacity=20.0).facts["accepted"])
+    kept = json.loads(accepted.read_text())
+    kept["values"] = [*kept["values"][:3], *(2 * v for v in kept["values"][3:])]
+    accepted.write_text(json.dumps(kept))
+    ratio = place.check(capacity=20.0).facts["ratio"]
+    assert ratio["estimate"] == pytest.approx(2**-0.5, rel=0.02)
