@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tuner.spec.slo import Metric
+
 
 class Verdict(Enum):
     PASS = "pass"
@@ -45,7 +47,11 @@ class SloResult:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SloResult:
-        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+        """Raises:
+        ValueError: It is about no metric, or its verdict is none.
+        """
+        metric = Metric(data["metric"]).value
+        return cls(**{**data, "metric": metric, "verdict": Verdict(data["verdict"])})
 
 
 def severity(result: SloResult) -> tuple[int, float]:

@@ -17,7 +17,7 @@ from tuner.score.judge import (
     tightest_latency,
     violation,
 )
-from tuner.score.verdict import Verdict, severity
+from tuner.score.verdict import SloResult, Verdict, severity
 from tuner.spec.slo import Comparison, Metric, Slo
 
 
@@ -172,3 +172,11 @@ def test_the_worst_verdict_comes_first_then_the_least_margin() -> None:
     assert sorted([close, late, few, far, unread, refused], key=severity) == expected
     overdrawn = dataclasses.replace(few, margin=-0.5)
     assert min(unread, overdrawn, key=severity) is overdrawn
+
+
+@pytest.mark.parametrize("wrong", [{"metric": "p9_latency"}, {"verdict": "passed"}])
+def test_a_stored_result_about_no_metric_or_verdict_is_not_read(wrong: dict[str, str]) -> None:
+    stored = judge(P99_40MS, synthetic_measurement()).to_json()
+    assert SloResult.from_json(stored).metric == "p99_latency"
+    with pytest.raises(ValueError, match="is not a valid"):
+        SloResult.from_json({**stored, **wrong})
