@@ -89,7 +89,7 @@ def _goodput(facts: Mapping[str, Any] | None) -> str:
     if facts["goodput_infer_per_s"] is None:
         return "none within the SLOs"
     met, rounds = facts.get("rounds_met"), len(facts["measurements"])
-    if met is None:
+    if met is None or facts.get("worst_round_infer_per_s") is None:
         return f"{digits(facts['goodput_infer_per_s'], 4)}/s"
     some = f" in {met} of {rounds} rounds" if met < rounds else ""
     return f"{digits(facts['worst_round_infer_per_s'], 4)}/s{some}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _PLACEHOLDER = re.compile(r"\$\{|\{\{|\{%|\$[A-Za-z_]|<[A-Z][A-Z_]+>")
+_LONGEST_NAME = 100  # of a field: a search through a long text would take seconds
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 
 
@@ -32,7 +33,8 @@ def _hint_before(here: str, before: str) -> str:
     previous = re.sub(r"#[^\n]*(?=\n|$)", "", before).rstrip(" \t\r\n")
     if here.startswith("]") and previous.endswith(","):
         return "no comma stands before ]"
-    name = re.search(r"(\w+)\s*:$", previous)
+    field = previous[:-1].rstrip()[-_LONGEST_NAME:] if previous.endswith(":") else ""
+    name = re.search(r"\w+$", field)
     if name and "\n" in before[len(previous) :] and not here.startswith(("{", "[")):
-        return f"{name[1]} has no value: its line ends after the colon"
+        return f"{name[0]} has no value: its line ends after the colon"
     return ""

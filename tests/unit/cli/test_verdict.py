@@ -69,3 +69,11 @@ def test_without_a_winner_the_reasons_are_told(tmp_path: Path, status: str) -> N
     found = lines(tmp_path, status)
     assert "  a reason, <in> one sentence" in found
     assert not any("goodput" in line for line in found)
+
+
+def test_a_result_that_lacks_its_worst_round_is_told_by_its_goodput(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    winner = json.loads((run / "result.json").read_text())["winner"]
+    del winner["worst_round_infer_per_s"]
+    (goodput,) = (s for s in told(run, {"winner": winner}) if s.startswith("  goodput "))
+    assert f"{winner['goodput_infer_per_s']:.1f}/s"[:3] in goodput

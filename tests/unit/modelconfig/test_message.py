@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from unit.modelconfig.configs import BAD, GOOD, case, read
@@ -152,3 +153,10 @@ def test_a_boolean_may_have_leading_zeros(text):
 @pytest.mark.parametrize("text", ["enable: 02", "enable: 08", "enable: 0_1"])
 def test_what_no_parser_takes_for_a_boolean_is_a_mistake(text):
     assert isinstance(try_parse(f"response_cache {{ {text} }}"), Mistake)
+
+
+def test_a_long_word_before_a_mistake_is_looked_at_at_once() -> None:
+    started = time.process_time()
+    mistake = try_parse(f'backend: "{"y" * 200_000}"\ninput: \n: 1\n')
+    assert isinstance(mistake, Mistake)
+    assert time.process_time() - started < 1.0
