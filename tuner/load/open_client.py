@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, TunerError
 from tuner.load.arrivals import Shape, Times, arrivals_of
-from tuner.load.checks import client_busy, ended_early, warnings_about
+from tuner.load.checks import client_busy, client_kept_up, ended_early, warnings_about
 from tuner.load.client_process import Answers, Job, Outcome
 from tuner.load.command import Target
 from tuner.load.export import Requests
@@ -112,7 +112,6 @@ class OpenClient:
         if stopped_ns is not None:
             window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
         observed = observe(answers, due_s, window)
-        check_answered(observed.answered_count, window, planned)
         check_decided(observed.latencies_us, due_s, window, planned)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
@@ -124,6 +123,8 @@ class OpenClient:
             wall_s=time.monotonic() - begin,
             command=command,
         )
+        if client_kept_up(result):  # else it is the client's fault, and told as that
+            check_answered(observed.answered_count, window, planned)
         warnings = (*given.warnings, *ended_early(window, planned), *_about_client(answers))
         return replace(result, warnings=(*warnings, *warnings_about(result)))
 

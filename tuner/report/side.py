@@ -10,6 +10,7 @@ from typing import Any
 from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
 from tuner.run.trial import Point, Trial, TrialState
+from tuner.run.typed import misfit
 from tuner.score.judge import passes, violation
 from tuner.space.candidate import Candidate
 
@@ -58,8 +59,14 @@ class Side:
 
 
 def repeat_of(row: Mapping[str, Any]) -> Repeat:
+    """Raises:
+    KeyError, TypeError, ValueError: The row is none of a confirmation.
+    """
     point = Point.from_json(row["point"])
-    return Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
+    repeat = Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
+    if wrong := misfit(repeat, Repeat):
+        raise ValueError(wrong)
+    return repeat
 
 
 def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:

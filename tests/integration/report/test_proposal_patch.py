@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.report.synthetic import BETTER, CONFIG, make_run
 from unit.report.test_pull_request import with_config
 
 from tuner.report.pull_request import patch_of
+from tuner.writeback.plan import sha256_of
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(shutil.which("git") is None, reason="there is no git"),
 ]
+
+
+def read(before: str | None) -> dict[str, Any]:
+    """What a manifest says of the config that the run read."""
+    if before is None:
+        return {"config_text": "", "config_sha256": None}
+    return {"config_text": before, "config_sha256": sha256_of(before)}
 
 
 @pytest.mark.parametrize(
@@ -30,12 +40,9 @@ def test_git_apply_takes_it(tmp_path: Path, before: str | None, model: str) -> N
     if before is not None:
         config.write_bytes(before.encode())
     run = with_config(make_run(tmp_path), config, before=before)
-    data = (run / "manifest.json").read_text()
-    if before is not None:
-        import json
-
-        manifest = {**json.loads(data), "config_text": before}
-        (run / "manifest.json").write_text(json.dumps(manifest))
+    for name, changed in (("manifest.json", read(before)), ("result.json", {})):
+        data = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps({**data, "model": model, **changed}))
     patch = tmp_path / "proposal.patch"
     patch.write_bytes(patch_of(run).encode())
     subprocess.run(["git", "apply", "--check", str(patch)], cwd=checkout, check=True)
