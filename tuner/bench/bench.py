@@ -259,7 +259,7 @@ class Bench:
         try:
             measurement = self._put(load, window, seed)
         except UndecidedError:
-            measurement = self._put(load, replace(window, bounds=()), seed)
+            measurement = self._put(load, replace(window, ends_early=False), seed)
         return replace(measurement, disturbances=disturbances(measurement))
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:

@@ -141,7 +141,13 @@ def _sent_too_little(m: Measurement) -> float | None:
 
 
 def _lag_matters(m: Measurement) -> bool:
-    """Whether the tail of latencies is the client's own; so when that is not known."""
+    """Whether the tail of latencies is the client's own; so when that is not known.
+
+    Not where every SLO was met all the same: latencies count from the moment a request was due,
+    so a late client only ever makes them longer.
+    """
+    if m.within_bounds:
+        return False
     return m.send_lag_p99_us is None or m.send_lag_p99_us > _LAG_SHARE * m.p99_latency_us
 
 

@@ -28,7 +28,8 @@ class Window:
             that is not answered by then took at least this long: choose it above the latency
             SLO, and an unanswered request can never pass for one in time.
         slice_s: Length of the stretches of `Measurement.slices`; None for none.
-        bounds: An open loop that has certainly missed one of these ends early.
+        bounds: Latency SLOs; see `Measurement.within_bounds`.
+        ends_early: Whether an open loop ends once it has certainly missed one of them.
     """
 
     duration_s: float
@@ -37,6 +38,7 @@ class Window:
     tail_s: float = 0.5
     slice_s: float | None = None
     bounds: tuple[LatencyBound, ...] = ()
+    ends_early: bool = True
 
     @property
     def total_s(self) -> float:
@@ -57,6 +59,6 @@ class LoadGenerator(Protocol):
 
         Raises:
             LoadFailedError: No usable result; the message carries the generator's own words.
-            UndecidedError: It ended early without need; without ``window.bounds`` it will not.
+            UndecidedError: It ended early without need; without ``window.ends_early`` it will not.
             ServerGoneError: The server stopped answering meanwhile.
         """

@@ -72,7 +72,7 @@ class Hopeless:
 
     def __call__(self) -> bool:
         now = self._clock()
-        if not self._window.bounds or now < self._next:
+        if not (self._window.bounds and self._window.ends_early) or now < self._next:
             return False
         try:
             count = self._answered()

@@ -144,6 +144,8 @@ class Measurement:
             (open loop with per-request figures only).
         late_sends: Share of requests sent more than 1 ms after they were due, 0..1
             (open loop only).
+        within_bounds: Whether every percentile of the latency that an SLO bounds was within its
+            bound, lost requests counted as late; ``None`` where there is none, or not known.
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
         backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; ``None`` when source is
@@ -171,6 +173,7 @@ class Measurement:
     due_per_s: float | None = None
     late_sends: float | None = None
     send_lag_p99_us: float | None = None
+    within_bounds: bool | None = None
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None

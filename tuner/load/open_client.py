@@ -46,6 +46,7 @@ from tuner.load.timeline import (
     figures_of,
     observe_open,
     percentile,
+    within_bounds,
 )
 from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
@@ -239,6 +240,7 @@ def measurement(
         seed=0,
         failed_count=rejected + failed,
         rejected_count=rejected,
+        within_bounds=within_bounds(observed.latencies_us, rejected + failed, window.bounds),
         source=LatencySource.REQUESTS,
         batch_size=batch_size,
     )

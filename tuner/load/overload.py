@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tuner.errors import LoadFailedError
 from tuner.load.arrivals import OVERLOAD
 from tuner.load.checks import client_kept_up
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Measurement, Slice
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
@@ -103,7 +103,7 @@ class Overload:
 
 def overload_window(slo: Slo) -> Window:
     """The spans of a probe: settling and calm, overload, calm again."""
-    bound_s = slo.bound / 1e6
+    bound_s, share = slo.bound / 1e6, slo.metric.quantile
     calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * bound_s) / SLICE_S)
     before_s = _SETTLING_S + calm_s
     tail_s = _WATCHED * calm_s + _TAIL_OVER_BOUND * bound_s
@@ -114,6 +114,8 @@ def overload_window(slo: Slo) -> Window:
         deadline_s=2.0 * total_s + _SLACK_S,
         tail_s=tail_s,
         slice_s=SLICE_S,
+        bounds=() if share is None else (LatencyBound(share, bound_s),),
+        ends_early=False,
     )
 
 

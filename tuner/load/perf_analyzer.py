@@ -35,7 +35,14 @@ from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.rest import comes_to_rest
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.load.timeline import Observed, begun_ns, figures_of, observe_closed, observe_open
+from tuner.load.timeline import (
+    Observed,
+    begun_ns,
+    figures_of,
+    observe_closed,
+    observe_open,
+    within_bounds,
+)
 from tuner.load.words import model_words
 from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
@@ -157,6 +164,7 @@ class _Run:
             **self._common(command, ended),
             **figures_of(observed, window.duration_s, self.tool.target.batch_size),
             failed_count=0,  # perf_analyzer gives up at the first
+            within_bounds=within_bounds(observed.latencies_us, 0, window.bounds),
             **(_client_times(files.csv) if ended.stopped_ns is None else {}),
             source=LatencySource.REQUESTS,
             server=server_statistics(samples),
@@ -260,7 +268,7 @@ class _Run:
         return command, ended
 
     def _hopeless(self, due_s: arrivals.Times | None) -> Callable[[], bool]:
-        if due_s is None or not self.window.bounds:
+        if due_s is None:
             return runner.never
         return Hopeless(due_s, self.window, answered_count(self.tool.snapshot))
 

@@ -8,6 +8,7 @@ server would look best when it is slowest (coordinated omission).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
 from tuner.load.export import Requests
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Slice
 
 #: Percentiles of a measurement, as shares.
@@ -167,6 +168,25 @@ def observe_closed(requests: Requests, window: Window) -> Observed:
 def percentile(ascending: npt.NDArray[np.float64], share: float) -> float:
     """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
     return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
+
+
+def within_bounds(
+    ascending: npt.NDArray[np.float64], lost_count: int, bounds: Sequence[LatencyBound]
+) -> bool | None:
+    """Whether every bound was met; None without one.
+
+    Args:
+        ascending: Latencies in microseconds.
+        lost_count: Requests that have none, for they were refused or failed: slower than all.
+        bounds: Percentiles that SLOs bound.
+    """
+    if not bounds:
+        return None
+    total = ascending.size + lost_count
+    return all(
+        ascending.searchsorted(bound.within_s * 1e6, side="right") >= math.ceil(bound.share * total)
+        for bound in bounds
+    )
 
 
 def figures_of(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:

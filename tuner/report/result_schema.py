@@ -67,6 +67,9 @@ class MeasurementFacts(Facts):
     mean_in_flight: float | None = Field(None, description="requests outstanding, on average")
     late_sends: float | None = Field(None, description="share sent over 1 ms late, 0..1")
     send_lag_p99_us: float | None = Field(None, description="p99 of how late requests were sent")
+    within_bounds: bool | None = Field(
+        None, description="whether every percentile that an SLO bounds was within its bound"
+    )
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None

@@ -174,7 +174,7 @@ def test_a_client_that_fell_behind_scores_nothing_when_its_repeat_does_not_eithe
 def test_what_was_ended_early_without_need_is_repeated_in_full_on_a_fresh_server() -> None:
     bench, script, deployer = with_a_server(undecided, quiet)
     assert bench.measure(50, 1).measurement.completed_count > 0
-    assert script.windows == [BOUNDED, replace(BOUNDED, bounds=())]
+    assert script.windows == [BOUNDED, replace(BOUNDED, ends_early=False)]
     assert deployer.freshened == 1
 
 

@@ -64,6 +64,10 @@ def test_without_a_bound_nothing_is_given_up() -> None:
     assert ends_at(RATE / 3, replace(WINDOW, bounds=())) is None
 
 
+def test_what_is_to_be_measured_in_full_is_not_given_up() -> None:
+    assert ends_at(RATE / 3, replace(WINDOW, ends_early=False)) is None
+
+
 def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
     def gone() -> int:
         raise ServerGoneError("it crashed")

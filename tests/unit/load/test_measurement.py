@@ -11,7 +11,7 @@ import pytest
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.checks import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.length import requests_needed, window_for
 from tuner.load.measurement import (
     Arrivals,
@@ -22,6 +22,7 @@ from tuner.load.measurement import (
     ServerStatistics,
 )
 from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
+from tuner.load.timeline import within_bounds
 from tuner.load.workload import export_bytes
 from tuner.spec.workload import Protocol
 from tuner.triton.control import ModelMetadata, Tensor
@@ -116,6 +117,44 @@ def test_a_client_that_was_behind_says_what_held(fields: dict[str, Any], why: st
     found = measured(**fields)
     assert not client_kept_up(found)
     assert client_behind(found).message == f"the load generator could not keep up with 200/s{why}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({"within_bounds": True}, True),
+        ({"within_bounds": True, "sent_per_s": 197.0}, True),
+        ({"within_bounds": True, "sent_per_s": 195.0}, False),
+        ({"within_bounds": False}, False),  # the miss may be the client's
+        ({"within_bounds": None}, False),
+        ({"within_bounds": False, "p99_latency_us": 85_000.0}, True),  # hardly the client's
+    ],
+)
+def test_late_sends_spoil_no_measurement_that_met_its_slos(
+    fields: dict[str, Any], counts: bool
+) -> None:
+    """A p99 of 2 ms against a bound of 80 ms, on a machine whose hypervisor takes 10 %."""
+    late = {"late_sends": 0.06, "send_lag_p99_us": 2_050.0, "p99_latency_us": 2_400.0}
+    found = measured(**{**late, **fields})
+    assert client_kept_up(found) is counts
+    assert (warnings_about(found) == ()) is counts
+
+
+@pytest.mark.parametrize(
+    ("bounds", "lost", "expected"),
+    [
+        ((), 0, None),
+        ((LatencyBound(0.99, 0.000_099),), 0, True),
+        ((LatencyBound(0.99, 0.000_098_9),), 0, False),
+        ((LatencyBound(0.99, 0.000_099), LatencyBound(0.5, 0.000_049)), 0, False),
+        ((LatencyBound(0.99, 1.0),), 1, True),
+        ((LatencyBound(0.99, 1.0),), 2, False),  # 2 of 102 were refused
+    ],
+)
+def test_whether_a_measurement_met_what_slos_bound(
+    bounds: tuple[LatencyBound, ...], lost: int, expected: bool | None
+) -> None:
+    assert within_bounds(np.arange(1.0, 101.0), lost, bounds) is expected
 
 
 def test_a_limit_names_what_was_sent_only_where_that_was_too_little() -> None:
