@@ -8,3 +8,6 @@ from hypothesis import settings
 # commit stays one. `pytest --hypothesis-profile=default` looks for new ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+# A test that measures is made again where the machine was disturbed; `pytester` tests that.
+pytest_plugins = ["disturbed", "pytester"]

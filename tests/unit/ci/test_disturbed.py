@@ -1,0 +1,144 @@
+"""A failing test that measures is made again on a disturbed machine, and at once a failure else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import disturbed
+import pytest
+
+from tuner.load.machine import MachineReading
+
+QUIET = MachineReading(0.0, 0.0, 0.0, 0.0, None, 0.0, None)
+MARKERS = """
+[pytest]
+markers = integration
+"""
+#: Fails ``{failures}`` times; each attempt makes the fixture of the module anew.
+TEST = """
+import pytest
+
+made = []
+ended = []
+
+@pytest.fixture(scope="module")
+def server():
+    made.append(1)
+    yield
+    ended.append(1)
+
+@pytest.mark.integration
+def test_it(server, tmp_path):
+    {does}
+    assert len(made) > {failures}, "as often as this"
+    assert len(ended) == {failures}
+
+def test_next(server):
+    assert len(made) <= {failures} + 1, "the fixture goes on after an attempt that passed"
+"""
+
+
+@pytest.fixture
+def stolen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the hypervisor takes from now on, in percent; by default nothing."""
+    share = [0.0]
+
+    def readings() -> Iterator[MachineReading]:
+        now = QUIET
+        while True:
+            yield now
+            taken = now.stolen_s + share[0]
+            now = replace(now, total_s=now.total_s + 100.0, stolen_s=taken)
+
+    each = readings()
+    monkeypatch.setattr(disturbed, "read_machine", lambda _ours: next(each))
+    return share
+
+
+def ran(pytester: pytest.Pytester, failures: int, does: str = "pass") -> pytest.RunResult:
+    pytester.makeini(MARKERS)
+    pytester.makepyfile(TEST.format(failures=failures, does=does))
+    return pytester.runpytest_inprocess("-p", "disturbed", "-p", "no:cacheprovider")
+
+
+def wrote(name: str, content: object) -> str:
+    return f"(tmp_path / {name!r}).write_text({json.dumps(content)!r})"
+
+
+def test_a_failure_on_a_quiet_machine_counts_at_once(
+    pytester: pytest.Pytester, stolen: list[float]
+) -> None:
+    done = ran(pytester, failures=1)
+    done.assert_outcomes(failed=1, passed=1)
+    assert "repeated" not in done.stdout.str()
+
+
+def test_a_failure_while_cpu_was_stolen_is_repeated_with_new_fixtures_and_told(
+    pytester: pytest.Pytester, stolen: list[float]
+) -> None:
+    stolen[0] = 9.5
+    done = ran(pytester, failures=2)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(
+        ["*repeated, since the machine was disturbed*"]
+        + ["*::test_it: the hypervisor took 9.5 % of the CPU"] * 2
+    )
+
+
+def test_it_is_repeated_twice_at_the_most(pytester: pytest.Pytester, stolen: list[float]) -> None:
+    stolen[0] = 9.5
+    done = ran(pytester, failures=3)
+    assert done.parseoutcomes()["failed"] == 1
+    assert done.stdout.str().count("the hypervisor took") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trials.jsonl", {"points": [{"measurement": {"disturbances": ["Other processes took"]}}]}),
+        ("rejected.jsonl", {"reason": "the load generator could not keep up with 100/s"}),
+        ("check.json", {"disturbances": ["The hypervisor gave 9.5 %"]}),
+    ],
+)
+def test_what_its_own_run_wrote_down_is_a_disturbance(
+    pytester: pytest.Pytester, stolen: list[float], name: str, content: object
+) -> None:
+    ran(pytester, failures=1, does=wrote(name, content)).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trials.jsonl", {"points": [{"measurement": {"disturbances": []}}]}),
+        ("rejected.jsonl", {"reason": "the model failed 3 of 4 requests"}),
+        ("notes.json", "Other processes took"),
+    ],
+)
+def test_what_else_its_run_wrote_is_none(
+    pytester: pytest.Pytester, stolen: list[float], name: str, content: object
+) -> None:
+    ran(pytester, failures=1, does=wrote(name, content)).assert_outcomes(failed=1, passed=1)
+
+
+def test_a_load_generator_that_was_behind_is_a_disturbance(
+    pytester: pytest.Pytester, stolen: list[float]
+) -> None:
+    behind = "assert made[1:], 'the load generator could not keep up with 100/s'"
+    ran(pytester, failures=1, does=behind).assert_outcomes(passed=2)
+
+
+def test_a_test_that_does_not_measure_is_never_repeated(
+    pytester: pytest.Pytester, stolen: list[float]
+) -> None:
+    stolen[0] = 9.5
+    pytester.makepyfile("def test_it(): assert False")
+    done = pytester.runpytest_inprocess("-p", "disturbed", "-p", "no:cacheprovider")
+    done.assert_outcomes(failed=1)
+
+
+def test_a_file_cut_short_by_a_signal_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "trials.jsonl").write_text('{"disturbances": ["first"]}\n{"disturbances": ["sec')
+    assert list(disturbed.recorded(tmp_path)) == ["first"]
