@@ -1,0 +1,122 @@
+"""The upper limit of the late share holds as often as it says, however alike neighbours are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tuner.score.late_share import LateShare, late_share
+
+ALLOWED = 0.01
+Latencies = np.ndarray
+
+
+def independent(count: int) -> Callable[[np.random.Generator], Latencies]:
+    return lambda rng: rng.exponential(1.0, count)
+
+
+def queue(
+    rate: float, service: float, seconds: float
+) -> Callable[[np.random.Generator], Latencies]:
+    """Poisson arrivals at one server of constant service time (Lindley's recursion), warmed up."""
+    count = round(rate * seconds)
+    early = count // 10
+
+    def draw(rng: np.random.Generator) -> Latencies:
+        step = service - rng.exponential(1.0 / rate, count + early)
+        walk = np.cumsum(step) - step[0]
+        return (walk - np.minimum.accumulate(walk) + service)[early:]
+
+    return draw
+
+
+def batching(
+    rate: float, fixed: float, each: float, largest: int, seconds: float
+) -> Callable[[np.random.Generator], Latencies]:
+    """A server that takes all that wait, up to a largest batch."""
+    count = round(rate * seconds)
+    early = count // 10
+
+    def draw(rng: np.random.Generator) -> Latencies:
+        due = np.cumsum(rng.exponential(1.0 / rate, count + early))
+        latency = np.empty(due.size)
+        first, free = 0, 0.0
+        while first < due.size:
+            start = max(free, due[first])
+            end = min(int(np.searchsorted(due, start, "right")), first + largest)
+            free = start + fixed + each * (end - first)
+            latency[first:end] = free - due[first:end]
+            first = end
+        return latency[early:]
+
+    return draw
+
+
+WORKLOADS = {
+    "independent": independent(3000),
+    "few and independent": independent(500),
+    "a queue at 85 %": queue(110.0, 0.85 / 110.0, 30.0),
+    "a queue at 93 %": queue(280.0, 0.93 / 280.0, 30.0),
+    "a fast queue at 97 %": queue(2600.0, 0.97 / 2600.0, 10.0),
+    "batches to 8": batching(100.0, 0.02, 0.005, 8, 30.0),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_limit_is_above_the_true_share_as_often_as_it_says(name: str) -> None:
+    draw = WORKLOADS[name]
+    rng = np.random.default_rng(5)
+    bound = float(np.quantile(np.concatenate([draw(rng) for _ in range(250)]), 1.0 - ALLOWED))
+    covered = [late_share(draw(rng), bound).at_most >= ALLOWED for _ in range(200)]
+    assert 0.88 <= np.mean(covered) <= 1.0
+
+
+def test_independent_requests_count_nearly_whole() -> None:
+    found = late_share(np.random.default_rng(1).exponential(1.0, 30_000), -np.log(ALLOWED))
+    assert found.share == pytest.approx(ALLOWED, rel=0.15)
+    assert found.effective > 15_000
+    assert found.at_most < 0.0125
+
+
+def test_requests_of_a_queue_tell_less_than_as_many_independent_ones() -> None:
+    """Interpreting them as independent covers the true share in half of the windows only."""
+    draw = queue(280.0, 0.93 / 280.0, 30.0)
+    rng = np.random.default_rng(2)
+    effective = [late_share(draw(rng), 0.1).effective for _ in range(20)]
+    assert np.median(effective) < 0.03 * 280 * 30
+
+
+def test_a_window_without_a_late_request_does_not_show_that_none_is() -> None:
+    calm = late_share(np.random.default_rng(3).exponential(1.0, 1000), 100.0)
+    assert (calm.late, calm.share) == (0, 0.0)
+    assert calm.at_most == pytest.approx(1.0 - 0.05 ** (1.0 / calm.effective))
+    assert 0.002 < calm.at_most < 0.02
+
+
+def test_what_was_never_answered_is_late() -> None:
+    latencies = np.full(1000, 1.0)
+    latencies[::10] = np.inf
+    found = late_share(latencies, 5.0)
+    assert (found.requests, found.late) == (1000, 100)
+    assert 0.1 < found.at_most < 0.13
+
+
+@pytest.mark.parametrize("latency", [1.0, np.inf])
+@pytest.mark.parametrize("count", [1, 2, 3, 30])
+def test_a_handful_of_requests_shows_hardly_anything(count: int, latency: float) -> None:
+    found = late_share(np.full(count, latency), 5.0)
+    assert found.late == (0 if latency == 1.0 else count)
+    assert 1.0 <= found.effective <= count
+    assert found.at_most > 0.09
+
+
+def test_no_request_has_no_share() -> None:
+    with pytest.raises(ValueError, match="needs a request"):
+        late_share(np.array([]), 1.0)
+
+
+def test_it_survives_a_file() -> None:
+    found = late_share(np.arange(100.0), 90.0)
+    assert LateShare.from_json(found.to_json()) == found
