@@ -66,7 +66,7 @@ def _trial(
     events: Events, number: int, candidate: Candidate, capacity: float | None, until: float
 ) -> Trial:
     if capacity is None:
-        return Trial(number, candidate, TrialState.FAILED, reason=REFUSED)
+        return Trial(number, candidate, TrialState.FAILED, reason=REFUSED, refused=True)
     points: list[Point] = []
     for share in (0.8, 1.1, 1.0):
         time.sleep(min(MEASURE_S, max(until - time.monotonic(), 0.0)))

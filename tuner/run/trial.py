@@ -64,6 +64,7 @@ class Trial:
     predicted: Predicted | None = None  # before it was measured
     worker: Worker | None = None  # None where the run measured it itself
     limit: str | None = None  # what ended its measuring where that was not the config itself
+    refused: bool = False  # by the server, or for want of memory: so would one that asks for more
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +81,7 @@ class Trial:
             "predicted": None if self.predicted is None else asdict(self.predicted),
             "worker": None if self.worker is None else asdict(self.worker),
             "limit": self.limit,
+            "refused": self.refused,
         }
 
     @classmethod
@@ -98,4 +100,5 @@ class Trial:
             predicted=None if data.get("predicted") is None else Predicted(**data["predicted"]),
             worker=None if data.get("worker") is None else Worker(**data["worker"]),
             limit=data.get("limit"),
+            refused=data.get("refused") is True,
         )

@@ -1,4 +1,8 @@
-"""What failed trials and memory readings forbid: candidates that ask for as much, or more."""
+"""What refusals and memory readings forbid: candidates that ask for as much, or more.
+
+Only a config that the server refused, or had no memory for, says something about larger ones. A
+load generator that could not keep up, or a load without a result, does not.
+"""
 
 from __future__ import annotations
 
@@ -52,16 +56,14 @@ class Refusals:
     slos: Sequence[Slo]
 
     def forbids(self, candidate: Candidate) -> bool:
-        return self._failed_with_less(candidate) or self._too_large(candidate)
+        return self._refused_with_less(candidate) or self._too_large(candidate)
 
-    def _failed_with_less(self, candidate: Candidate) -> bool:
-        """One that asked for no more failed, and none that asked for as much succeeded."""
+    def _refused_with_less(self, candidate: Candidate) -> bool:
+        """One that asked for no more was refused, and none that asked for as much was served."""
         demand, key = Demand.of(candidate), service_key(candidate)
         alike = [t for t in self.history if service_key(t.candidate) == key]
-        failed = any(
-            t.state is TrialState.FAILED and demand.covers(Demand.of(t.candidate)) for t in alike
-        )
-        return failed and not any(
+        refused = any(t.refused and demand.covers(Demand.of(t.candidate)) for t in alike)
+        return refused and not any(
             t.state is not TrialState.FAILED and Demand.of(t.candidate).covers(demand)
             for t in alike
         )

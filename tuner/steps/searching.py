@@ -14,6 +14,7 @@ from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
     ClientLimitError,
+    DeployRefusedError,
     LoadFailedError,
     ModelFailsError,
     OutOfTimeError,
@@ -34,6 +35,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.looking import first_level
+from tuner.triton.log import out_of_memory
 
 #: A trial whose server died is repeated this often in all.
 ATTEMPTS = 2
@@ -185,13 +187,18 @@ def _run_trial(
             search.bench.lost(error.message)
             return None
         except ServerGoneError as error:
-            bare = replace(bare, reason=error.message)
+            bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
             search.events.note(f"trial {number}: {error.message}")
         except TrialError as error:
             search.bench.lost(error.message)
-            bare = replace(bare, reason=error.message)
+            bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
             break
     return replace(bare, time=watch.time())
+
+
+def _asks_too_much(error: TrialError) -> bool:
+    """Whether a config that asks for more of the machine would fail too."""
+    return isinstance(error, DeployRefusedError) or out_of_memory(error.message)
 
 
 def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch, clock: _Clock) -> Trial:
@@ -205,6 +212,7 @@ def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch, clock: 
         points=evaluation.points,
         score=evaluation.score,
         reason=None,
+        refused=False,
         deployment=deployment.kind.value,
         time=watch.time(),
         limit=evaluation.limit,

@@ -129,7 +129,7 @@ class Simulation:
         candidate = proposal.candidate
         reason = self.broken(candidate)
         if reason is not None:
-            return Trial(number, candidate, TrialState.FAILED, reason=reason)
+            return Trial(number, candidate, TrialState.FAILED, reason=reason, refused=True)
         objective = self.spec.objective
         best = incumbent(history, objective.goal, self.space.current)
         to_beat = None if best is None else (sustained_level(best) or 0.0) * 1.02

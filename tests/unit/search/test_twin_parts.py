@@ -142,20 +142,28 @@ def trial(candidate: Candidate, state: TrialState, memory: int | None = None) ->
     return Trial(0, candidate, state, (Point(measurement, (), None),) if memory else ())
 
 
+def refused(candidate: Candidate) -> Trial:
+    return replace(trial(candidate, TrialState.FAILED), refused=True)
+
+
 def config(instances: int, batch: int = 8) -> Candidate:
     return Candidate({INSTANCES: instances, BATCH: batch})
 
 
 class TestRefusals:
-    def test_what_asks_for_more_than_a_failed_one(self) -> None:
-        refusals = Refusals([trial(config(3), TrialState.FAILED)], [])
+    def test_what_asks_for_more_than_a_refused_one(self) -> None:
+        refusals = Refusals([refused(config(3))], [])
         asked = [config(2), config(3, 16), config(4), config(4, 4)]
         assert [refusals.forbids(c) for c in asked] == [False, True, True, False]
 
     def test_a_success_that_asked_for_as_much_pardons(self) -> None:
-        history = [trial(config(3), TrialState.FAILED), trial(config(4), TrialState.PRUNED)]
+        history = [refused(config(3)), trial(config(4), TrialState.PRUNED)]
         refusals = Refusals(history, [])
         assert [refusals.forbids(config(n)) for n in (3, 4, 5)] == [False, False, True]
+
+    def test_a_failed_load_forbids_no_larger_config(self) -> None:
+        history = [replace(trial(config(3), TrialState.FAILED), reason="could not keep up")]
+        assert not any(Refusals(history, []).forbids(config(n)) for n in (3, 4, 5))
 
     def test_memory_grows_with_the_instances(self) -> None:
         history = [

@@ -151,7 +151,7 @@ def test_the_fallback_heeds_what_fails_too() -> None:
     strategy.fallback = LargeFirst()
     works = Trial(0, simulation.space.current, TrialState.MEASURED)
     three = next(c for c in every if c.fields[INSTANCES] == 3)
-    history = [works, *(Trial(n, three, TrialState.FAILED, reason="no memory") for n in (1, 2, 3))]
+    history = [works, *(Trial(n, three, TrialState.FAILED, refused=True) for n in (1, 2, 3))]
     for told, expected in ((history[:1], large), (history, small)):
         proposal = strategy.propose(4, told, set())
         assert isinstance(proposal, Proposal)

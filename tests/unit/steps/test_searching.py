@@ -19,6 +19,7 @@ from tuner.errors import (
     OutOfTimeError,
     ServerGoneError,
     TooManyFailedTrialsError,
+    TrialError,
 )
 from tuner.load.measurement import Arrivals
 from tuner.run.timebook import TimeBook
@@ -146,6 +147,7 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
     assert trials[1].reason == "no GPU"
     assert bench.given_up == ["no GPU"]
     assert trials[1].attempts == 1
+    assert trials[1].refused
     assert trials[2].state is TrialState.MEASURED
 
 
@@ -310,6 +312,26 @@ def test_a_trial_that_ran_out_of_time_leaves_nothing_behind() -> None:
     assert trials == kept.trials
     assert bench.given_up == ["the time of the budget is used up"]
     assert "trial 1 is given up: the time of the budget is used up" in watched.told
+
+
+@pytest.mark.parametrize(
+    ("error", "too_large"),
+    [
+        (ClientLimitError("the load generator could not keep up"), False),
+        (LoadFailedError("perf_analyzer ended with exit code 3"), False),
+        (ServerGoneError("killed"), False),
+        (ServerGoneError("the server is gone; the log ends with: CUDA out of memory"), True),
+    ],
+)
+def test_only_what_a_larger_config_would_share_counts_as_refused(
+    error: TrialError, too_large: bool
+) -> None:
+    troubles = {CANDIDATES[1]: [error, error]}
+    search, kept = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])  # type: ignore[arg-type]
+    searched(search)
+    assert kept.trials[1].state is TrialState.FAILED
+    assert kept.trials[1].refused is too_large
+    assert Trial.from_json(kept.trials[1].to_json()) == kept.trials[1]
 
 
 def test_a_candidate_that_a_worker_claimed_first_is_not_measured_here() -> None:
