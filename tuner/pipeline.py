@@ -147,6 +147,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
                 events=events,
                 checkpoint=session.checkpoint,
                 current=session.job.space.current,
+                load_s=served.load_s,
             )
         )
         opened.searcher.over()

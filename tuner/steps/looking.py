@@ -9,7 +9,7 @@ from typing import Protocol
 from tuner.bench.evaluate import LoadPlan, probe_of
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Bench
-from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import Bracket, Probe, find_capacity
 from tuner.score.judge import passes
 from tuner.spec.digits import digits
@@ -78,6 +78,8 @@ def first_level(
     if many >= FEWEST_AT_ONCE:
         try:
             rate = bench.many_at_once(many, seed)
+        except ModelFailsError:
+            raise  # a lower load would only fail more slowly
         except LoadFailedError as error:
             seen += f"; {many} at once gave no result ({error.message})"
         else:

@@ -57,6 +57,7 @@ class Search:
         store: Keeps each trial.
         checkpoint: Raises when the run is to stop.
         current: The config in the repository.
+        load_s: What loading the model took before the search; the time of the budget counts it.
     """
 
     spec: Spec
@@ -68,6 +69,7 @@ class Search:
     events: Events
     checkpoint: Callable[[], None]
     current: Candidate
+    load_s: float = 0.0
 
 
 def searched(search: Search) -> tuple[list[Trial], StopReason]:
@@ -79,7 +81,7 @@ def searched(search: Search) -> tuple[list[Trial], StopReason]:
     """
     budget = Budget.of(search.spec)
     goal = search.spec.objective.goal
-    clock = _Clock(_spent_s(search.searcher.history), budget.time_s)
+    clock = _Clock(search.load_s + _spent_s(search.searcher.history), budget.time_s)
     while True:
         history = search.searcher.history
         _refuse_unmeasurable(search, history)
@@ -278,7 +280,7 @@ class _Evaluating:
 
 
 class _Clock:
-    """The time of the budget, ``spent_s`` by an earlier part of the run included."""
+    """The time of the budget; ``spent_s``: on the first load, and by an earlier part of the run."""
 
     def __init__(self, spent_s: float, time_s: float | None) -> None:
         self._from_s = time.monotonic() - spent_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,11 +38,13 @@ class Serving:
     Attributes:
         job: With the space over the config as the server completes it.
         deployer: Its server goes on to serve the first trial.
+        load_s: What starting it and loading the model took.
     """
 
     job: Job
     programs: Programs
     deployer: Deployer
+    load_s: float = 0.0
 
     @property
     def completed(self) -> str:
@@ -71,9 +74,10 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         load_timeout_s=float(job.spec.server.load_timeout),
         unload_first=job.spec.server.unload_first,
     ) as deployer:
+        begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):
             completed = _completed(job, deployer)
-        yield Serving(completed, programs, deployer)
+        yield Serving(completed, programs, deployer, time.monotonic() - begin)
 
 
 def _completed(job: Job, deployer: Deployer) -> Job:

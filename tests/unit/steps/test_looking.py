@@ -10,7 +10,7 @@ from emulated import EmulatedBench
 from synthetic import NO_ERRORS, P99_40MS
 
 from tuner.bench.evaluate import LoadPlan
-from tuner.errors import LoadFailedError
+from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.space.candidate import Candidate
@@ -57,6 +57,15 @@ def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
     assert first_level(Answering(0.01, refuses=True), POISSON, 1, notes.append).level == 60.0
     (note,) = notes
     assert note.endswith("; 100 at once gave no result (the queue is full); first 60/s")
+
+
+def test_a_model_that_fails_with_many_at_once_is_not_asked_further() -> None:
+    class FailsOnBatches(Answering):
+        def many_at_once(self, concurrency: int, seed: int) -> float:
+            raise ModelFailsError("the model failed 25 of 100 requests: shapes differ")
+
+    with pytest.raises(ModelFailsError, match="shapes differ"):
+        first_level(FailsOnBatches(0.01), POISSON, 1)
 
 
 def test_a_closed_loop_needs_no_look() -> None:

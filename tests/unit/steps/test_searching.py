@@ -273,6 +273,15 @@ def test_the_time_budget_is_kept_to_within_a_measurement(
     assert CANDIDATES[0] in {t.candidate for t in trials}
 
 
+def test_the_first_load_counts_against_the_time_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = SlowBench(monkeypatch)
+    search, _ = a_search(bench, CANDIDATES[:4], time="90s")
+    trials, reason = searched(replace(search, load_s=80.0))
+    assert reason is StopReason.TIME
+    assert [t.candidate for t in trials] == [CANDIDATES[0]]
+    assert bench.now_s == 10.0
+
+
 class Noting(Silent):
     def __init__(self) -> None:
         self.told: list[str] = []
