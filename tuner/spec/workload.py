@@ -181,10 +181,14 @@ class Workload(Strict):
         "leaves there in the long run, empty a server just started",
     )
     window: Seconds = Field(
-        Seconds(3.0), description="length of a measurement; longer when the SLO needs more requests"
+        Seconds(3.0), description="length of a measurement; longer where an SLO needs more"
     )
     warmup: Seconds = Field(Seconds(0.5), description="load before the window, not measured")
-    max_window: Seconds = Field(Seconds(20.0), description="a measurement never takes longer")
+    max_window: Seconds = Field(
+        Seconds(600.0),
+        description="a measurement never takes longer; a load so low that its percentile would "
+        "need more is not judged",
+    )
     perf_analyzer: Program | None = Field(
         None, description="perf_analyzer to run; default $TUNE_PERF_ANALYZER, PATH, the wheel"
     )
