@@ -12,6 +12,7 @@ import click
 from tuner.cli.console import value_text
 from tuner.cli.terminal import say_json, say_lines
 from tuner.load.measurement import Measurement
+from tuner.report.quantities import count_text
 from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
@@ -101,6 +102,9 @@ def _means(gain: Mapping[str, Any]) -> list[str]:
     if means is None or compared is None:
         return []
     now, before = f"{digits(means['winner'], 4)}/s", f"{digits(means['current'], 4)}/s"
+    rounds = gain.get("rounds")
+    if rounds is not None and rounds["current"] < rounds["winner"]:
+        before += f" in {count_text(rounds['current'], 'round')}"
     return [f"  {compared:<9} {now}, mean of the rounds; the current config: {before}"]
 
 

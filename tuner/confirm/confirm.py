@@ -8,6 +8,9 @@ and the lower end of the interval of its gain must be worth a change.
 What is compared is the capacity of each round (see `tuner.confirm.rounds`). The rounds are looked
 at twice: when the spec's number of them is over, and, where that leaves it open, after as many
 again; the intervals are wide enough for both looks.
+
+A current config that is `OUTCLASSED` is not measured in further rounds, which could only tell how
+many times less it stands; the finalists still have to stand them all.
 """
 
 from __future__ import annotations
@@ -38,6 +41,9 @@ __all__ = ["Bench", "Confirmation", "Entrant", "Outcome", "Role", "Row", "Rules"
 
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
 BEHIND = 0.90
+#: Every finalist stands so many times the load of the current config, in a round and by the search:
+#: two servers with arrivals of their own would have to be wrong by that much.
+OUTCLASSED = 3.0
 
 
 class Role(Enum):
@@ -160,6 +166,7 @@ class _Rotation:
                 break
             self._round(number)
             self._drop_those_behind()
+            self._current.outclassed = self._current_is_outclassed()
         return [self._judged(f) for f in self._finalists]
 
     def _racing(self) -> list[Contender]:
@@ -190,7 +197,8 @@ class _Rotation:
 
     def _round(self, number: int) -> None:
         self._order = 0
-        sides = [*([self._current] if self._current_stands else []), *self._racing()]
+        compared = self._current_stands and not self._current.outclassed
+        sides = [*([self._current] if compared else []), *self._racing()]
         for side in sides if number % 2 == 0 else reversed(sides):
             try:
                 side.rounds.append(self._measured(side, number))
@@ -242,6 +250,19 @@ class _Rotation:
             elif means[finalist.candidate] < bar:
                 finalist.dropped = "measured again another finalist stands more"
 
+    def _current_is_outclassed(self) -> bool:
+        racing, searched = self._racing(), self._current.entrant.level
+        if self._rules.levels is None or not racing or searched is None or not self._current_stands:
+            return False
+        if not all(r.bounded for r in self._current.rounds):
+            return False
+        now = geometric_mean(self._current.capacities())
+        return all(
+            geometric_mean(f.capacities()) >= OUTCLASSED * now
+            and geometric_mean(f.levels()) >= OUTCLASSED * searched
+            for f in racing
+        )
+
     def _judged(self, finalist: Contender) -> Confirmation:
         found = self._gain(finalist)
         outcome, reason = self._verdict(finalist, None if found is None else found.ratio)
@@ -252,13 +273,20 @@ class _Rotation:
             outcome = self._outcomes.get(finalist.candidate, Outcome.NOT_BETTER)
             return outcome, finalist.dropped
         if self._worth_it(ratio):
-            return Outcome.CONFIRMED, f"every SLO met in each of {len(finalist.rounds)} rounds"
+            return Outcome.CONFIRMED, self._standing(finalist)
         assert ratio is not None
         return Outcome.NOT_BETTER, (
             f"measured again in {len(finalist.rounds)} rounds it is {digits(ratio.estimate)} times "
             f"the current config (95 % interval {digits(ratio.low)} to {digits(ratio.high)}), not "
             f"surely better by the {self._rules.min_gain:.0%} a change must be worth"
         )
+
+    def _standing(self, finalist: Contender) -> str:
+        stood = f"every SLO met in each of {len(finalist.rounds)} rounds"
+        if not self._current.outclassed:
+            return stood
+        behind = f"the current config, more than {OUTCLASSED:g} times behind"
+        return f"{stood}; {behind}, was measured in {len(self._current.rounds)} of them"
 
     def _gain(self, finalist: Contender) -> Gain | None:
         """None where there is nothing to compare with."""

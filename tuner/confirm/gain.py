@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from tuner.confirm.rounds import Contender
-from tuner.confirm.statistics import Ratio, paired_ratio
+from tuner.confirm.statistics import Ratio, paired_ratio, unequal_ratio
 from tuner.errors import TrialError
 from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
@@ -15,6 +15,10 @@ from tuner.spec.objective import Goal, Objective
 
 #: How often the rounds are looked at: when they are over, and when twice as many are.
 LOOKS = 2
+#: From round to round the logarithm of a capacity is taken to vary by this (standard deviation)
+#: where one round is too few to tell: half as much again as of a config that stands a hundred
+#: requests a second (docs/measuring.md, What limits it).
+ROUND_DEVIATION = 0.15
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,19 @@ class Gain:
     Attributes:
         ratio: Of capacities (or of the minimised metric, the other way round); above 1 is better.
         means: What the ratio is of, the one and the other: geometric means over the rounds.
+        rounds: That each of them was measured in. Fewer of the other where it was outclassed.
     """
 
     ratio: Ratio
     means: tuple[float, float]
+    rounds: tuple[int, int]
 
 
 def gain(own: Contender, other: Contender, objective: Objective) -> Gain | None:
     """Of ``own`` over ``other``; None where there is nothing to compare: no common round, or the
     other met no SLO at the load of a minimised metric.
+
+    An outclassed ``other`` is compared by all rounds of each, which are not paired.
 
     Raises:
         TrialError: The minimised metric was not measured in every round.
@@ -42,10 +50,17 @@ def gain(own: Contender, other: Contender, objective: Objective) -> Gain | None:
         return None
     if objective.goal is Goal.MINIMIZE and not any(passes(p.slo) for p in other.points[:rounds]):
         return None
+    if other.outclassed:
+        return _over_outclassed(own.capacities(), other.capacities())
     one, two = readings(own, objective)[:rounds], readings(other, objective)[:rounds]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, looks=LOOKS)
-    return Gain(ratio, (geometric_mean(one), geometric_mean(two)))
+    return Gain(ratio, (geometric_mean(one), geometric_mean(two)), (rounds, rounds))
+
+
+def _over_outclassed(own: Sequence[float], other: Sequence[float]) -> Gain:
+    ratio = unequal_ratio(own, other, ROUND_DEVIATION, looks=LOOKS)
+    return Gain(ratio, (geometric_mean(own), geometric_mean(other)), (len(own), len(other)))
 
 
 def readings(contender: Contender, objective: Objective) -> list[float]:

@@ -67,6 +67,18 @@ class Round:
     def passed(self) -> bool:
         return passes(self.stood.slo)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it saw that more is not stood: a level failed, or used up nearly all of a bound.
+
+        A round has so many steps only, and may end below the capacity of a config that was
+        expected to stand far less.
+        """
+        bracket = Bracket.of(self.probes)
+        if bracket.ceiling is None and bracket.floor is not None:
+            return (bracket.floor.stress or 0.0) >= CLOSE
+        return True
+
 
 @dataclass
 class Contender:
@@ -75,12 +87,14 @@ class Contender:
     Attributes:
         dropped: Why it takes no further part; empty while it does.
         slope: Of a config much like it, for rounds too short to tell their own (`steepness`).
+        outclassed: It is so far behind that it is measured in no further rounds.
     """
 
     entrant: Entrant
     rounds: list[Round] = field(default_factory=list)
     dropped: str = ""
     slope: float | None = None
+    outclassed: bool = False
 
     @property
     def candidate(self) -> Candidate:

@@ -134,6 +134,16 @@ class Means(Facts):
     current: NotNegative
 
 
+class Rounds(Facts):
+    """In how many rounds each was measured."""
+
+    winner: Count
+    current: Count = Field(
+        description="fewer where it was so far behind that more would have told nothing: the "
+        "interval then rests on how much a round may vary, not on pairs"
+    )
+
+
 class Improvement(Facts):
     goodput_ratio: Interval = Field(
         description="times better than the current config; above 1 is better, also when a latency "
@@ -147,6 +157,9 @@ class Improvement(Facts):
     )
     means: Means | None = Field(
         None, description="infer/s, or the metric's base unit; null: written before it was kept"
+    )
+    rounds: Rounds | None = Field(
+        None, description="that the ratio is of; null: written before it was kept, as many of both"
     )
 
 

@@ -56,8 +56,10 @@ def _means(data: ReportData) -> list[tuple[str, ...]]:
     gain = data.improvement
     if gain is None or gain.means is None or not data.maximizes:
         return []
-    means = rate_text(gain.means.current), rate_text(gain.means.winner)
-    return [(f"{gain.compared}, mean of the rounds", *means)]
+    current, winner = rate_text(gain.means.current), rate_text(gain.means.winner)
+    if gain.rounds is not None and gain.rounds.current < gain.rounds.winner:
+        current += f" in {count_text(gain.rounds.current, 'round')}"
+    return [(f"{gain.compared}, mean of the rounds", current, winner)]
 
 
 def _numbers(point: Point) -> dict[str, str]:

@@ -178,4 +178,5 @@ def _improvement(verdict: Verdict) -> dict[str, Any] | None:
         "confidence": CONFIDENCE,
         "compared": verdict.compared,
         "means": {"winner": winner, "current": current},
+        "rounds": dict(zip(("winner", "current"), confirmation.gain.rounds, strict=True)),
     }

@@ -59,15 +59,15 @@ def test_a_much_better_config_is_confirmed_with_its_interval() -> None:
 
 
 def test_all_take_turns_forth_and_back_on_fresh_servers() -> None:
-    bench = EmulatedBench({CURRENT: 100, OTHER: 1000, THIRD: 1010})
-    confirm(bench, Entrant(CURRENT, 98), [Entrant(OTHER, 980), Entrant(THIRD, 990)], rules())
+    bench = EmulatedBench({CURRENT: 500, OTHER: 1000, THIRD: 1010})
+    confirm(bench, Entrant(CURRENT, 490), [Entrant(OTHER, 980), Entrant(THIRD, 990)], rules())
     forth = [CURRENT, OTHER, THIRD]
     assert [c for c, _ in bench.deployed] == [*forth, *reversed(forth), *forth]
 
 
 def test_every_measurement_is_recorded_in_its_place() -> None:
     rows: list[Row] = []
-    duel(EmulatedBench({CURRENT: 100, OTHER: 1000}), 98, 980, rows)
+    duel(EmulatedBench({CURRENT: 500, OTHER: 1000}), 490, 980, rows)
     assert {r.round for r in rows} == {0, 1, 2}
     for number in range(ROUNDS):
         assert [r.order for r in rows if r.round == number] == list(
@@ -111,8 +111,42 @@ def test_what_the_first_look_leaves_open_gets_as_many_rounds_again() -> None:
     assert {r.round for r in rows} == set(range(ROUNDS + ROUNDS))
 
 
+def test_the_current_config_is_measured_in_one_round_when_the_gain_is_tenfold() -> None:
+    rows: list[Row] = []
+    result = duel(EmulatedBench({CURRENT: 100, OTHER: 1000}, noise=0.01), 98, 980, rows)
+    assert [r.round for r in rows if r.role is Role.CURRENT] == [0, 0]
+    assert {r.round for r in rows if r.role is Role.CANDIDATE} == {0, 1, 2}
+    assert result.gain is not None
+    assert result.gain.rounds == (3, 1)
+    assert result.reason == (
+        "every SLO met in each of 3 rounds; the current config, more than 3 times behind, was "
+        "measured in 1 of them"
+    )
+
+
+def test_of_one_round_of_the_current_config_the_interval_still_holds_the_true_gain() -> None:
+    # Arrivals and servers that move a capacity by 8 %: what a hundred requests a second show.
+    held = 0
+    for seed in range(40):
+        bench = EmulatedBench({CURRENT: 100, OTHER: 1000}, noise=0.08, seed=seed)
+        ratio = duel(bench, 98, 980).ratio
+        assert ratio is not None
+        held += ratio.low < 10.0 < ratio.high
+        assert ratio.low > 2.0
+    assert held >= 38
+
+
+@pytest.mark.parametrize(("current", "searched"), [(500, 490), (900, 100), (100, 900)])
+def test_rounds_go_on_for_a_current_config_that_search_and_round_do_not_both_see_far_behind(
+    current: float, searched: float
+) -> None:
+    rows: list[Row] = []
+    duel(EmulatedBench({CURRENT: current, OTHER: 1000}), searched, 980, rows)
+    assert {r.round for r in rows if r.role is Role.CURRENT} >= {0, 1, 2}
+
+
 def test_the_interval_of_a_gain_is_wide_enough_for_the_second_look() -> None:
-    result = duel(EmulatedBench({CURRENT: 100, OTHER: 1000}, noise=0.01), 98, 980)
+    result = duel(EmulatedBench({CURRENT: 500, OTHER: 1000}, noise=0.01), 490, 980)
     own, current = result.own.capacities(), result.current.capacities()
     assert result.ratio == paired_ratio(own, current, looks=2)
 
@@ -126,7 +160,7 @@ def test_what_is_clear_at_the_first_look_ends_there() -> None:
 
 def test_near_the_expected_capacity_two_measurements_a_round_are_enough() -> None:
     rows: list[Row] = []
-    duel(EmulatedBench({CURRENT: 100, OTHER: 1000}), 100, 1000, rows)
+    duel(EmulatedBench({CURRENT: 500, OTHER: 1000}), 500, 1000, rows)
     assert len(rows) == ROUNDS * 2 * 2
 
 

@@ -7,6 +7,7 @@ from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round
+from tuner.confirm.statistics import two_sample_ratio, unequal_ratio
 from tuner.errors import TrialError
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
@@ -72,3 +73,36 @@ def test_a_metric_is_read_in_every_round_or_there_is_no_result() -> None:
     for unread in (None, 0):
         with pytest.raises(TrialError, match="gpu_memory was not measured in every round"):
             readings(at_one_load(10.0, memory=unread), MEMORY)
+
+
+def outclassed(*capacities: float) -> Contender:
+    contender = at_one_load(30.0)
+    contender.rounds = [r for c in capacities for r in at_one_load(30.0, level=c).rounds]
+    contender.outclassed = True
+    return contender
+
+
+def test_over_one_round_of_an_outclassed_config_all_rounds_of_the_winner_count() -> None:
+    own = at_one_load(30.0)
+    own.rounds = [r for c in (900.0, 1000.0, 1111.1) for r in at_one_load(30.0, level=c).rounds]
+    found = gain(own, outclassed(100.0), GOODPUT)
+    assert found is not None
+    assert found.rounds == (3, 1)
+    assert found.means == pytest.approx((1000.0, 100.0), rel=1e-3)
+    # a normal interval of a deviation of 0.15 a round, for two looks: 2.241 * 0.15 * sqrt(4 / 3)
+    assert found.ratio.low == pytest.approx(10.0 / 1.474, rel=1e-3)
+    assert found.ratio.high == pytest.approx(10.0 * 1.474, rel=1e-3)
+
+
+def test_rounds_that_vary_more_than_is_taken_for_granted_widen_the_interval() -> None:
+    own = at_one_load(30.0)
+    own.rounds = [r for c in (700.0, 1000.0, 1430.0) for r in at_one_load(30.0, level=c).rounds]
+    found = gain(own, outclassed(100.0), GOODPUT)
+    assert found is not None
+    assert found.ratio == two_sample_ratio([700.0, 1000.0, 1430.0], [100.0], looks=2)
+
+
+@pytest.mark.parametrize(("more", "fewer"), [([], [1.0]), ([1.0], [])])
+def test_a_ratio_of_nothing_is_refused(more: list[float], fewer: list[float]) -> None:
+    with pytest.raises(ValueError, match="a value of both"):
+        unequal_ratio(more, fewer, 0.1)

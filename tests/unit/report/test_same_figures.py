@@ -69,6 +69,16 @@ def test_the_means_behind_the_gain_are_told_everywhere(run: Path) -> None:
     assert f"{means[1]} over {means[0]} in the mean" in verdict_sentence(data)
 
 
+def test_a_current_config_that_was_measured_in_one_round_only_is_told_so(run: Path) -> None:
+    result = json.loads((run / "result.json").read_text())
+    result["improvement"]["rounds"] = {"winner": 3, "current": 1}
+    (run / "result.json").write_text(json.dumps(result))
+    assert on_the_terminal(run, "capacity").endswith("/s in 1 round")
+    current, winner = in_numbers(load(run))["capacity, mean of the rounds"]
+    assert current.endswith("/s in 1 round")
+    assert "round" not in winner
+
+
 def test_rounds_that_the_current_config_did_not_stand_are_counted(run: Path) -> None:
     rows = [json.loads(line) for line in (run / "confirmation.jsonl").read_text().splitlines()]
     first = next(row for row in rows if row["role"] == "current")

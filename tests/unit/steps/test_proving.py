@@ -231,13 +231,13 @@ def test_answers_that_change_refuse_the_winner() -> None:
 
 
 def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> None:
-    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
-    trials = trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100)
-    rounds = iter([100.0, 1.0, 100.0])
-    bench.capacity = lambda c: next(rounds, 100.0) if c == CURRENT else 1000.0
+    bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
+    trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100)
+    rounds = iter([500.0, 1.0, 500.0])
+    bench.capacity = lambda c: next(rounds, 500.0) if c == CURRENT else 1000.0
     verdict = prove(bench, *trials)
     baseline = result_of(bench, verdict)["baseline"]
-    assert 90 < baseline["goodput_infer_per_s"] <= 100
+    assert 450 < baseline["goodput_infer_per_s"] <= 500
     assert baseline["rounds_met"] == 1
     assert {s["verdict"] for s in baseline["slo"]} == {"not enough data"}
 
@@ -276,8 +276,8 @@ def side_of(measurements: list[Measurement]) -> dict[str, Any]:
 def test_the_confirmation_never_sees_the_searchs_arrivals_and_each_round_has_its_own() -> None:
     for seed in (0, 3):
         spec = spec_of(search={"seed": seed})
-        bench = ProvingBench(spec, {CURRENT: 100.0, OTHER: 1000.0})
-        prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100))
+        bench = ProvingBench(spec, {CURRENT: 500.0, OTHER: 1000.0})
+        prove(bench, trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100))
         rounds = [a for a in bench.asked if a.server <= 6]  # two configs, three times
         by_config = {
             config: list(dict.fromkeys(a.seed for a in rounds if a.candidate == config))
