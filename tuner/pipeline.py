@@ -30,7 +30,7 @@ from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
-from tuner.steps.noise import too_fine
+from tuner.steps.noise import near_miss, too_fine
 from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
 from tuner.steps.overloading import Overloading, overloaded
@@ -148,6 +148,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
                 checkpoint=session.checkpoint,
                 current=session.job.space.current,
                 load_s=served.load_s,
+                near_miss=near_miss(opened.manifest.noise),
             )
         )
         opened.searcher.over()
@@ -160,6 +161,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
             events=events,
             current=session.job.space.current,
             allowed=lambda candidate: not session.job.space.violations(candidate),
+            near_miss=near_miss(opened.manifest.noise),
         )
         bench.enter(Stage.CONFIRMATION)
         verdict = proved(proof, trials)

@@ -51,6 +51,20 @@ class Evaluation:
     limit: str | None = None
 
 
+@dataclass(frozen=True)
+class SecondChance:
+    """Of a candidate that nearly stood the load to beat.
+
+    Attributes:
+        stress: Up to which a lost race is a near miss: two measurements of one config at one load
+            may differ by as much.
+        measure: At the load that the incumbent itself stands, under other arrivals.
+    """
+
+    stress: float
+    measure: Callable[[], Point]
+
+
 def load_plan(workload: Workload, objective: Objective) -> LoadPlan:
     arrivals = workload.arrivals
     kind = Arrivals(arrivals.kind)
@@ -73,6 +87,7 @@ def evaluate(
     start: float,
     to_beat: float | None,
     telling: bool = False,
+    second: SecondChance | None = None,
 ) -> Evaluation:
     """Measures a deployed candidate as far as its score needs.
 
@@ -84,10 +99,11 @@ def evaluate(
         to_beat: Level the incumbent sustains times one plus the smallest gain worth having;
             a candidate that fails there cannot win and is measured no further (racing).
         telling: Where it fails there it is measured once more, where it should pass.
+        second: Where it fails there by no more than noise; one that stands it has not lost.
     """
     if plan.listed is not None:
         return _at_listed_levels(measure, objective, plan.listed)
-    return _Capacity(measure, plan).evaluation(objective, start, to_beat, telling)
+    return _Capacity(measure, plan, second).evaluation(objective, start, to_beat, telling)
 
 
 def _at_listed_levels(
@@ -122,6 +138,11 @@ def probe_of(point: Point) -> Probe:
     )
 
 
+def nearly(probe: Probe, most: float) -> bool:
+    """It missed an SLO by no more than up to this stress, and the server kept up."""
+    return not probe.saturated and probe.stress is not None and probe.stress <= most
+
+
 def _well_below(lost: Probe) -> float:
     """Where a candidate that lost the race should pass, with a latency that tells of its work."""
     if lost.saturated and lost.served_per_s:
@@ -132,9 +153,12 @@ def _well_below(lost: Probe) -> float:
 class _Capacity:
     """The search of one candidate's capacity: the race first, then as far as its score needs."""
 
-    def __init__(self, measure: Callable[[float], Point], plan: LoadPlan) -> None:
+    def __init__(
+        self, measure: Callable[[float], Point], plan: LoadPlan, second: SecondChance | None
+    ) -> None:
         self._measure = measure
         self._plan = plan
+        self._second = second
         self._above = FromAbove(self._point, plan.levels)
         self._limit: str | None = None
         self.points: list[Point] = []
@@ -151,12 +175,20 @@ class _Capacity:
         return Evaluation(state, tuple(self.points), score, self._limit)
 
     def _race(self, to_beat: float, telling: bool) -> bool:
-        """Whether it stands the load; a telling one that does not is measured once more."""
+        """Whether it stands the load, or nearly and then the incumbent's own.
+
+        A telling one that is far from it is measured once more.
+        """
         race = self._probe(self._plan.levels.nearest(to_beat))
-        if not race.passed and telling:
-            with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
+        if race.passed:
+            return True
+        with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
+            if self._second is not None and nearly(race, self._second.stress):
+                self.points.append(self._second.measure())
+                return passes(self.points[-1].slo)
+            if telling:
                 self._probe(self._plan.levels.nearest(_well_below(race)))
-        return race.passed
+        return False
 
     def _search(self, start: float) -> None:
         known = [probe_of(p) for p in self.points]

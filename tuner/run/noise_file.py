@@ -38,13 +38,14 @@ def read_noise(results: Path, fingerprint: str, model: str) -> dict[str, Any] | 
 
 def is_noise(data: Mapping[str, Any]) -> bool:
     """It has what runs and reports look at: date, model, spread of the capacity, advice."""
-    capacity, advice = data.get("capacity"), data.get("advice", {})
-    if not isinstance(capacity, dict) or not isinstance(advice, dict):
+    capacity, advice, p99 = (data.get(n, {}) for n in ("capacity", "advice", "p99_between"))
+    if not all(isinstance(part, dict) for part in (capacity, advice, p99)) or not capacity:
         return False
     reasons = advice.get("reasons", [])
     return (
         all(isinstance(data.get(name), str) for name in ("measured_at", "model"))
         and isinstance(capacity.get("cv", ""), int | float | None)
+        and isinstance(p99.get("cv"), int | float | None)
         and isinstance(reasons, list)
         and all(isinstance(reason, str) for reason in reasons)
     )

@@ -1,12 +1,17 @@
-"""Which trial is best."""
+"""Which trial is best, and which may be as good."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.run.trial import Trial, TrialState
+from tuner.bench.evaluate import nearly, probe_of
+from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
+
+#: Stress up to which an SLO may be missed by noise alone where that was not measured: two standard
+#: deviations of a p99 near its bound, which repeats within about 5 %.
+NEAR_MISS = 1.10
 
 
 def ranked(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Trial]:
@@ -35,6 +40,31 @@ def incumbent(trials: Sequence[Trial], goal: Goal, current: Candidate) -> Trial 
     if best is None or best.score is None or not best.score.feasible:
         return None
     return best
+
+
+def reached_level(trial: Trial, near_miss: float) -> float | None:
+    """The highest load at which it met every SLO, or missed none by more than noise."""
+    levels = [p.measurement.load.level for p in trial.points if _reached(p, near_miss)]
+    return max(levels, default=None)
+
+
+def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
+    """Trials that lost their race by no more than noise each time they were measured, best first.
+
+    The best nearly stood the highest load, and of several at one load it has the least stress.
+    """
+
+    def order(trial: Trial) -> tuple[float, float, int]:
+        lowest = min(trial.points, key=lambda p: p.measurement.load.level)
+        return -lowest.measurement.load.level, probe_of(lowest).stress or 0.0, trial.number
+
+    pruned = (t for t in trials if t.state is TrialState.PRUNED and t.points)
+    return sorted((t for t in pruned if all(_reached(p, near_miss) for p in t.points)), key=order)
+
+
+def _reached(point: Point, near_miss: float) -> bool:
+    probe = probe_of(point)
+    return probe.passed or nearly(probe, near_miss)
 
 
 def trials_since_best(trials: Sequence[Trial], goal: Goal, current: Candidate) -> int:

@@ -40,6 +40,7 @@ from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, job_from
 from tuner.steps.neighbours import among_neighbours
+from tuner.steps.noise import near_miss
 from tuner.steps.opening import with_completed
 from tuner.steps.programs import Programs, installed
 from tuner.steps.rig import Watch, rigged
@@ -167,6 +168,7 @@ def _measured(
             events=watch.events,
             checkpoint=watch.checkpoint,
             current=job.space.current,
+            near_miss=near_miss(offer.manifest.noise),
         )
         measure(search)
     return tuple(searcher.mine)

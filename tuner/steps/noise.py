@@ -36,6 +36,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import value_of
 from tuner.score.point import Point
+from tuner.search.incumbent import NEAR_MISS
 from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
@@ -55,6 +56,8 @@ LEAST_SERVERS, MOST_SERVERS = 3, 6
 REPEATED_ON = 2
 #: Arrivals of every measurement, other than those of any run.
 SEED = 700_000
+#: A p99's noise is taken to be within these limits, as a share, whatever a few repeats said.
+LEAST_P99_NOISE, MOST_P99_NOISE = 0.02, 0.25
 
 
 @dataclass(frozen=True)
@@ -222,3 +225,11 @@ def too_fine(recorded: Mapping[str, Any] | None, spec: Spec) -> str:
         f"{proved:.1%} from noise, not min_gain = {min_gain:.1%}; `tune doctor --noise` recommends "
         "settings"
     )
+
+
+def near_miss(recorded: Mapping[str, Any] | None) -> float:
+    """Stress up to which an SLO may be missed by noise alone: two standard deviations of a p99."""
+    cv: float | None = None if recorded is None else recorded.get("p99_between", {}).get("cv")
+    if cv is None:
+        return NEAR_MISS
+    return 1.0 + 2.0 * min(max(cv, LEAST_P99_NOISE), MOST_P99_NOISE)

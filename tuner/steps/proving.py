@@ -17,13 +17,14 @@ from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import next_level
 from tuner.score.judge import passes
-from tuner.search.incumbent import ranked
+from tuner.search.incumbent import NEAR_MISS
 from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
+from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.rounds_told import rounds_told
 
@@ -33,7 +34,12 @@ SEED_OFFSET = 500_000
 
 @dataclass(frozen=True)
 class Proof:
-    """Collaborators of the confirmation; ``allowed``: whether Triton would load a candidate."""
+    """Collaborators of the confirmation.
+
+    Attributes:
+        allowed: Whether Triton would load a candidate.
+        near_miss: Stress up to which an SLO may be missed by noise alone.
+    """
 
     spec: Spec
     plan: LoadPlan
@@ -42,6 +48,7 @@ class Proof:
     events: Events
     current: Candidate
     allowed: Callable[[Candidate], bool]
+    near_miss: float = NEAR_MISS
 
 
 def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
@@ -54,11 +61,10 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
     """
     baseline_trial = _trial_of(proof.current, trials)
     baseline = side_of_trial(baseline_trial)
-    feasible = _feasible(proof, trials)
-    if not feasible:
+    if not feasible(trials, proof.spec, proof.current):
         reasons = (_nearest_miss(trials), *_failures(proof, trials), *_limits(trials))
         return Verdict(Status.INFEASIBLE, reasons, baseline)
-    finalists = _finalists(proof, feasible, baseline_trial)
+    finalists = _finalists(proof, trials)
     _refuse_without_alternative(proof, trials)
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
@@ -107,7 +113,7 @@ def that_hold(proof: Proof, trials: Sequence[Trial]) -> list[Confirmation]:
         TrialError: The current config could not be measured again.
     """
     baseline = _trial_of(proof.current, trials)
-    finalists = _finalists(proof, _feasible(proof, trials), baseline)
+    finalists = _finalists(proof, trials)
     return _best_first(proof, _confirmed(proof, finalists, baseline)) if finalists else []
 
 
@@ -176,27 +182,8 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     return Side(baseline.candidate, points, any(passes(p.slo) for p in points))
 
 
-def _feasible(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
-    order = ranked(trials, proof.spec.objective.goal, proof.current)
-    return [t for t in order if t.score is not None and t.score.feasible]
-
-
-def _finalists(proof: Proof, feasible: Sequence[Trial], baseline: Trial | None) -> list[Trial]:
-    """The best few that look better than the current config by what is worth a change."""
-    bar = baseline.score if baseline is not None else None
-    gain = 1.0 + float(proof.spec.confirm.min_gain)
-    minimise = proof.spec.objective.goal is Goal.MINIMIZE
-
-    def better(trial: Trial) -> bool:
-        assert trial.score is not None
-        if bar is None or not bar.feasible:
-            return True
-        if minimise:
-            return trial.score.value * gain < bar.value
-        return trial.score.value > bar.value * gain
-
-    others = [t for t in feasible if t.candidate != proof.current and better(t)]
-    return others[: proof.spec.confirm.finalists]
+def _finalists(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
+    return finalists_of(trials, proof.spec, proof.current, proof.near_miss)
 
 
 def _confirmed(
@@ -209,13 +196,17 @@ def _confirmed(
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
     current = Entrant(proof.current, level)
-    entrants = [Entrant(t.candidate, level_of(t)) for t in finalists]
+    entrants = [Entrant(t.candidate, level_of(t) or _nearly_stood(t)) for t in finalists]
 
     def name(candidate: Candidate) -> str:
         return changes_text(candidate, proof.current)
 
     with rounds_told(proof.record, proof.events, name) as record:
         return confirm(proof.bench, current, entrants, _rules(proof, record))
+
+
+def _nearly_stood(trial: Trial) -> float:
+    return min(p.measurement.load.level for p in trial.points)
 
 
 def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from tuner.bench.bench import Bench
-from tuner.bench.evaluate import Evaluation, LoadPlan, evaluate
+from tuner.bench.evaluate import Evaluation, LoadPlan, SecondChance, evaluate
 from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
@@ -27,7 +28,7 @@ from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.judge import tightest_latency
 from tuner.score.point import Point
 from tuner.search.budget import Budget, Progress, StopReason
-from tuner.search.incumbent import incumbent, trials_since_best
+from tuner.search.incumbent import NEAR_MISS, incumbent, trials_since_best
 from tuner.search.reach import out_of_reach
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
@@ -58,6 +59,7 @@ class Search:
         checkpoint: Raises when the run is to stop.
         current: The config in the repository.
         load_s: What loading the model took before the search; the time of the budget counts it.
+        near_miss: Stress up to which an SLO may be missed by noise alone.
     """
 
     spec: Spec
@@ -70,6 +72,7 @@ class Search:
     checkpoint: Callable[[], None]
     current: Candidate
     load_s: float = 0.0
+    near_miss: float = NEAR_MISS
 
 
 def searched(search: Search) -> tuple[list[Trial], StopReason]:
@@ -228,7 +231,8 @@ class _Evaluating:
         self._search = search
         self._telling = telling
         self._clock = clock
-        # One for all: configs and loads are compared under the same arrivals.
+        # One for all: configs and loads are compared under the same arrivals. Only a near miss is
+        # measured under others, since it may be those that it met badly.
         self._seed = search.spec.search.seed * 1000 + 1
         #: Of the current config one measurement is made in any case: what it is compared with.
         self._owed = candidate == search.current
@@ -241,9 +245,10 @@ class _Evaluating:
             return self._evaluated(search.plan, 1.0, None)
         if to_beat is None:
             return self._from_first()
+        second = SecondChance(search.near_miss, partial(self._under_other_arrivals, to_beat))
         to_beat *= 1.0 + float(search.spec.confirm.min_gain)
         try:
-            return self._evaluated(search.plan, 1.0, to_beat)
+            return self._evaluated(search.plan, 1.0, to_beat, second)
         except ModelFailsError:
             raise
         except ClientLimitError as error:
@@ -264,13 +269,25 @@ class _Evaluating:
             plan = replace(plan, levels=replace(plan.levels, lowest=first.level))
         return self._evaluated(plan, first.level, None)
 
-    def _evaluated(self, plan: LoadPlan, start: float, to_beat: float | None) -> Evaluation:
+    def _evaluated(
+        self,
+        plan: LoadPlan,
+        start: float,
+        to_beat: float | None,
+        second: SecondChance | None = None,
+    ) -> Evaluation:
         objective = self._search.spec.objective
-        return evaluate(self._measure, objective, plan, start, to_beat, self._telling)
+        return evaluate(self._measure, objective, plan, start, to_beat, self._telling, second)
 
     def _measure(self, level: float) -> Point:
+        return self._measured(level, self._seed)
+
+    def _under_other_arrivals(self, level: float) -> Point:
+        return self._measured(level, self._seed + 1)
+
+    def _measured(self, level: float, seed: int) -> Point:
         self._refuse_when_late()
-        point = self._search.bench.measure(level, self._seed)
+        point = self._search.bench.measure(level, seed)
         self._owed = False
         return point
 

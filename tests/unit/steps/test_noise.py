@@ -18,7 +18,7 @@ from tuner.spec.units import Percent
 from tuner.steps import noise
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.noise import noise_on, too_fine
+from tuner.steps.noise import near_miss, noise_on, too_fine
 
 SPEC = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 
@@ -183,3 +183,13 @@ def test_a_gain_that_is_just_provable_is_not_yet_told_from_noise(job: Job) -> No
 @pytest.mark.parametrize("known", [None, recorded(None), recorded(0.001)])
 def test_nothing_is_said_without_cause(job: Job, known: dict[str, Any] | None) -> None:
     assert too_fine(known, job.spec) == ""
+
+
+def test_a_near_miss_is_within_two_standard_deviations_of_a_p99() -> None:
+    def recorded(cv: float | None) -> dict[str, object]:
+        return {"p99_between": {"cv": cv, "count": 3}}
+
+    assert near_miss(None) == near_miss({}) == near_miss(recorded(None)) == pytest.approx(1.10)
+    assert near_miss(recorded(0.08)) == pytest.approx(1.16)
+    assert near_miss(recorded(0.0)) == pytest.approx(1.04)  # three repeats may agree by chance
+    assert near_miss(recorded(3.0)) == pytest.approx(1.5)
