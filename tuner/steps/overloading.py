@@ -1,12 +1,18 @@
-"""What happens beyond the capacity: the winner and the current config, each overloaded once."""
+"""What happens beyond the capacity: the winner and the current config, each overloaded once.
+
+A current config whose overload the winner stands in every round is spared: it is to be replaced,
+and what it does under that load decides nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.errors import TrialError
+from tuner.load.arrivals import OVERLOAD
 from tuner.load.overload import Overload
 from tuner.score.judge import passes, tail_slo
 from tuner.space.candidate import Candidate
@@ -17,7 +23,9 @@ from tuner.steps.outcome import Overloads, Side, Verdict
 
 #: Seeds of overloads are this far from those of the search.
 SEED_OFFSET = 700_000
+_CURRENT, _WINNER = "current config", "winner"
 _STOOD_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
+_SPARED = "not overloaded, since its overload is within what the winner stood in every round"
 
 
 class Bench(Protocol):
@@ -46,9 +54,12 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
     reason = why_none(step.spec, step.plan)
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
-    sides = {"current config": verdict.baseline, "winner": verdict.winner}
+    sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
     stood = {name: _stood(side) for name, side in sides.items() if side is not None}
     reasons = [f"{name}: {_STOOD_NONE}" for name, levels in stood.items() if not levels]
+    if _far_below(stood.get(_CURRENT, []), stood.get(_WINNER, [])):
+        stood[_CURRENT] = []
+        reasons.append(f"{_CURRENT}: {_SPARED}")
     if any(stood.values()):
         step.events.phase("overloading")
     found: dict[str, Overload] = {}
@@ -61,13 +72,18 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
             reasons.append(f"{name}: {error.message}")
         else:
             step.events.note(f"{name}: {found[name].sentence}")
-    overloads = Overloads(found.get("current config"), found.get("winner"), tuple(reasons))
+    overloads = Overloads(found.get(_CURRENT), found.get(_WINNER), tuple(reasons))
     return replace(verdict, overload=overloads)
 
 
 def _stood(side: Side) -> list[float]:
     """Loads at which it met every SLO; the lowest is what it stood every time."""
     return [p.measurement.load.level for p in side.points if passes(p.slo)]
+
+
+def _far_below(current: Sequence[float], winner: Sequence[float]) -> bool:
+    """Whether the winner stood the overload of the current config, every time."""
+    return bool(current and winner) and OVERLOAD * max(current) < min(winner)
 
 
 def _probed(step: Overloading, side: Side, level: float, slo: Slo) -> Overload:

@@ -32,7 +32,7 @@ class Probed(EmulatedBench):
     """``trouble`` is what a probe of the winner runs into."""
 
     def __init__(self, trouble: Exception | None = None) -> None:
-        super().__init__({CURRENT: 100.0, WINNER: 400.0})
+        super().__init__({CURRENT: 100.0, WINNER: 110.0})
         self.trouble = trouble
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
@@ -75,10 +75,24 @@ def step(bench: EmulatedBench, **changes: Any) -> Overloading:
 
 def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time() -> None:
     bench = Probed()
-    found = overloaded(step(bench), verdict(side(WINNER, 410.0, 400.0, 420.0)))
-    assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 400.0, True)]
-    assert found.overload == Overloads(an_overload(100.0), an_overload(400.0))
+    found = overloaded(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
+    assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
+    assert found.overload == Overloads(an_overload(100.0), an_overload(110.0))
     assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
+
+
+@pytest.mark.parametrize(("stood", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])
+def test_a_current_config_whose_overload_the_winner_stands_is_spared(
+    stood: tuple[float, ...], spared: bool
+) -> None:
+    bench = Probed()
+    found = overloaded(step(bench), verdict(side(WINNER, *stood))).overload
+    assert found is not None
+    assert found.winner == an_overload(min(stood))
+    assert (found.current is None) is spared
+    assert [c for c, _, _ in asked(bench)] == ([WINNER] if spared else [CURRENT, WINNER])
+    expected = "its overload is within what the winner stood in every round"
+    assert [expected in reason for reason in found.reasons] == [True] * spared
 
 
 class Watching(Silent):
@@ -96,7 +110,7 @@ class Watching(Silent):
 
 def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
     watched = replace(step(Probed()), events=Watching())
-    found = overloaded(watched, verdict(side(WINNER, 400.0))).overload
+    found = overloaded(watched, verdict(side(WINNER, 110.0))).overload
     assert found is not None
     assert found.current is not None
     assert found.winner is not None
@@ -110,17 +124,17 @@ def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
 @pytest.mark.parametrize(("seed", "arrivals"), [(0, 700_000), (3, 703_000)])
 def test_arrivals_of_an_overload_are_none_of_the_searchs(seed: int, arrivals: int) -> None:
     bench = Probed()
-    overloaded(step(bench, search={"seed": seed}), verdict(side(WINNER, 400.0)))
+    overloaded(step(bench, search={"seed": seed}), verdict(side(WINNER, 110.0)))
     assert [a.seed for a in bench.overloads] == [arrivals, arrivals]
 
 
 def test_where_one_stood_no_load_the_other_is_overloaded_all_the_same() -> None:
     bench = Probed()
-    late = Verdict(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 400.0))
+    late = Verdict(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0))
     found = overloaded(step(bench), late).overload
-    assert asked(bench) == [(WINNER, 400.0, True)]
+    assert asked(bench) == [(WINNER, 110.0, True)]
     assert found is not None
-    assert (found.current, found.winner) == (None, an_overload(400.0))
+    assert (found.current, found.winner) == (None, an_overload(110.0))
     (reason,) = found.reasons
     assert reason.startswith("current config: no load tried met the SLOs")
 
@@ -134,14 +148,14 @@ def test_without_a_winner_only_the_current_config_is() -> None:
 
 @pytest.mark.parametrize("trouble", [LoadFailedError("late"), ServerGoneError("gone")])
 def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: Exception) -> None:
-    found = overloaded(step(Probed(trouble)), verdict(side(WINNER, 400.0))).overload
+    found = overloaded(step(Probed(trouble)), verdict(side(WINNER, 110.0))).overload
     assert found == Overloads(an_overload(100.0), None, (f"winner: {trouble}",))
 
 
 def test_a_stop_is_heeded() -> None:
     bench = Probed(InterruptedRunError("stopped by a signal"))
     with pytest.raises(InterruptedRunError):
-        overloaded(step(bench), verdict(side(WINNER, 400.0)))
+        overloaded(step(bench), verdict(side(WINNER, 110.0)))
 
 
 def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
@@ -168,7 +182,7 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
 )
 def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expected: str) -> None:
     bench = Probed()
-    found = overloaded(step(bench, **changes), verdict(side(WINNER, 400.0))).overload
+    found = overloaded(step(bench, **changes), verdict(side(WINNER, 110.0))).overload
     assert asked(bench) == []
     assert found is not None
     assert (found.current, found.winner) == (None, None)
