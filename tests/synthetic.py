@@ -42,10 +42,14 @@ def synthetic_measurement(
     )
 
 
+#: Times its capacity, what an emulated server answers when it is asked for more.
+SERVED_WHEN_SATURATED = 1.05
+
+
 def synthetic_server(level: float, capacity: float, duration_s: float = 5.0) -> Measurement:
     """An emulated server: in time up to its capacity, saturated and late above it."""
     p99_us = 15_000.0 + 25_000.0 * (level / capacity) ** 8
-    served = min(level, 1.05 * capacity)
+    served = min(level, SERVED_WHEN_SATURATED * capacity)
     return synthetic_measurement(
         level,
         min(p99_us, 4e6),

@@ -134,12 +134,18 @@ def fixed_round(measure: Callable[[float], Point], level: float) -> Round:
 
 
 def searched_round(
-    measure: Callable[[float], Point], expected: float, levels: LevelRange, *, brief: bool = False
+    measure: Callable[[float], Point],
+    expected: float,
+    levels: LevelRange,
+    *,
+    brief: bool = False,
+    least: float = 0.0,
 ) -> Round:
     """One level below and one above the expected capacity; further until one passes.
 
     A ``brief`` round is over with the first level that passed near enough to its bound to tell the
-    capacity by the slope of another config.
+    capacity by the slope of another config. Any round is over with a level under which less than
+    ``least`` requests a second were answered: what stands so little need not be known any better.
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should stand.
@@ -155,6 +161,8 @@ def searched_round(
             break  # it stands all that can be sent
         probes = [probe_of(p) for p in points]
         if brief and probes[-1].passed and _near(probes[-1]):
+            break
+        if probes[-1].saturated and (probes[-1].served_per_s or 0.0) < least:
             break
         level = _next_level(probes, levels)
     return Round(tuple(points))
@@ -210,14 +218,19 @@ def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
     """The level at which stress is one.
 
     Between a level that passed and one close above it that failed, where the stress crosses one;
-    otherwise the mean of what each measurement near the bound says by the ``slope``. The highest
-    level that passed, or the lowest of all, when there is none.
+    otherwise the mean of what each measurement near the bound says by the ``slope``. When there is
+    none, the highest level that passed, or the lowest of all or what was answered there.
     """
     bracket = Bracket.of(probes)
     near = [p for p in probes if _near(p)]
     if bracket.gap > WIDE and slope is not None and near:
         return geometric_mean([p.level * (p.stress or 1.0) ** (-1.0 / slope) for p in near])
-    return bracket.capacity() or min(p.level for p in probes)
+    return bracket.capacity() or min(_most_served(p) for p in probes)
+
+
+def _most_served(probe: Probe) -> float:
+    served = probe.served_per_s
+    return served if probe.saturated and served else probe.level
 
 
 def _served(round_: Round, level: float) -> float:

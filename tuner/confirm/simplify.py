@@ -10,7 +10,7 @@ config is held against the winner, not against the last that held.
 A response cache comes first. The winner without it is always measured, and it goes when it is not
 missed; otherwise the smallest size is looked for that is within `MOST_LOSS` of the winner. Then
 each changed field is put back to its old value in turn, those that others depend on last. A field
-that matters costs one round.
+that matters costs one round, and where it matters much one measurement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ LARGE = 1.15
 #: By how much the rounds to come may be better than the winner's at most. A simpler config that
 #: would lose too much even so is given up.
 LUCK = 1.04
-#: A config that is saturated below this share of the winner's capacity is not measured again.
+#: A config that misses an SLO, or is saturated, below this share of the winner's capacity is
+#: not measured again.
 FAR_BELOW = 0.85
 
 
@@ -92,7 +93,7 @@ def simplified(
     rules: Rules,
     allowed: Callable[[Candidate], bool],
     cache_sizes: Sequence[int] = (),
-    saturation: Callable[[Candidate], float | None] = lambda _: None,
+    ceiling: Callable[[Candidate], float | None] = lambda _: None,
 ) -> Simplified:
     """Tries each change of ``winner`` against the current config on its own.
 
@@ -102,8 +103,9 @@ def simplified(
         rules: As they were for the confirmation.
         allowed: Whether Triton would load a candidate; one that it would not is not tried.
         cache_sizes: Those the spec lets choose from, in bytes, in any order.
-        saturation: The least that a candidate answered when it was overloaded, in inferences per
-            second, as far as that is known. One that is far below the winner is not tried again.
+        ceiling: The load that the search saw a candidate not stand, or what it answered under it,
+            in inferences per second, as far as that is known. A candidate for which that is far
+            below the winner is not tried again.
     """
     current = winner.current.candidate
     trials = _Trials(bench, winner, rules, allowed)
@@ -112,7 +114,7 @@ def simplified(
         candidate = without(best.candidate)
         if candidate in (best.candidate, current) or not allowed(candidate):
             continue
-        if not trials.lost_already(name, saturation(candidate)):
+        if not trials.lost_already(name, ceiling(candidate)):
             best = trials.instead(name, candidate) or best
     return Simplified(best, tuple(trials.tried))
 
@@ -183,12 +185,12 @@ class _Trials:
         self.tried.append(PutBack(name, with_change, without, loss, kept=proof is None))
         return proof
 
-    def lost_already(self, name: str, saturation: float | None) -> bool:
-        """Notes a change without which the search saw far less answered than the winner stands."""
+    def lost_already(self, name: str, ceiling: float | None) -> bool:
+        """Notes a change without which the search saw far less stood than the winner stands."""
         winner = geometric_mean(self._readings)
-        if saturation is None or saturation >= FAR_BELOW * winner:
+        if ceiling is None or ceiling >= FAR_BELOW * winner:
             return False
-        self.tried.append(PutBack(name, winner, saturation, self._loss, kept=True))
+        self.tried.append(PutBack(name, winner, ceiling, self._loss, kept=True))
         return True
 
     def _measured(self, simpler: Contender, loss: float) -> bool:
@@ -225,7 +227,9 @@ class _Trials:
                 measure, self._winner.own.rounds[number].stood.measurement.load.level
             )
         brief = self._large and not levels.whole
-        return searched_round(measure, self._levels[number], levels, brief=brief)
+        expected = self._levels[number]
+        least = FAR_BELOW * expected
+        return searched_round(measure, expected, levels, brief=brief, least=least)
 
     def _proof(self, simpler: Contender) -> Confirmation | None:
         """What is written in place of the winner; None where its own gain is not worth a change."""

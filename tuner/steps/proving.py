@@ -15,7 +15,7 @@ from tuner.confirm.simplify import Simplified, simplified
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
-from tuner.score.capacity import next_level
+from tuner.score.capacity import Bracket, next_level
 from tuner.score.judge import passes
 from tuner.search.incumbent import NEAR_MISS
 from tuner.space.cache import listed_sizes
@@ -137,19 +137,26 @@ def _simplest(proof: Proof, result: Confirmation, trials: Sequence[Trial]) -> Si
     def name(candidate: Candidate) -> str:
         return f"the winner with {changes_text(candidate, result.candidate)}"
 
-    def saturation(candidate: Candidate) -> float | None:
-        return None if minimise else _saturation(_trial_of(candidate, trials))
+    def ceiling(candidate: Candidate) -> float | None:
+        return None if minimise else _ceiling(_trial_of(candidate, trials))
 
     with rounds_told(proof.record, proof.events, name) as record:
         rules = _rules(proof, record)
-        return simplified(proof.bench, result, rules, proof.allowed, sizes, saturation)
+        return simplified(proof.bench, result, rules, proof.allowed, sizes, ceiling)
 
 
-def _saturation(trial: Trial | None) -> float | None:
-    """The least that an overloaded config answered in the search, in inferences per second."""
+def _ceiling(trial: Trial | None) -> float | None:
+    """What an open loop's config surely does not stand by the search, in inferences per second:
+    the least it answered when it was saturated, or a load at which it missed an SLO.
+    """
     points = [] if trial is None else trial.points
-    served = [p.measurement.throughput_infer_per_s for p in points if probe_of(p).saturated]
-    return min(served, default=None)
+    if not points or not points[0].measurement.load.arrivals.open_loop:
+        return None
+    probes = [probe_of(p) for p in points]
+    known = [p.served_per_s for p in probes if p.saturated and p.served_per_s is not None]
+    if missed := Bracket.of(probes).ceiling:
+        known.append(missed.level)
+    return min(known) * points[0].measurement.batch_size if known else None
 
 
 def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from emulated import FreshBench
-from synthetic import synthetic_measurement
+from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
 from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplified
@@ -116,6 +116,27 @@ def test_what_matters_stays_and_costs_one_round() -> None:
         assert row["difference"] == pytest.approx(-900, rel=0.05)
 
 
+def test_what_matters_much_costs_one_measurement() -> None:
+    rows: list[Row] = []
+    bench = SimplerBench(lambda c: 1000 if c == FOUND else 700)
+    result = simplify(bench, rows)
+    assert result.candidate == FOUND
+    assert len(rows) == len(result.tried) == 4
+    for row in (p.to_json() for p in result.tried):
+        assert row["without"] == pytest.approx(700 * SERVED_WHEN_SATURATED, rel=0.01)
+
+
+def test_what_is_a_little_worse_is_measured_until_it_passes() -> None:
+    rows: list[Row] = []
+    bench = SimplerBench(by({COUNT: 1.12, BATCHING: 8.0}))
+    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    result = simplify(bench, rows, found)
+    one_instance = told(result)[COUNT]
+    assert one_instance.kept
+    assert one_instance.without_change == pytest.approx(8_000, rel=0.01)
+    assert len([r for r in rows if r.candidate.fields[COUNT] == 1]) > 1
+
+
 def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.0, BATCHING: 2.0}))
     simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
@@ -129,7 +150,8 @@ def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> 
     assert (no_delay.kept, one_instance.kept) == (False, True)
     assert no_delay.with_change == pytest.approx(10_000, rel=0.01)
     assert no_delay.without_change == pytest.approx(10_000, rel=0.01)
-    assert one_instance.without_change == pytest.approx(8_000, rel=0.03)
+    # it was saturated, and is told by what it answered then
+    assert one_instance.without_change == pytest.approx(8_000 * SERVED_WHEN_SATURATED, rel=0.01)
     assert no_delay.loss_allowed == MOST_LOSS
 
 
@@ -193,7 +215,7 @@ def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
     bench = SimplerBench(by({"a": 8.0, "b": 1.25}, base=current))
     winner = confirmed(bench, found, rules_of(), current)
     known = {without_a: answered}
-    result = simplified(bench, winner, rules_of(), lambda _: True, saturation=known.get)
+    result = simplified(bench, winner, rules_of(), lambda _: True, ceiling=known.get)
     assert result.candidate == found
     assert (without_a in {c for c, _, _ in bench.measured}) is again
     assert told(result)["a"].without_change == pytest.approx(1250 if again else 1050, rel=0.05)

@@ -10,7 +10,7 @@ import pytest
 from emulated import FreshBench
 from synthetic import P99_40MS, synthetic_measurement
 
-from tuner.bench.evaluate import load_plan
+from tuner.bench.evaluate import load_plan, probe_of
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.report.result_schema import Status
@@ -394,3 +394,22 @@ def test_a_run_without_any_measurement_says_so() -> None:
     assert verdict.status is Status.INFEASIBLE
     assert verdict.reasons[0] == "No trial gave a measurement."
     assert verdict.baseline is None
+
+
+@pytest.mark.parametrize(("capacity", "missed", "again"), [(750.0, 780.0, 0), (850.0, 884.0, 1)])
+def test_a_change_without_which_the_search_saw_an_slo_missed_far_below_is_not_undone_again(
+    capacity: float, missed: float, again: int
+) -> None:
+    both, one = (Candidate({COUNT: 2, "max_batch_size": size}) for size in (16, None))
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, both: 1000.0, one: capacity})
+    known = lost_at(bench, 2, one, missed)
+    assert not any(probe_of(p).saturated or passes(p.slo) for p in known.points)
+    verdict = prove(
+        bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, both, 980, 1100), known
+    )
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == both
+    assert len({a.server for a in bench.asked if a.candidate == one}) == again
+    (undone,) = (p for p in verdict.simplification if p.field == "max_batch_size")
+    assert undone.kept
+    assert undone.without_change == pytest.approx(capacity if again else missed, rel=0.02)
