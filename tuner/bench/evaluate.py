@@ -11,7 +11,7 @@ from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
-from tuner.score.judge import passes, stress
+from tuner.score.judge import passes, stress, undecided
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.workload import ClosedArrivals, Workload
@@ -34,6 +34,27 @@ class LoadPlan:
     arrivals: Arrivals
     listed: tuple[float, ...] | None
     levels: LevelRange
+
+
+@dataclass(frozen=True)
+class Race:
+    """What a candidate must stand to be measured in full; see `evaluate`."""
+
+    to_beat: float
+    rate_to_beat: float | None = None
+    telling: bool = False
+    second: SecondChance | None = None
+
+    def lost(self, point: Point) -> bool:
+        """A closed loop that fails but answers more may be the better one with fewer clients.
+
+        With fewer than it failed at it answers no more than there.
+        """
+        probe = probe_of(point)
+        if probe.passed or probe.undecided:
+            return False
+        rate = point.measurement.throughput_infer_per_s
+        return self.rate_to_beat is None or rate < self.rate_to_beat
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,9 @@ def evaluate(
     to_beat: float | None,
     telling: bool = False,
     second: SecondChance | None = None,
+    *,
+    rate_to_beat: float | None = None,
+    at_most: int = MOST_PROBES,
 ) -> Evaluation:
     """Measures a deployed candidate as far as its score needs.
 
@@ -100,10 +124,15 @@ def evaluate(
             a candidate that fails there cannot win and is measured no further (racing).
         telling: Where it fails there it is measured once more, where it should pass.
         second: Where it fails there by no more than noise; one that stands it has not lost.
+        rate_to_beat: The same in inferences per second, for closed loops: how many clients wait is
+            not what they get (Little's law), so one that fails has only lost where it answers
+            less than that, too.
+        at_most: Measurements, the race included.
     """
     if plan.listed is not None:
         return _at_listed_levels(measure, objective, plan.listed)
-    return _Capacity(measure, plan, second).evaluation(objective, start, to_beat, telling)
+    race = None if to_beat is None else Race(to_beat, rate_to_beat, telling, second)
+    return _Capacity(measure, plan, at_most).evaluation(objective, start, race)
 
 
 def _at_listed_levels(
@@ -135,6 +164,7 @@ def probe_of(point: Point) -> Probe:
         passed=passes(point.slo),
         served_per_s=served if load.arrivals.open_loop else None,
         stress=stress(point.slo),
+        undecided=undecided(point.slo),
     )
 
 
@@ -154,19 +184,17 @@ class _Capacity:
     """The search of one candidate's capacity: the race first, then as far as its score needs."""
 
     def __init__(
-        self, measure: Callable[[float], Point], plan: LoadPlan, second: SecondChance | None
+        self, measure: Callable[[float], Point], plan: LoadPlan, at_most: int = MOST_PROBES
     ) -> None:
         self._measure = measure
         self._plan = plan
-        self._second = second
+        self._at_most = at_most
         self._above = FromAbove(self._point, plan.levels)
         self._limit: str | None = None
         self.points: list[Point] = []
 
-    def evaluation(
-        self, objective: Objective, start: float, to_beat: float | None, telling: bool
-    ) -> Evaluation:
-        lost = to_beat is not None and not self._race(to_beat, telling)
+    def evaluation(self, objective: Objective, start: float, race: Race | None) -> Evaluation:
+        lost = race is not None and self._lost(race)
         if not lost:
             self._search(start)
         state = TrialState.PRUNED if lost else TrialState.MEASURED
@@ -174,28 +202,29 @@ class _Capacity:
         score = score_points(objective, judged)
         return Evaluation(state, tuple(self.points), score, self._limit)
 
-    def _race(self, to_beat: float, telling: bool) -> bool:
-        """Whether it stands the load, or nearly and then the incumbent's own.
+    def _lost(self, race: Race) -> bool:
+        """Whether it lost; one that nearly stood the load is tried at the incumbent's own.
 
         A telling one that is far from it is measured once more.
         """
-        race = self._probe(self._plan.levels.nearest(to_beat))
-        if race.passed:
-            return True
+        point = self._point(self._plan.levels.nearest(race.to_beat))
+        if not race.lost(point):
+            return False
+        probe = probe_of(point)
         with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
-            if self._second is not None and nearly(race, self._second.stress):
-                self.points.append(self._second.measure())
-                return passes(self.points[-1].slo)
-            if telling:
-                self._probe(self._plan.levels.nearest(_well_below(race)))
-        return False
+            if race.second is not None and nearly(probe, race.second.stress):
+                self.points.append(race.second.measure())
+                return race.lost(self.points[-1])
+            if race.telling:
+                self._probe(self._plan.levels.nearest(_well_below(probe)))
+        return True
 
     def _search(self, start: float) -> None:
         known = [probe_of(p) for p in self.points]
         try:
             if not known:
                 known = [probe_of(self._above.result(start)), *self._above.drowned]
-            left, levels = MOST_PROBES - len(self.points), self._above.levels
+            left, levels = self._at_most - len(self.points), self._above.levels
             bracket = find_capacity(self._beyond, start, levels, at_most=left, known=known)
         except (ClientLimitError, OutOfTimeError) as error:
             if not self._stood_any:

@@ -8,7 +8,10 @@ from tuner.score.capacity import Bracket
 
 
 def sustained_level(trial: Trial) -> float | None:
-    """The highest load at which the trial met every SLO; None when there was none."""
+    """The load that the score stands for; None where the trial met the SLOs at none.
+
+    Of those at which it met every SLO the highest; of a closed loop that with the most answers.
+    """
     if trial.score is None or trial.score.best_point is None:
         return None
     return trial.points[trial.score.best_point].measurement.load.level
@@ -20,4 +23,6 @@ def capacity_level(trial: Trial) -> float | None:
     if level is None:
         return None
     above = [probe_of(p) for p in trial.points if p.measurement.load.level >= level]
-    return Bracket.of(above).capacity()
+    bracket = Bracket.of(above)
+    beyond = bracket.floor is not None and bracket.floor.level > level
+    return level if beyond else bracket.capacity()  # more clients that got less

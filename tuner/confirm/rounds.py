@@ -58,10 +58,18 @@ class Round:
 
     @property
     def stood(self) -> Point:
-        """At the highest level that met every SLO; the lowest level tried when none did."""
+        """At the highest level that met every SLO; the lowest level tried when none did.
+
+        Of a closed loop at the level that met them with the highest throughput.
+        """
         floor = Bracket.of(self.probes).floor
         by_level = {p.measurement.load.level: p for p in self.points}
-        return by_level[min(by_level) if floor is None else floor.level]
+        if floor is None:
+            return by_level[min(by_level)]
+        if floor.served_per_s is not None:
+            return by_level[floor.level]
+        good = (p for p in self.points if passes(p.slo))
+        return max(good, key=lambda p: p.measurement.throughput_infer_per_s)
 
     @property
     def passed(self) -> bool:
@@ -175,6 +183,8 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
     step = 2.0 * SPREAD * 2.0 ** max(len(probes) - 2, 0)
     least = 1.0 if levels.whole else 0.0
     close = floor is not None and (floor.stress or 0.0) >= CLOSE and not levels.whole
+    if floor is None and ceiling is None:
+        return None  # too few answers for a verdict; fewer clients or requests give none
     if ceiling is None and floor is not None:
         if close and len(probes) > 1:
             return None
@@ -242,6 +252,8 @@ def _served(round_: Round, level: float) -> float:
     if bracket.floor is None or bracket.ceiling is None:
         return stood.throughput_infer_per_s
     by_level = {p.measurement.load.level: p.measurement for p in round_.points}
+    if stood is not by_level[bracket.floor.level]:
+        return stood.throughput_infer_per_s  # fewer clients got more
     above = by_level[bracket.ceiling.level].throughput_infer_per_s
     share = min(max(math.log(level / bracket.floor.level) / math.log1p(bracket.gap), 0.0), 1.0)
     served: float = stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share

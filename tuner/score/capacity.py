@@ -5,7 +5,8 @@ A level that passes is a floor, one that fails a ceiling. Between them the capac
 logarithms: latency grows faster than load, so near its bound it tells the capacity far better
 than the middle of the bracket would. Two more things make it short: an overloaded server tells
 its own saturation (it answers fewer requests than are sent), and a candidate that fails at the
-incumbent's load is not looked at further.
+incumbent's load is not looked at further. A level without enough answers for a verdict is neither
+floor nor ceiling: there is more to be seen above it, never below.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ class Probe:
         served_per_s: Throughput in requests; None for closed loops.
         stress: Reading over bound of the SLO that is nearest to being missed or missed most;
             above 1 is missed. None without a reading.
+        undecided: No SLO was missed, but there were too few answers for a verdict. That says
+            nothing of the config, neither here nor at lower loads, where there are fewer still.
     """
 
     level: float
     passed: bool
     served_per_s: float | None = None
     stress: float | None = None
+    undecided: bool = False
 
     @property
     def saturated(self) -> bool:
@@ -38,7 +42,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The highest level that passed and the lowest above it that failed; None where none did."""
+    """The highest level that passed and the lowest above it that failed; None where none did.
+
+    What is undecided is neither.
+    """
 
     floor: Probe | None = None
     ceiling: Probe | None = None
@@ -51,6 +58,8 @@ class Bracket:
         return bracket
 
     def with_probe(self, probe: Probe) -> Bracket:
+        if probe.undecided:
+            return self
         if not probe.passed:
             lower = self.ceiling is None or probe.level < self.ceiling.level
             return replace(self, ceiling=probe) if lower else self
@@ -158,6 +167,8 @@ def find_capacity(
         if bracket.closed(tolerance) or _at_an_end(bracket, levels):
             break
         level = levels.nearest(next_level(probes, tolerance) if probes else start)
+        if levels.whole:
+            level = _within(bracket, level)
         if any(p.level == level for p in probes):
             break
         probes.append(probe(level))
@@ -166,6 +177,13 @@ def find_capacity(
         else:
             left -= 1
     return Bracket.of(probes)
+
+
+def _within(bracket: Bracket, level: float) -> float:
+    """The whole number nearest to ``level`` that lies inside the bracket, where one does."""
+    if bracket.ceiling is not None:
+        level = min(level, bracket.ceiling.level - 1.0)
+    return level if bracket.floor is None else max(level, bracket.floor.level + 1.0)
 
 
 def _far_up(before: Bracket, probe: Probe) -> bool:
@@ -193,6 +211,8 @@ def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
     """The most telling level to try after ``probes``, of which there is at least one."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
+    if floor is None and any(p.undecided for p in probes):
+        return _above_undecided(probes, ceiling)
     if ceiling is None:
         assert floor is not None
         return floor.level * _growth([p for p in probes if p.passed], tolerance)
@@ -208,6 +228,12 @@ def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
         guess = min(guess, math.sqrt(floor.level * bracket.top))
     step = 1.0 + min(tolerance / 2, bracket.gap / 3)
     return min(max(guess, floor.level * step), bracket.top / step)
+
+
+def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
+    """Where there are more answers: higher up, where nothing failed yet."""
+    highest = max(p.level for p in probes if p.undecided)
+    return 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
 
 
 def _growth(passed: Sequence[Probe], tolerance: float) -> float:

@@ -54,6 +54,12 @@ def passes(results: Sequence[SloResult]) -> bool:
     return bool(results) and all(r.verdict is Verdict.PASS for r in results)
 
 
+def undecided(results: Sequence[SloResult]) -> bool:
+    """True when no SLO is missed but there were too few answers for a verdict on one."""
+    verdicts = {r.verdict for r in results}
+    return Verdict.NOT_ENOUGH_DATA in verdicts and Verdict.FAIL not in verdicts
+
+
 def stress(results: Sequence[SloResult]) -> float | None:
     """The largest share of a bound that was used up, above 1 when missed; None without readings.
 

@@ -64,16 +64,17 @@ def judge_point(slos: Sequence[Slo], measurement: Measurement) -> Point:
 def score_points(objective: Objective, points: Sequence[Point]) -> Score:
     """The score of a trial from all its load points; ``points`` must not be empty.
 
-    Goodput is the throughput at the highest load tried that meets every SLO. When none does, the
-    value is what the trial can be at best: less than the server answers at the lowest load that
-    failed. How many answers were in time there is no bound: a little too much load makes nearly
-    all of them late.
+    Goodput is the throughput at the highest load tried that meets every SLO; of a closed loop,
+    whose load is no rate, the highest throughput at any that does. When none does, the value is
+    what the trial can be at best: less than the server answers at the lowest load that failed. How
+    many answers were in time there is no bound: a little too much load makes nearly all of them
+    late.
     """
     good = [i for i, p in enumerate(points) if passes(p.slo)]
     if objective.goal is Goal.MINIMIZE:
         return _minimised(objective, points, good)
     if good:
-        best = max(good, key=lambda i: points[i].measurement.load.level)
+        best = max(good, key=lambda i: _worth(points[i].measurement))
         rate = points[best].measurement.throughput_infer_per_s
         return Score(value=rate, feasible=True, violation=0.0, best_point=best)
     lowest = min(points, key=lambda p: p.measurement.load.level)
@@ -83,6 +84,11 @@ def score_points(objective: Objective, points: Sequence[Point]) -> Score:
         violation=violation(lowest.slo),
         best_point=None,
     )
+
+
+def _worth(measurement: Measurement) -> float:
+    load = measurement.load
+    return load.level if load.arrivals.open_loop else measurement.throughput_infer_per_s
 
 
 def _minimised(objective: Objective, points: Sequence[Point], good: Sequence[int]) -> Score:

@@ -243,12 +243,16 @@ class _Evaluating:
         to_beat = None if best is None else sustained_level(best)
         if search.plan.listed:
             return self._evaluated(search.plan, 1.0, None)
-        if to_beat is None:
+        if best is None or to_beat is None:
             return self._from_first()
         second = SecondChance(search.near_miss, partial(self._under_other_arrivals, to_beat))
-        to_beat *= 1.0 + float(search.spec.confirm.min_gain)
+        gain, rate_to_beat = 1.0 + float(search.spec.confirm.min_gain), None
+        if search.plan.arrivals.open_loop:
+            to_beat *= gain
+        elif best.score is not None:
+            rate_to_beat = best.score.value * gain
         try:
-            return self._evaluated(search.plan, 1.0, to_beat, second)
+            return self._evaluated(search.plan, 1.0, to_beat, second, rate_to_beat)
         except ModelFailsError:
             raise
         except ClientLimitError as error:
@@ -275,9 +279,19 @@ class _Evaluating:
         start: float,
         to_beat: float | None,
         second: SecondChance | None = None,
+        rate_to_beat: float | None = None,
     ) -> Evaluation:
-        objective = self._search.spec.objective
-        return evaluate(self._measure, objective, plan, start, to_beat, self._telling, second)
+        objective, telling = self._search.spec.objective, self._telling
+        return evaluate(
+            self._measure,
+            objective,
+            plan,
+            start,
+            to_beat,
+            telling,
+            second,
+            rate_to_beat=rate_to_beat,
+        )
 
     def _measure(self, level: float) -> Point:
         return self._measured(level, self._seed)

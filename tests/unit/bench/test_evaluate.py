@@ -280,3 +280,59 @@ def test_bursts_are_planned_like_other_rates() -> None:
     assert plan == LoadPlan(Arrivals.BURSTS, None, LevelRange(0.1, 500))
     listed = Workload(arrivals=BurstArrivals(kind="bursts", rate=(200, 100)))
     assert load_plan(listed, Objective.goodput()).listed == (100, 200)
+
+
+CLOSED = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))
+
+
+def closed_loop(stands: float, answers: float, asked: list[float]) -> Callable[[float], Point]:
+    """Meets the SLO up to so many clients, each of which gets the same of the throughput there."""
+
+    def measure(level: float) -> Point:
+        asked.append(level)
+        rate = answers * min(level / stands, 1.05)
+        p99_us = 40e3 * (level / stands) ** 2
+        point = synthetic_measurement(level, p99_us, served=rate, arrivals=Arrivals.CLOSED)
+        return judge_point([P99_40MS, NO_ERRORS], point)
+
+    return measure
+
+
+def test_a_closed_loop_that_answers_more_to_fewer_clients_wins_the_race() -> None:
+    """64 clients with 1684/s are worth less than 59 with 2394/s."""
+    asked: list[float] = []
+    served = closed_loop(59, 2394.0, asked)
+    found = evaluate(served, GOODPUT, CLOSED, 1, 64, rate_to_beat=1684 * 1.02)
+    assert asked[0] == 64
+    assert found.state is TrialState.MEASURED
+    assert found.score.feasible
+    assert found.score.value == pytest.approx(2394, rel=0.05)
+
+
+def test_a_closed_loop_that_fails_and_answers_less_has_lost() -> None:
+    asked: list[float] = []
+    found = evaluate(closed_loop(59, 1500.0, asked), GOODPUT, CLOSED, 1, 64, rate_to_beat=1684)
+    assert (found.state, asked) == (TrialState.PRUNED, [64])
+
+
+def test_a_race_without_enough_answers_is_not_lost() -> None:
+    """It is measured further up, never pruned or called infeasible for it."""
+    asked: list[float] = []
+
+    def few(level: float) -> Point:
+        asked.append(level)
+        seen = synthetic_measurement(level, 30e3, count=100 if level < 20 else 400)
+        return judge_point([P99_40MS, NO_ERRORS], seen)
+
+    found = evaluate(few, GOODPUT, OPEN, start=1, to_beat=10)
+    assert (found.state, found.score.feasible) == (TrialState.MEASURED, True)
+    assert asked[:2] == [10, 20]
+
+
+def test_fewer_measurements_can_be_asked_for() -> None:
+    asked: list[float] = []
+    evaluate(emulated(800, asked), GOODPUT, OPEN, start=100, to_beat=None, at_most=2)
+    full: list[float] = []
+    evaluate(emulated(800, full), GOODPUT, OPEN, start=100, to_beat=None)
+    assert asked == full[: len(asked)]
+    assert len(asked) < len(full)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.evaluate import probe_of
 from tuner.bench.levels import capacity_level, sustained_level
+from tuner.load.measurement import Arrivals
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import crossing
 from tuner.score.point import judge_point, score_points
@@ -54,3 +55,16 @@ def test_a_miss_below_the_load_it_stood_does_not_count() -> None:
         score=score_points(Objective.goodput(), points),
     )
     assert (sustained_level(trial), capacity_level(trial)) == (98.0, 98.0)
+
+
+def test_of_a_closed_loop_more_clients_that_get_less_are_no_capacity() -> None:
+    points = tuple(
+        judge_point(
+            [P99_40MS],
+            synthetic_measurement(n, p99_us, served=rate, arrivals=Arrivals.CLOSED),
+        )
+        for n, p99_us, rate in [(54, 30e3, 1184.0), (84, 35e3, 959.0), (96, 50e3, 900.0)]
+    )
+    score = score_points(Objective.goodput(), points)
+    trial = Trial(0, Candidate(), TrialState.MEASURED, points=points, score=score)
+    assert (sustained_level(trial), capacity_level(trial)) == (54, 54)

@@ -232,3 +232,20 @@ def test_a_config_is_expected_to_stand_what_it_stood_and_before_that_what_it_ent
         points = tuple(rising(capacity)(capacity * share) for share in (0.97, 1.03))
         found.rounds.append(Round(points))
     assert found.expected_level() == pytest.approx(100.0)
+
+
+def test_a_round_without_enough_answers_ends_without_a_pass() -> None:
+    def few(level: float) -> Point:
+        return judge_point([P99_40MS], synthetic_measurement(level, 30e3, count=100))
+
+    found = searched_round(few, 100.0, RATES)
+    assert levels_of(found) == [96.0]
+    assert not found.passed
+
+
+def test_a_closed_loop_stood_what_gave_it_most() -> None:
+    """At 54 clients it passes with 1184/s, with more it passes with less."""
+    found = searched_round(clients(80.0, lambda n: 1184.0 - 5.0 * n), 56.0, CLIENTS)
+    assert found.passed
+    assert found.stood.measurement.load.level == 54.0
+    assert contender(found.points).capacities() == [1184.0 - 5.0 * 54]

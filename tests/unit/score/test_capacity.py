@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -313,3 +314,55 @@ def test_a_load_that_is_exactly_doubled_and_passes_does_not_count() -> None:
     asked: list[float] = []
     find_capacity(without_readings(1e5, asked), 1.0, OPEN, at_most=1, known=[Probe(100.0, True)])
     assert asked == [200.0, 400.0, 800.0]
+
+
+class TestTooFewAnswers:
+    """A window of fixed length holds a verdict only from some load on."""
+
+    @staticmethod
+    def judged_from(least: float, capacity: float, asked: list[float]) -> Callable[[float], Probe]:
+        served = emulated(capacity, asked)
+
+        def probe(level: float) -> Probe:
+            found = served(level)
+            return replace(found, passed=False, undecided=True) if level < least else found
+
+        return probe
+
+    def test_is_neither_floor_nor_ceiling(self) -> None:
+        undecided = Probe(100, False, 100, 0.5, undecided=True)
+        assert Bracket.of([undecided]) == Bracket()
+        below, above = Probe(90, True), Probe(110, False)
+        assert Bracket.of([below, undecided, above]) == Bracket(below, above)
+
+    def test_is_searched_upwards(self) -> None:
+        asked: list[float] = []
+        bracket = find_capacity(self.judged_from(30.0, 100.0, asked), 10.0, OPEN)
+        assert asked[:3] == [10.0, 20.0, 40.0]
+        assert asked[0] == min(asked)
+        assert bracket.floor is not None
+        assert 40.0 <= bracket.floor.level <= 100.0
+
+    def test_below_a_failure_is_looked_at_between_them(self) -> None:
+        failed, undecided = Probe(90, False, 90, 1.2), Probe(40, False, 40, 0.5, undecided=True)
+        assert next_level([failed, undecided]) == pytest.approx(60.0)
+
+    def test_ends_at_the_highest_level_there_is(self) -> None:
+        asked: list[float] = []
+        levels = LevelRange(0.1, 30.0)
+        assert find_capacity(self.judged_from(99.0, 9.0, asked), 10.0, levels) == Bracket()
+        assert asked == [10.0, 20.0, 30.0]
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 7])
+def test_few_clients_are_searched_one_by_one(capacity: int) -> None:
+    asked: list[float] = []
+
+    def probe(level: float) -> Probe:
+        asked.append(level)
+        return Probe(level, level <= capacity, stress=level / capacity * 1.001)
+
+    bracket = find_capacity(probe, 2.0, LevelRange(1, 256, whole=True))
+    assert bracket.floor is not None
+    assert bracket.floor.level <= capacity
+    assert bracket.gap <= 1.0 / capacity or len(asked) >= 5

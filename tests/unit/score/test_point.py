@@ -8,6 +8,7 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import LoadFailedError
+from tuner.load.measurement import Arrivals
 from tuner.score.point import Point, judge_point, score_points
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
@@ -41,6 +42,22 @@ def test_goodput_is_what_was_served_at_the_highest_load_that_met_the_slos(
     score = score_points(GOODPUT, points_at(*levels))
     assert (score.value, score.feasible, score.violation) == (90.0, True, 0.0)
     assert score.best_point == levels.index(90.0)
+
+
+def test_a_closed_loops_goodput_is_its_highest_throughput_whatever_the_clients() -> None:
+    """84 clients may get less than 54 did."""
+    rates = {54.0: 1184.0, 84.0: 959.0, 100.0: 1300.0}
+    points = [
+        judge_point(
+            [P99_40MS],
+            synthetic_measurement(
+                n, 50e3 if n == 100 else 30e3, served=rate, arrivals=Arrivals.CLOSED
+            ),
+        )
+        for n, rate in rates.items()
+    ]
+    score = score_points(GOODPUT, points)
+    assert (score.value, score.best_point) == (1184.0, 0)
 
 
 def test_a_minimised_metric_is_read_where_the_slos_were_met() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from emulated import EmulatedBench
+from synthetic import synthetic_measurement
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
@@ -21,7 +22,7 @@ from tuner.errors import (
     TooManyFailedTrialsError,
     TrialError,
 )
-from tuner.load.measurement import Arrivals
+from tuner.load.measurement import Arrivals, Measurement
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
@@ -32,6 +33,7 @@ from tuner.search.incumbent import NEAR_MISS
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
+from tuner.spec.slo import Slo
 from tuner.steps import searching
 from tuner.steps.events import Silent
 from tuner.steps.finalists import finalists_of
@@ -381,9 +383,38 @@ def test_a_server_that_dies_is_told_with_the_trials_number() -> None:
     assert {t.deployment for t in kept.trials} == {"in place"}
 
 
+def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
+    """The second stands fewer clients and answers them 42 % more."""
+    clients = {
+        CANDIDATES[0]: (64, 1684.0),
+        CANDIDATES[1]: (59, 2394.0),
+        CANDIDATES[2]: (40, 1500.0),
+    }
+
+    class Closed(EmulatedBench):
+        def reading(self, level: float, seed: int) -> Measurement:
+            stands, rate = clients[self.candidate]
+            p99_us, served = 40e3 * (level / stands) ** 2, rate * min(level / stands, 1.05)
+            return synthetic_measurement(level, p99_us, served=served, arrivals=Arrivals.CLOSED)
+
+    search, _ = a_search(Closed(served, arrivals=Arrivals.CLOSED), CANDIDATES[:3])
+    plan = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))
+    trials, _ = searched(replace(search, plan=plan))
+    assert [t.state for t in trials] == [
+        TrialState.MEASURED,
+        TrialState.MEASURED,
+        TrialState.PRUNED,
+    ]
+    best = trials[1].score
+    assert best is not None
+    assert best.value == pytest.approx(2394.0, rel=0.05)
+    assert trials[1].points[0].measurement.load.level == sustained_level(trials[0])
+
+
 def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
-    bench = EmulatedBench(served)
-    search, _ = a_search(bench, CANDIDATES, slo="p99_latency <= 1us")
+    slo = "p99_latency <= 1us"
+    bench = EmulatedBench(served, slos=(Slo.parse(slo),))
+    search, _ = a_search(bench, CANDIDATES, slo=slo)
     trials, reason = searched(search)
     assert reason is StopReason.OUT_OF_REACH
     assert len(trials) == 2
