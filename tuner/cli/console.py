@@ -10,7 +10,7 @@ from tuner.cli.terminal import say
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.score.point import Point
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.verdict import SloResult, Verdict, rank
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
@@ -18,14 +18,15 @@ from tuner.spec.digits import digits
 
 def point_text(point: Point) -> str:
     """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the SLO that is nearest."""
-    verdict = "ok" if passes(point.slo) else "missed"
-    return f"{point.measurement.load} {verdict}, {slo_text(tightest_slo(point.slo))}"
+    verdict, tightest = "ok" if passes(point.slo) else "missed", tightest_slo(point.slo)
+    if tightest.verdict is Verdict.NOT_STEADY:
+        verdict = f"not steady ({tightest.reason})"
+    return f"{point.measurement.load} {verdict}, {slo_text(tightest)}"
 
 
 def tightest_slo(results: Sequence[SloResult]) -> SloResult:
     """Of the worst verdicts the one with the least margin; a bound of zero has none to show."""
-    rank = {Verdict.FAIL: 0, Verdict.NOT_ENOUGH_DATA: 1, Verdict.PASS: 2}
-    return min(results, key=lambda r: (rank[r.verdict], r.bound == 0, r.margin or 0.0))
+    return min(results, key=lambda r: (rank(r.verdict), r.bound == 0, r.margin or 0.0))
 
 
 def slo_text(result: SloResult) -> str:

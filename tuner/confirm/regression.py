@@ -21,7 +21,6 @@ from enum import Enum
 from tuner.confirm.statistics import Ratio
 from tuner.score.judge import passes
 from tuner.score.point import Point
-from tuner.score.verdict import Verdict
 
 
 class Change(Enum):
@@ -52,5 +51,5 @@ def held(points: Sequence[Point]) -> Held:
     """From one point a round, at least one."""
     if all(passes(p.slo) for p in points):
         return Held.MET
-    missed = [any(s.verdict is Verdict.FAIL for s in p.slo) for p in points]
+    missed = [any(s.verdict.missed for s in p.slo) for p in points]
     return Held.MISSED if all(missed) else Held.UNCLEAR

@@ -114,8 +114,8 @@ class Contender:
 
     @property
     def credited_level(self) -> float:
-        """The load that met every SLO in every round."""
-        return min(r.stood.measurement.load.level for r in self.rounds)
+        """The load that met every SLO in every round, and no more than was answered of it."""
+        return min(_answered(r) for r in self.rounds)
 
     def levels(self) -> list[float]:
         """Of each round, the level at which an SLO begins to be missed."""
@@ -241,6 +241,13 @@ def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
 def _most_served(probe: Probe) -> float:
     served = probe.served_per_s
     return served if probe.saturated and served else probe.level
+
+
+def _answered(round_: Round) -> float:
+    """The level it stood, or what was answered of a searched one where that was less."""
+    level = round_.stood.measurement.load.level
+    served = probe_of(round_.stood).served_per_s
+    return level if served is None or round_.fixed else min(level, served)
 
 
 def _served(round_: Round, level: float) -> float:

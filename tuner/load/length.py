@@ -10,6 +10,9 @@ from tuner.load.generator import Window
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
 _MARGIN = 1.05  # a few requests are answered outside the window
+#: In units of the largest latency SLO: a window in which a queue that grows by a twentieth of the
+#: load takes up half of what the SLO allows, and load before it for the queue to form.
+WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
 
@@ -56,14 +59,18 @@ def window_for(
         shares: Percentiles the SLOs name, as shares (0.99 for p99).
         rate_per_s: Requests per second to expect; None when it is not known.
         window_s: Shortest window, from the spec.
-        max_window_s: Longest; a percentile that needs more stays without a verdict.
-        warmup_s: Load before the window.
-        latency_bound_s: The largest latency SLO; load goes on for longer than it after the
-            window, so that no unanswered request can pass for one in time.
+        max_window_s: Longest, but for what the latency SLO needs; a percentile that needs more
+            requests than come by then stays without a verdict.
+        warmup_s: Least load before the window.
+        latency_bound_s: The largest latency SLO. Warm-up and window are long beside it, so that
+            a queue that only grows cannot stay below it until the end; and load goes on for longer
+            than it after the window, so that no unanswered request can pass for one in time.
     """
     needed = max((requests_needed(share) for share in shares), default=0)
     wanted_s = _MARGIN * needed / rate_per_s if rate_per_s else 0.0
     duration_s = min(max(window_s, wanted_s), max(max_window_s, window_s))
+    duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
+    warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)
     tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
     total_s = warmup_s + duration_s + tail_s
     return Window(duration_s, warmup_s, deadline_s=2.0 * total_s + _SLACK_S, tail_s=tail_s)

@@ -122,6 +122,21 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class Course:
+    """How latency went over the window; see `tuner.load.course`.
+
+    Attributes:
+        growth: From the first to the last moment on a line, as a share of the mean latency.
+        growth_error: Its standard error, with the correlation of neighbours in it.
+        relaxation_s: How long the latency remembers: half of the sum of its autocorrelations.
+    """
+
+    growth: float
+    growth_error: float
+    relaxation_s: float
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One load point measured once.
 
@@ -150,6 +165,9 @@ class Measurement:
         backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; ``None`` when source is
             WINDOWS. Not stored on disk.
+        by_arrival_us: The same in the order in which requests were due (open loop only). Not
+            stored on disk.
+        course: How they went over the window; None for closed loops, or from too few requests.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
         disturbances: What else went on on the machine and spoilt it, one sentence each.
@@ -190,7 +208,9 @@ class Measurement:
     disturbances: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    course: Course | None = None
     latencies_us: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    by_arrival_us: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     @property
     def error_rate(self) -> float | None:
@@ -200,9 +220,9 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without the latencies of single requests."""
-        bare = dataclasses.replace(self, latencies_us=None)
+        bare = dataclasses.replace(self, latencies_us=None, by_arrival_us=None)
         data = dataclasses.asdict(bare)
-        del data["latencies_us"]
+        del data["latencies_us"], data["by_arrival_us"]
         data["load"] = {"arrivals": self.load.arrivals.value, "level": self.load.level}
         data["source"] = self.source.value
         return data
@@ -217,6 +237,8 @@ class Measurement:
             server = dict(data["server"])
             server["batch_stats"] = tuple(tuple(row) for row in server["batch_stats"])
             values["server"] = ServerStatistics(**server)
+        if data.get("course") is not None:
+            values["course"] = Course(**data["course"])
         values["restarts"] = tuple(Restart(**row) for row in data.get("restarts", ()))
         values["slices"] = tuple(Slice(**row) for row in data.get("slices", ()))
         values["disturbances"] = tuple(data.get("disturbances", ()))

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
+from tuner.load.course import course_of
 from tuner.load.export import Requests
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.measurement import Slice
+from tuner.load.measurement import Course, Slice
 
 #: Percentiles of a measurement, as shares.
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -44,6 +45,8 @@ class Observed:
     send_lag_p99_us: float | None = None
     due_per_s: float | None = None
     slices: tuple[Slice, ...] = ()
+    by_arrival_us: npt.NDArray[np.float64] | None = None
+    course: Course | None = None
 
 
 def observe_open(
@@ -100,6 +103,8 @@ def observe_open(
         observed,
         due_per_s=float(inside.sum()) / window.duration_s,
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
+        by_arrival_us=latency_us[inside],
+        course=course_of(latency_us[inside], due_s[inside] - window.warmup_s, window.duration_s),
     )
     if window.slice_s is None:
         return observed
@@ -203,6 +208,8 @@ def figures_of(observed: Observed, duration_s: float, batch_size: int) -> dict[s
         "unanswered_count": observed.unanswered_count,
         "mean_in_flight": observed.mean_in_flight,
         "slices": observed.slices,
+        "by_arrival_us": observed.by_arrival_us,
+        "course": observed.course,
     }
 
 

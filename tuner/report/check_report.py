@@ -236,4 +236,5 @@ def _result(facts: SloFacts) -> SloResult:
         facts.value,
         facts.verdict,
         facts.margin,
+        facts.reason,
     )

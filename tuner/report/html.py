@@ -22,6 +22,7 @@ from tuner.report.quantities import (
     margin_text,
     rate_text,
     seconds_text,
+    verdict_text,
 )
 from tuner.report.result_schema import Status
 from tuner.report.selection import measured_again, simpler_note
@@ -179,7 +180,7 @@ def _points(trial: Trial) -> Table:
     for point in by_load(trial.points):
         m = point.measurement
         open_slos = [s for s in point.slo if s.verdict is not Verdict.PASS]
-        missed = "; ".join(f"{s.expression} {VERDICTS[s.verdict]}" for s in open_slos)
+        missed = "; ".join(f"{s.expression} {verdict_text(s)}" for s in open_slos)
         times = (m.p50_latency_us, m.p90_latency_us, m.p95_latency_us, m.p99_latency_us)
         rows.append(
             (

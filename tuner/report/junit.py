@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
 from tuner.report.data import ReportData
-from tuner.report.quantities import VERDICTS, margin_text, metric_text
+from tuner.report.quantities import margin_text, metric_text, verdict_text
 from tuner.report.result_schema import Status
 from tuner.report.sentence import verdict_sentence
 from tuner.score.verdict import SloResult, Verdict
@@ -58,7 +58,8 @@ def add_slo(suite: ET.Element, model: str, found: SloResult) -> None:
     if found.verdict is Verdict.PASS:
         return
     value = metric_text(found.metric, found.value)
-    message = f"{VERDICTS[found.verdict]}: expected {found.expression}, found {value}"
+    verdict = verdict_text(found)
+    message = f"{verdict}: expected {found.expression}, found {value}"
     add_problem(case, "failure", found.verdict.value, f"{message} ({margin_text(found)})")
 
 

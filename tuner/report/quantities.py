@@ -17,6 +17,7 @@ _MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a
 VERDICTS = {
     Verdict.PASS: "met",
     Verdict.FAIL: "missed",
+    Verdict.NOT_STEADY: "not steady",
     Verdict.NOT_ENOUGH_DATA: "not enough data",
 }
 
@@ -73,6 +74,12 @@ def found_text(result: SloResult) -> str:
     text = metric_text(result.metric, result.value)
     alike = text == metric_text(result.metric, result.bound) and result.value != result.bound
     return latency_text(result.value, 5) if alike and result.metric.endswith("_latency") else text
+
+
+def verdict_text(result: SloResult) -> str:
+    """`not steady: answered 95.2 % of what was due`."""
+    word = VERDICTS[result.verdict]
+    return f"{word}: {result.reason}" if result.reason else word
 
 
 def margin_text(result: SloResult) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.load.measurement import (
+    Course,
     HostUse,
     LatencySource,
     LoadPoint,
@@ -80,6 +81,7 @@ class MeasurementFacts(Facts):
     wall_s: NotNegative = Field(description="seconds the whole measurement took")
     restarts: list[Restart] = Field(default_factory=list, description="of a closed loop")
     slices: list[Slice] = Field(default_factory=list, description="over time, if asked for")
+    course: Course | None = Field(None, description="trend and memory of the latency (open loop)")
     disturbances: list[str] = Field(default_factory=list, description="what else went on")
     warnings: list[str] = Field(default_factory=list)
     command: list[str] = Field(default_factory=list, description="the exact command line")
@@ -94,6 +96,7 @@ class SloFacts(Facts):
     metric: str | None = None
     bound: float | None = Field(None, description="in the base unit")
     margin: float | None = Field(None, description="share of the bound left; negative: missed")
+    reason: str = Field("", description="why a load within its bound was not steady")
 
 
 class ConfigFacts(Facts):

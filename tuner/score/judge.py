@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tuner.load.length import requests_needed
 from tuner.load.measurement import LatencySource, Measurement
+from tuner.load.steadiness import unsteadiness
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.slo import Comparison, Metric, Slo
 
@@ -33,15 +34,22 @@ def value_of(metric: Metric, measurement: Measurement) -> float | None:
 
 
 def judge(slo: Slo, measurement: Measurement) -> SloResult:
-    """One SLO against one measurement. A missing or too small sample is never a pass."""
+    """One SLO against one measurement.
+
+    A missing or too small sample is never a pass, nor is a load that the server falls behind.
+    """
     value = _value(slo.metric, measurement)
+    verdict, reason = _verdict(slo, value, measurement), ""
+    if verdict is Verdict.PASS and (reason := unsteadiness(measurement)):
+        verdict = Verdict.NOT_STEADY
     return SloResult(
         expression=str(slo),
         metric=slo.metric.value,
         bound=slo.bound,
         value=value,
-        verdict=_verdict(slo, value, measurement),
+        verdict=verdict,
         margin=margin(slo, value),
+        reason=reason,
     )
 
 
@@ -73,12 +81,12 @@ def stress(results: Sequence[SloResult]) -> float | None:
 def violation(results: Sequence[SloResult]) -> float:
     """How far the SLOs are missed: the sum of overshoots as shares of their bounds.
 
-    0 when all pass. An SLO without enough data counts as missed by its whole bound: the search
-    must not learn to like configs that cannot be judged.
+    0 when all pass. An SLO without enough data, or under a load that is not steady, counts as
+    missed by its whole bound: the search must not learn to like configs that cannot be judged.
     """
     total = 0.0
     for result in results:
-        if result.verdict is Verdict.NOT_ENOUGH_DATA:
+        if result.verdict in (Verdict.NOT_ENOUGH_DATA, Verdict.NOT_STEADY):
             total += 1.0
         elif result.verdict is Verdict.FAIL:
             total += max(-(result.margin or 0.0), 1e-6)

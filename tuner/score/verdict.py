@@ -1,4 +1,4 @@
-"""Does a measurement meet the SLOs? Pass, fail, or not enough data; never a silent pass."""
+"""Does a measurement meet the SLOs? Pass, fail, or why that cannot be said; never a silent pass."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from tuner.spec.slo import Metric
 class Verdict(Enum):
     PASS = "pass"
     FAIL = "fail"
+    NOT_STEADY = "not steady"  # within its bound, in a state that does not last
     NOT_ENOUGH_DATA = "not enough data"
+
+    @property
+    def missed(self) -> bool:
+        """Whether the load is known to be too much."""
+        return self in (Verdict.FAIL, Verdict.NOT_STEADY)
 
 
 #: Worst first.
-_ORDER = (Verdict.FAIL, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
+_ORDER = (Verdict.FAIL, Verdict.NOT_STEADY, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,8 @@ class SloResult:
 
     ``value`` and ``bound`` are in the metric's base unit (microseconds, 0..1, per second, bytes);
     ``value`` is None when it was not measured. ``margin`` is the distance to the bound as a share
-    of it, negative when missed (0.25 = a quarter of the bound is left).
+    of it, negative when missed (0.25 = a quarter of the bound is left). ``reason`` says why a
+    load was not steady.
     """
 
     expression: str
@@ -34,6 +41,7 @@ class SloResult:
     value: float | None
     verdict: Verdict
     margin: float | None
+    reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -43,6 +51,7 @@ class SloResult:
             "value": self.value,
             "verdict": self.verdict.value,
             "margin": self.margin,
+            "reason": self.reason,
         }
 
     @classmethod
@@ -54,6 +63,11 @@ class SloResult:
         return cls(**{**data, "metric": metric, "verdict": Verdict(data["verdict"])})
 
 
+def rank(verdict: Verdict) -> int:
+    """For sorting, the worst first."""
+    return _ORDER.index(verdict)
+
+
 def severity(result: SloResult) -> tuple[int, float]:
     """For sorting: the worst verdict first, of equal ones that with the least margin."""
-    return _ORDER.index(result.verdict), 0.0 if result.margin is None else result.margin
+    return rank(result.verdict), 0.0 if result.margin is None else result.margin

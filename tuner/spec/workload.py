@@ -181,13 +181,18 @@ class Workload(Strict):
         "leaves there in the long run, empty a server just started",
     )
     window: Seconds = Field(
-        Seconds(3.0), description="length of a measurement; longer where an SLO needs more"
+        Seconds(3.0),
+        description="length of a measurement; longer where an SLO needs more, and at least ten "
+        "times the largest latency SLO",
     )
-    warmup: Seconds = Field(Seconds(0.5), description="load before the window, not measured")
+    warmup: Seconds = Field(
+        Seconds(0.5),
+        description="load before the window, not measured; at least twice the largest latency SLO",
+    )
     max_window: Seconds = Field(
         Seconds(600.0),
-        description="a measurement never takes longer; a load so low that its percentile would "
-        "need more is not judged",
+        description="a measurement takes no longer, but for ten times the largest latency SLO; a "
+        "load so low that its percentile would need more is not judged",
     )
     perf_analyzer: Program | None = Field(
         None, description="perf_analyzer to run; default $TUNE_PERF_ANALYZER, PATH, the wheel"

@@ -14,7 +14,7 @@ from tuner.report.check_schema import SCHEMA_VERSION, CheckStatus
 from tuner.run.baseline import Baseline, Key
 from tuner.run.manifest import Manifest
 from tuner.score.point import Point
-from tuner.score.verdict import SloResult, Verdict, severity
+from tuner.score.verdict import SloResult, severity
 from tuner.spec.check import Check
 from tuner.steps.check_rounds import Checked
 
@@ -165,13 +165,13 @@ def _then(baseline: Baseline, key: Key) -> dict[str, Any]:
 
 def _missed(points: Sequence[Point]) -> str:
     """`p99_latency <= 40ms was missed`, of all SLOs that were missed in some round."""
-    wrong = [s for p in points for s in p.slo if s.verdict is Verdict.FAIL]
+    wrong = [s for p in points for s in p.slo if s.verdict.missed]
     names = dict.fromkeys(s.expression for s in wrong)
     return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} missed"
 
 
 def _unclear(points: Sequence[Point], where: str) -> str:
-    missed = sum(any(s.verdict is Verdict.FAIL for s in p.slo) for p in points)
+    missed = sum(any(s.verdict.missed for s in p.slo) for p in points)
     if missed:
         return f"{_missed(points)} {where} in {missed} of {len(points)} rounds: at the very edge."
     open_loop = points[0].measurement.load.arrivals.open_loop  # whose window follows the rate

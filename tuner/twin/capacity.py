@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.score.capacity import LevelRange, Probe, find_capacity
@@ -99,12 +99,14 @@ def simulated(
 def probe_of(outcome: Outcome, level: float, setting: Setting, goal: Goal) -> Probe:
     """What a capacity search reads from a simulated window."""
     served = outcome.throughput_infer_per_s / setting.request_size
-    return Probe(
+    probe = Probe(
         level=level,
         passed=all(meets(slo, outcome) for slo in goal.slos),
         served_per_s=served if goal.arrivals.open_loop else None,
         stress=stress(goal.slos, outcome),
     )
+    # A queue that only grows may be within its bound until the end of the window.
+    return replace(probe, passed=probe.passed and not probe.saturated)
 
 
 def meets(slo: Slo, outcome: Outcome) -> bool:

@@ -1,0 +1,52 @@
+"""Whether a load could go on for ever as it went in its window: a queue that grows does not."""
+
+from __future__ import annotations
+
+import math
+
+from tuner.load.measurement import Measurement
+from tuner.spec.digits import digits
+
+#: What may be unanswered at the end of the window beyond what was at its start, of what was due ...
+BEHIND = 0.01
+#: ... and of few requests more: the number under way goes up and down by chance. Two standard
+#: deviations of queues at 0.95 of their saturation (benchmarks/claims.py --steadiness).
+BY_CHANCE = 0.6
+#: Growth of the latency, as a share of its mean, and in standard errors, that is a trend.
+GROWTH, SURE = 0.5, 3.0
+
+
+def unsteadiness(measurement: Measurement) -> str:
+    """Why the state it was measured in does not last, in words; empty when nothing shows that.
+
+    Two signs, either of which is enough. Fewer requests were answered than were due: above
+    saturation the difference is at least the excess of the load, however long the latency SLO
+    lets a queue grow. Or latency rises on a line through the window, by more than chance in a
+    queue explains. Loads of a closed loop wait for their answers; they are always steady.
+    """
+    if not measurement.load.arrivals.open_loop:
+        return ""
+    behind, course = behind_share(measurement), measurement.course
+    if behind is not None and behind > allowed_behind(measurement):
+        return f"answered {digits(100 * (1 - behind), 3)} % of what was due"
+    if course is not None and course.growth > max(GROWTH, SURE * course.growth_error):
+        return f"latency grows by {digits(100 * course.growth, 2)} % of its mean within the window"
+    return ""
+
+
+def behind_share(measurement: Measurement) -> float | None:
+    """The part of the requests due that was not answered meanwhile; None when not known."""
+    due = _due(measurement)
+    if due is None:
+        return None
+    return 1.0 - (measurement.completed_count + measurement.failed_count) / due
+
+
+def allowed_behind(measurement: Measurement) -> float:
+    due = _due(measurement) or math.inf
+    return BEHIND + BY_CHANCE / math.sqrt(due)
+
+
+def _due(measurement: Measurement) -> float | None:
+    rate = measurement.due_per_s
+    return rate * measurement.duration_s if rate else None
