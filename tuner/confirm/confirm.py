@@ -1,9 +1,10 @@
 """The winner must prove itself: finalists and the current config measured again, interleaved.
 
 The best of forty noisy scores is too good to be true. So the finalists and the current config are
-measured again in rounds (A B C, C B A, A B C, ...), each on a freshly started server, all with the
-same arrivals in a round and other ones in the next. A winner must meet every SLO in every round,
-and the lower end of the interval of its gain must be worth a change.
+measured again in rounds, each on a freshly started server, all with the same arrivals in a round
+and other ones in the next, and in an order that cancels a steady drift of the machine. A winner
+must meet every SLO in every round, and the lower end of the interval of its gain must be worth a
+change.
 
 What is compared is the capacity of each round (see `tuner.confirm.rounds`). The rounds are looked
 at twice: when the spec's number of them is over, and, where that leaves it open, after as many
@@ -21,7 +22,8 @@ from enum import Enum
 from statistics import geometric_mean
 from typing import Any, Protocol
 
-from tuner.confirm.gain import LOOKS, Gain, gain
+from tuner.confirm.gain import Gain, gain
+from tuner.confirm.looks import LOOKS, Looks
 from tuner.confirm.rounds import (
     Contender,
     Entrant,
@@ -56,6 +58,7 @@ class Outcome(Enum):
     CONFIRMED = "confirmed"
     NOT_FEASIBLE = "an SLO was missed when measured again"
     NOT_BETTER = "no gain worth a change when measured again"
+    NOT_COMPARED = "the current config met the SLOs in the search, but not when measured again"
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Confirmation:
 
     Attributes:
         gain: None when the current config met the SLOs at no load.
+        error: Of the gain's interval: its share of what all looks at all finalists may err.
     """
 
     outcome: Outcome
@@ -91,6 +95,7 @@ class Confirmation:
     own: Contender
     current: Contender
     gain: Gain | None
+    error: float
 
     @property
     def candidate(self) -> Candidate:
@@ -157,6 +162,7 @@ class _Rotation:
         self._rules = rules
         self._current = Contender(current)
         self._finalists = [Contender(f) for f in finalists]
+        self._looks = Looks(rules.rounds, tests=max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
 
@@ -165,6 +171,8 @@ class _Rotation:
             if not self._racing() or self._settled(number):
                 break
             self._round(number)
+            if self._nothing_to_compare():
+                break
             self._drop_those_behind()
             self._current.outclassed = self._current_is_outclassed()
         return [self._judged(f) for f in self._finalists]
@@ -182,26 +190,48 @@ class _Rotation:
         confirmed = [f for f in self._racing() if self._worth_it(self._ratio(f))]
         for finalist in self._racing():
             if finalist not in confirmed and not self._undecided(finalist):
-                finalist.dropped = self._verdict(finalist, self._ratio(finalist))[1]
+                outcome, finalist.dropped = self._verdict(finalist, self._ratio(finalist))
+                self._outcomes[finalist.candidate] = outcome
         return bool(confirmed) or not self._racing()
 
     def _undecided(self, finalist: Contender) -> bool:
         """More rounds may show a gain: its estimate is not far below what is worth a change."""
         ratio = self._ratio(finalist)
-        assert ratio is not None  # or it was worth it
+        if ratio is None:  # or it was worth it
+            return False
         enough = 1.0 + self._rules.min_gain
         return ratio.estimate > 1.0 + self._rules.min_gain / 2 and ratio.high >= enough
 
     def _worth_it(self, ratio: Ratio | None) -> bool:
-        return ratio is None or ratio.low > 1.0 + self._rules.min_gain
+        if ratio is None:
+            return not self._stood_in_search
+        return ratio.low > 1.0 + self._rules.min_gain
+
+    def _nothing_to_compare(self) -> bool:
+        """The current config met the SLOs in the search, and on two fresh servers no more."""
+        return self._stood_in_search and not self._current_stands
+
+    def _in_order(self, sides: list[Contender], number: int) -> list[Contender]:
+        """Of a round, such that a drift of the machine favours none.
+
+        Where the rounds are a multiple of the sides each side has each place equally often;
+        otherwise every other round goes back, which cancels in pairs of rounds, and the seed says
+        who is first in the one that is left over.
+        """
+        if self._rules.rounds % len(sides) == 0:
+            first = number % len(sides)
+            return [*sides[first:], *sides[:first]]
+        return sides if (number + self._rules.seed) % 2 == 0 else sides[::-1]
 
     def _round(self, number: int) -> None:
         self._order = 0
         compared = self._current_stands and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
-        for side in sides if number % 2 == 0 else reversed(sides):
+        for side in self._in_order(sides, number):
             try:
                 side.rounds.append(self._measured(side, number))
+                if side is self._current and not side.rounds[-1].passed:
+                    self._measure_again(number)
             except TrialError as error:
                 if side is self._current:
                     raise
@@ -211,6 +241,17 @@ class _Rotation:
             if not side.rounds[-1].passed:
                 side.dropped = "it missed an SLO when measured again on a fresh server"
                 self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+
+    def _measure_again(self, number: int) -> None:
+        """The current config, which has stood a load before: one bad server is not to decide."""
+        if self._rules.levels is not None and self._stood_in_search:
+            del self._current.rounds[-1]
+            self._current.rounds.append(self._measured(self._current, number))
+
+    @property
+    def _stood_in_search(self) -> bool:
+        entrant = self._current.entrant
+        return entrant.stood and entrant.level is not None
 
     @property
     def _current_stands(self) -> bool:
@@ -266,7 +307,8 @@ class _Rotation:
     def _judged(self, finalist: Contender) -> Confirmation:
         found = self._gain(finalist)
         outcome, reason = self._verdict(finalist, None if found is None else found.ratio)
-        return Confirmation(outcome, reason, finalist, self._current, found)
+        error = self._looks.error(len(finalist.rounds))
+        return Confirmation(outcome, reason, finalist, self._current, found, error)
 
     def _verdict(self, finalist: Contender, ratio: Ratio | None) -> tuple[Outcome, str]:
         if finalist.dropped:
@@ -274,7 +316,11 @@ class _Rotation:
             return outcome, finalist.dropped
         if self._worth_it(ratio):
             return Outcome.CONFIRMED, self._standing(finalist)
-        assert ratio is not None
+        if ratio is None:
+            return Outcome.NOT_COMPARED, (
+                "the current config met every SLO in the search, but under no load when measured "
+                "again on fresh servers: there is nothing to compare with"
+            )
         return Outcome.NOT_BETTER, (
             f"measured again in {len(finalist.rounds)} rounds it is {digits(ratio.estimate)} times "
             f"the current config (95 % interval {digits(ratio.low)} to {digits(ratio.high)}), not "
@@ -291,7 +337,8 @@ class _Rotation:
     def _gain(self, finalist: Contender) -> Gain | None:
         """None where there is nothing to compare with."""
         current = self._current if self._current_stands else None
-        return None if current is None else gain(finalist, current, self._rules.objective)
+        error = self._looks.error(len(finalist.rounds))
+        return None if current is None else gain(finalist, current, self._rules.objective, error)
 
     def _ratio(self, finalist: Contender) -> Ratio | None:
         found = self._gain(finalist)

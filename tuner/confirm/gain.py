@@ -13,8 +13,6 @@ from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
 from tuner.spec.objective import Goal, Objective
 
-#: How often the rounds are looked at: when they are over, and when twice as many are.
-LOOKS = 2
 #: From round to round the logarithm of a capacity is taken to vary by this (standard deviation)
 #: where one round is too few to tell: half as much again as of a config that stands a hundred
 #: requests a second (docs/measuring.md, What limits it).
@@ -36,11 +34,12 @@ class Gain:
     rounds: tuple[int, int]
 
 
-def gain(own: Contender, other: Contender, objective: Objective) -> Gain | None:
+def gain(own: Contender, other: Contender, objective: Objective, error: float) -> Gain | None:
     """Of ``own`` over ``other``; None where there is nothing to compare: no common round, or the
     other met no SLO at the load of a minimised metric.
 
-    An outclassed ``other`` is compared by all rounds of each, which are not paired.
+    An outclassed ``other`` is compared by all rounds of each, which are not paired. ``error`` is
+    the interval's (`tuner.confirm.looks`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.
@@ -51,15 +50,15 @@ def gain(own: Contender, other: Contender, objective: Objective) -> Gain | None:
     if objective.goal is Goal.MINIMIZE and not any(passes(p.slo) for p in other.points[:rounds]):
         return None
     if other.outclassed:
-        return _over_outclassed(own.capacities(), other.capacities())
+        return _over_outclassed(own.capacities(), other.capacities(), error)
     one, two = readings(own, objective)[:rounds], readings(other, objective)[:rounds]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
-    ratio = paired_ratio(better, worse, looks=LOOKS)
+    ratio = paired_ratio(better, worse, error)
     return Gain(ratio, (geometric_mean(one), geometric_mean(two)), (rounds, rounds))
 
 
-def _over_outclassed(own: Sequence[float], other: Sequence[float]) -> Gain:
-    ratio = unequal_ratio(own, other, ROUND_DEVIATION, looks=LOOKS)
+def _over_outclassed(own: Sequence[float], other: Sequence[float], error: float) -> Gain:
+    ratio = unequal_ratio(own, other, ROUND_DEVIATION, error)
     return Gain(ratio, (geometric_mean(own), geometric_mean(other)), (len(own), len(other)))
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuner.bench.evaluate import probe_of
-from tuner.confirm.statistics import half_width
+from tuner.confirm.statistics import ERROR, half_width
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
@@ -60,7 +60,7 @@ def provable_gain(cv: float, rounds: int, looks: int = 1) -> float:
     ``exp(h) - 1`` as a gain. It is the interval of `tuner.confirm.statistics.paired_ratio`, at
     the last look, when there are ``n = rounds * looks``.
     """
-    return math.expm1(half_width(math.sqrt(2.0) * cv, rounds * looks, looks))
+    return math.expm1(half_width(math.sqrt(2.0) * cv, rounds * looks, ERROR / looks))
 
 
 def rounds_needed(cv: float, min_gain: float, looks: int = 1) -> int | None:

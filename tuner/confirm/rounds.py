@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from tuner.bench.evaluate import probe_of
-from tuner.errors import ClientLimitError
+from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.score.capacity import Bracket, LevelRange, Probe, crossing
 from tuner.score.judge import passes
 from tuner.score.point import Point
@@ -36,25 +36,34 @@ SLOPES = (1.0, 40.0)
 
 @dataclass(frozen=True)
 class Entrant:
-    """A config and where to begin: the load it stood in the search, None when it met no SLO."""
+    """A config and where to begin.
+
+    Attributes:
+        level: The load it stood in the search, or should stand; None when it met no SLO.
+        stood: It met every SLO at some load in the search.
+    """
 
     candidate: Candidate
     level: float | None
+    stood: bool = True
 
 
 @dataclass(frozen=True)
 class Round:
     """One round of one config: its measurements, in the order they were made.
 
-    ``fixed``: at the one load that the spec lists; it tells no capacity.
+    Attributes:
+        fixed: At the one load that the spec lists; it tells no capacity.
+        drowned: Levels above one that passed from which no result came: too much for it.
     """
 
     points: tuple[Point, ...]
     fixed: bool = False
+    drowned: tuple[float, ...] = ()
 
     @property
     def probes(self) -> list[Probe]:
-        return [probe_of(p) for p in self.points]
+        return _probes(self.points, self.drowned)
 
     @property
     def stood(self) -> Point:
@@ -131,9 +140,12 @@ class Contender:
         return [_served(r, level) for r, level in zip(self.rounds, self.levels(), strict=True)]
 
     def expected_level(self) -> float:
-        """Where its capacity should be, by what is known."""
+        """Where its capacity should be, by what is known: a round on a bad server says nothing."""
         assert self.entrant.level is not None
-        return geometric_mean(self.levels()) if self.rounds else self.entrant.level
+        passed = [v for v, r in zip(self.levels(), self.rounds, strict=True) if r.passed]
+        if passed or self.rounds:
+            return geometric_mean(passed or self.levels())
+        return self.entrant.level
 
 
 def fixed_round(measure: Callable[[float], Point], level: float) -> Round:
@@ -157,23 +169,31 @@ def searched_round(
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should stand.
+        LoadFailedError: No result came from any load that it was measured at.
     """
     points: list[Point] = []
+    drowned: list[float] = []
     level: float | None = levels.nearest(expected * (1.0 - SPREAD))
-    while level is not None and len(points) < MOST_STEPS:
+    while level is not None and len(points) + len(drowned) < MOST_STEPS:
         try:
             points.append(measure(level))
-        except ClientLimitError:
+        except (ClientLimitError, LoadFailedError) as error:
             if not any(passes(p.slo) for p in points):
                 raise
-            break  # it stands all that can be sent
-        probes = [probe_of(p) for p in points]
+            if isinstance(error, ClientLimitError):
+                break  # it stands all that can be sent
+            drowned.append(level)
+        probes = _probes(points, drowned)
         if brief and probes[-1].passed and _near(probes[-1]):
             break
         if probes[-1].saturated and (probes[-1].served_per_s or 0.0) < least:
             break
         level = _next_level(probes, levels)
-    return Round(tuple(points))
+    return Round(tuple(points), drowned=tuple(drowned))
+
+
+def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:
+    return [*map(probe_of, points), *(Probe(level, passed=False) for level in drowned)]
 
 
 def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
@@ -259,8 +279,8 @@ def _served(round_: Round, level: float) -> float:
     if bracket.floor is None or bracket.ceiling is None:
         return stood.throughput_infer_per_s
     by_level = {p.measurement.load.level: p.measurement for p in round_.points}
-    if stood is not by_level[bracket.floor.level]:
-        return stood.throughput_infer_per_s  # fewer clients got more
+    if stood is not by_level[bracket.floor.level] or bracket.ceiling.level in round_.drowned:
+        return stood.throughput_infer_per_s  # fewer clients got more, or more got no result
     above = by_level[bracket.ceiling.level].throughput_infer_per_s
     share = min(max(math.log(level / bracket.floor.level) / math.log1p(bracket.gap), 0.0), 1.0)
     served: float = stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share

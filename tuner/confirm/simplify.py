@@ -175,7 +175,7 @@ class _Trials:
         simpler = Contender(Entrant(candidate, None), slope=self._winner.own.steepness())
         try:
             held = self._allowed(candidate) and self._measured(simpler, loss)
-            compared = gain(simpler, self._winner.own, self._rules.objective)
+            compared = gain(simpler, self._winner.own, self._rules.objective, self._winner.error)
         except TrialError:
             held, compared = False, None
         proof = self._proof(simpler) if held else None
@@ -202,7 +202,7 @@ class _Trials:
         for number in range(rounds):
             self._bench.deploy(simpler.candidate, fresh=True)
             simpler.rounds.append(self._round(simpler.candidate, number))
-            lead = gain(simpler, self._winner.own, self._rules.objective)
+            lead = gain(simpler, self._winner.own, self._rules.objective, self._winner.error)
             if lead is None or not simpler.rounds[-1].passed:
                 return False
             done = number + 1
@@ -235,7 +235,7 @@ class _Trials:
         """What is written in place of the winner; None where its own gain is not worth a change."""
         if self._winner.gain is None:
             return replace(self._winner, own=simpler)
-        found = gain(simpler, self._winner.current, self._rules.objective)
+        found = gain(simpler, self._winner.current, self._rules.objective, self._winner.error)
         if found is None or found.ratio.low <= 1.0 + self._rules.min_gain:
             return None
         return replace(self._winner, own=simpler, gain=found)

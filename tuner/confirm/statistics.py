@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import NormalDist, geometric_mean, stdev
 
 CONFIDENCE = 0.95
+#: What an interval may miss, both sides together.
+ERROR = 1.0 - CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Ratio:
         return {"estimate": self.estimate, "low": self.low, "high": self.high}
 
 
-def paired_ratio(better: Sequence[float], worse: Sequence[float], looks: int = 1) -> Ratio:
+def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float = ERROR) -> Ratio:
     """Geometric mean of ``better[i] / worse[i]`` with Student's t interval of the logarithms.
 
     Rounds are pairs: both members saw the machine in the same minute, and the same arrivals.
@@ -31,19 +33,18 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], looks: int = 1
     Args:
         better: One value a round.
         worse: As many.
-        looks: How often the same rounds are looked at before it is decided. Each look gets its
-            share of the error (Bonferroni), so that the intervals of all of them together hold
-            with `CONFIDENCE`.
+        error: Share of intervals that may miss, both sides together: a part of `ERROR` where
+            several looks or several candidates share it (`tuner.confirm.looks`).
 
     Raises:
         ValueError: The sequences are empty or of unequal length.
     """
     if not better or len(better) != len(worse):
         raise ValueError("paired_ratio needs as many of the one as of the other, at least one")
-    return mean_with_interval([b / w for b, w in zip(better, worse, strict=True)], looks)
+    return mean_with_interval([b / w for b, w in zip(better, worse, strict=True)], error)
 
 
-def mean_with_interval(values: Sequence[float], looks: int = 1) -> Ratio:
+def mean_with_interval(values: Sequence[float], error: float = ERROR) -> Ratio:
     """Geometric mean of positive values with Student's t interval of their logarithms.
 
     Of one value there is no interval: all three are the value.
@@ -54,11 +55,11 @@ def mean_with_interval(values: Sequence[float], looks: int = 1) -> Ratio:
         estimate = math.exp(mean)
         return Ratio(estimate, estimate, estimate)
     variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
-    half = half_width(math.sqrt(variance), len(logs), looks)
+    half = half_width(math.sqrt(variance), len(logs), error)
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def two_sample_ratio(now: Sequence[float], before: Sequence[float], looks: int = 1) -> Ratio:
+def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float = ERROR) -> Ratio:
     """Ratio of the geometric means of two samples that were not taken side by side.
 
     Student's two-sample t interval of the logarithms, with one variance estimated from both. Both
@@ -69,7 +70,7 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], looks: int =
     Args:
         now: One value a round, three or more.
         before: Likewise.
-        looks: As for `paired_ratio`.
+        error: As for `paired_ratio`.
 
     Raises:
         ValueError: One is empty, or both together have fewer than three values.
@@ -81,12 +82,12 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], looks: int =
     means = [math.fsum(sample) / len(sample) for sample in logs]
     squares = math.fsum((x - m) ** 2 for s, m in zip(logs, means, strict=True) for x in s)
     deviation = math.sqrt(squares / freedom * (1.0 / len(now) + 1.0 / len(before)))
-    mean, half = means[0] - means[1], _quantile(freedom, looks) * deviation
+    mean, half = means[0] - means[1], _quantile(freedom, error) * deviation
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def unequal_ratio(
-    more: Sequence[float], fewer: Sequence[float], deviation: float, looks: int = 1
+    more: Sequence[float], fewer: Sequence[float], deviation: float, error: float = ERROR
 ) -> Ratio:
     """Ratio of the geometric means of two samples, of which one may be a single value.
 
@@ -97,7 +98,7 @@ def unequal_ratio(
         more: One value a round.
         fewer: Likewise; one is enough.
         deviation: Standard deviation of the logarithms, an upper bound.
-        looks: As for `paired_ratio`.
+        error: As for `paired_ratio`.
 
     Raises:
         ValueError: One is empty.
@@ -106,21 +107,20 @@ def unequal_ratio(
         raise ValueError("unequal_ratio needs a value of both")
     both = [[math.log(v) for v in sample] for sample in (more, fewer) if len(sample) > 1]
     if any(stdev(logs) > deviation for logs in both):
-        return two_sample_ratio(more, fewer, looks)
+        return two_sample_ratio(more, fewer, error)
     mean = math.log(geometric_mean(more) / geometric_mean(fewer))
-    quantile = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / looks / 2)
+    quantile = NormalDist().inv_cdf(1.0 - error / 2)
     half = quantile * deviation * math.sqrt(1.0 / len(more) + 1.0 / len(fewer))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def half_width(deviation: float, count: int, looks: int) -> float:
+def half_width(deviation: float, count: int, error: float) -> float:
     """Half the interval of a mean of two or more values: Student's t, see `paired_ratio`."""
-    return _quantile(count - 1, looks) * deviation / math.sqrt(count)
+    return _quantile(count - 1, error) * deviation / math.sqrt(count)
 
 
-def _quantile(freedom: int, looks: int) -> float:
-    """Of Student's t, two-sided, with each look's share of the error."""
+def _quantile(freedom: int, error: float) -> float:
+    """Of Student's t, two-sided."""
     from scipy.special import stdtrit  # without the weight of scipy.stats
 
-    error = (1.0 - CONFIDENCE) / looks
     return float(stdtrit(freedom, 1.0 - error / 2))

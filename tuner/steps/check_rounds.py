@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Role, Row
-from tuner.confirm.gain import LOOKS
+from tuner.confirm.looks import LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
-from tuner.confirm.statistics import Ratio, paired_ratio, two_sample_ratio
+from tuner.confirm.statistics import ERROR, Ratio, paired_ratio, two_sample_ratio
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.score.judge import value_of
@@ -236,6 +236,6 @@ def _ratio(
     if step.spec.objective.goal is Goal.MINIMIZE:
         now, then = then, now  # less is better
     if baseline.arrivals != SEED or not step.plan.arrivals.open_loop:
-        return two_sample_ratio(now, then, LOOKS)  # a closed loop has no arrivals to share
+        return two_sample_ratio(now, then, ERROR / LOOKS)  # a closed loop has no arrivals to share
     rounds = min(len(now), len(then))
-    return paired_ratio(now[:rounds], then[:rounds], LOOKS)
+    return paired_ratio(now[:rounds], then[:rounds], ERROR / LOOKS)

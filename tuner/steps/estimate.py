@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tuner.bench.evaluate import MOST_PROBES
-from tuner.confirm.gain import LOOKS
+from tuner.confirm.looks import LOOKS
 from tuner.load.measurement import LoadPoint
 from tuner.load.overload import overload_window
 from tuner.load.restarts import part_s

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tuner.confirm.gain import LOOKS
+from tuner.confirm.looks import LOOKS
 from tuner.confirm.repeatability import (
     Advice,
     Settings,

@@ -202,7 +202,8 @@ def _confirmed(
         level = next_level([probe_of(p) for p in baseline.points])
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
-    current = Entrant(proof.current, level)
+    stood = baseline is not None and any(passes(p.slo) for p in baseline.points)
+    current = Entrant(proof.current, level, stood)
     entrants = [Entrant(t.candidate, level_of(t) or _nearly_stood(t)) for t in finalists]
 
     def name(candidate: Candidate) -> str:

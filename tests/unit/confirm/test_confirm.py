@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
+from statistics import geometric_mean
 
 import pytest
 from emulated import FreshBench as EmulatedBench
@@ -9,7 +11,6 @@ from synthetic import synthetic_measurement
 
 from tuner.confirm.confirm import (
     BEHIND,
-    LOOKS,
     Confirmation,
     Outcome,
     Role,
@@ -17,8 +18,9 @@ from tuner.confirm.confirm import (
     Rules,
     confirm,
 )
+from tuner.confirm.looks import FIRST_LOOK, LOOKS
 from tuner.confirm.rounds import Entrant
-from tuner.confirm.statistics import paired_ratio
+from tuner.confirm.statistics import ERROR, paired_ratio
 from tuner.errors import TrialError
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import LevelRange
@@ -58,11 +60,11 @@ def test_a_much_better_config_is_confirmed_with_its_interval() -> None:
     assert result.ratio.estimate == pytest.approx(10, rel=0.03)
 
 
-def test_all_take_turns_forth_and_back_on_fresh_servers() -> None:
+def test_three_take_turns_in_each_place_on_fresh_servers() -> None:
     bench = EmulatedBench({CURRENT: 500, OTHER: 1000, THIRD: 1010})
     confirm(bench, Entrant(CURRENT, 490), [Entrant(OTHER, 980), Entrant(THIRD, 990)], rules())
-    forth = [CURRENT, OTHER, THIRD]
-    assert [c for c, _ in bench.deployed] == [*forth, *reversed(forth), *forth]
+    order = [c for c, _ in bench.deployed]
+    assert order == [CURRENT, OTHER, THIRD, OTHER, THIRD, CURRENT, THIRD, CURRENT, OTHER]
 
 
 def test_every_measurement_is_recorded_in_its_place() -> None:
@@ -145,10 +147,10 @@ def test_rounds_go_on_for_a_current_config_that_search_and_round_do_not_both_see
     assert {r.round for r in rows if r.role is Role.CURRENT} >= {0, 1, 2}
 
 
-def test_the_interval_of_a_gain_is_wide_enough_for_the_second_look() -> None:
+def test_the_interval_of_a_gain_is_wide_enough_for_all_looks() -> None:
     result = duel(EmulatedBench({CURRENT: 500, OTHER: 1000}, noise=0.01), 490, 980)
     own, current = result.own.capacities(), result.current.capacities()
-    assert result.ratio == paired_ratio(own, current, looks=2)
+    assert result.ratio == paired_ratio(own, current, ERROR * FIRST_LOOK)
 
 
 def test_what_is_clear_at_the_first_look_ends_there() -> None:
@@ -225,11 +227,66 @@ def test_when_the_current_config_meets_no_slo_there_is_no_ratio() -> None:
 def test_a_current_config_that_meets_the_slos_nowhere_is_measured_once() -> None:
     """The search had only raced it, so that this comes out in the first round."""
     bench = EmulatedBench({CURRENT: 0.5, OTHER: 1000})
-    result = duel(bench, 900, 980)
+    current = Entrant(CURRENT, 900, stood=False)
+    (result,) = confirm(bench, current, [Entrant(OTHER, 980)], rules())
     assert result.outcome is Outcome.CONFIRMED
     assert result.ratio is None
     assert [c for c, _ in bench.deployed].count(CURRENT) == 1
     assert [c for c, _ in bench.deployed].count(OTHER) == ROUNDS
+
+
+class BadServers(EmulatedBench):
+    """The first few servers of the current config answer nearly nothing."""
+
+    bad = 1
+
+    def luck(self) -> float:
+        servers = [c for c, _ in self.deployed]
+        return 0.001 if servers[-1] == CURRENT and servers.count(CURRENT) <= self.bad else 1.0
+
+
+def test_one_bad_server_of_the_current_config_proves_nothing() -> None:
+    result = duel(BadServers({CURRENT: 1000, OTHER: 1001}), 990, 990)
+    assert result.outcome is Outcome.NOT_BETTER
+    assert result.ratio is not None
+    assert result.ratio.estimate == pytest.approx(1.0, abs=0.01)
+
+
+def test_where_the_current_config_stands_nothing_any_more_nothing_is_better() -> None:
+    bench = BadServers({CURRENT: 1000, OTHER: 1001})
+    bench.bad = 2
+    result = duel(bench, 990, 990)
+    assert result.outcome is Outcome.NOT_COMPARED
+    assert "nothing to compare with" in result.reason
+    assert [c for c, _ in bench.deployed].count(OTHER) == 1
+
+
+class Drifting(EmulatedBench):
+    """Each server is slower than the last by the same share, as a machine that warms up."""
+
+    def luck(self) -> float:
+        return 0.99 ** len(self.deployed)
+
+
+@pytest.mark.parametrize("finalists", [1, 2])
+def test_a_steady_drift_of_the_machine_favours_nobody(finalists: int) -> None:
+    estimates = []
+    for seed in (100, 101):
+        bench = Drifting({CURRENT: 1000, OTHER: 1000, THIRD: 1000}, weather=0.0)
+        entrants = [Entrant(OTHER, 980), Entrant(THIRD, 980)][:finalists]
+        found = confirm(bench, Entrant(CURRENT, 980), entrants, replace(rules(), seed=seed))
+        estimates += [r.ratio.estimate for r in found if r.ratio]
+        if finalists == 2:  # as many rounds as sides: within a run
+            assert estimates == pytest.approx([1.0] * len(estimates), abs=2e-3)
+    assert geometric_mean(estimates) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_of_several_finalists_each_interval_is_wider() -> None:
+    capacity = {CURRENT: 500, OTHER: 1000, THIRD: 990}
+    entrants = [Entrant(OTHER, 980), Entrant(THIRD, 970)]
+    two = confirm(EmulatedBench(capacity, noise=0.01), Entrant(CURRENT, 490), entrants, rules())
+    own, current = two[0].own.capacities(), two[0].current.capacities()
+    assert two[0].ratio == paired_ratio(own, current, ERROR * FIRST_LOOK / 2)
 
 
 def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
@@ -305,7 +362,7 @@ def test_paired_ratio_of_equal_rounds_is_one_with_no_width() -> None:
 def test_paired_ratio_widens_with_the_spread_and_with_the_looks() -> None:
     narrow = paired_ratio([10, 10.1, 9.9], [5, 5, 5])
     wide = paired_ratio([10, 14, 7], [5, 5, 5])
-    twice = paired_ratio([10, 10.1, 9.9], [5, 5, 5], looks=2)
+    twice = paired_ratio([10, 10.1, 9.9], [5, 5, 5], ERROR / 2)
     assert wide.high / wide.low > twice.high / twice.low > narrow.high / narrow.low > 1
 
 

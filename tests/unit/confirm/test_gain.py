@@ -7,7 +7,7 @@ from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round
-from tuner.confirm.statistics import two_sample_ratio, unequal_ratio
+from tuner.confirm.statistics import ERROR, two_sample_ratio, unequal_ratio
 from tuner.errors import TrialError
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
@@ -29,14 +29,14 @@ def at_one_load(*p99_ms: float, level: float = 300.0, memory: int | None = None)
 
 
 def test_a_minimised_metric_is_better_where_it_is_less() -> None:
-    found = gain(at_one_load(10.0, 20.0), at_one_load(20.0, 40.0), LATENCY)
+    found = gain(at_one_load(10.0, 20.0), at_one_load(20.0, 40.0), LATENCY, ERROR / 2)
     assert found is not None
     assert found.ratio.estimate == pytest.approx(2.0)
     assert found.means == pytest.approx((200e6**0.5, 800e6**0.5))
 
 
 def test_capacity_is_better_where_it_is_more() -> None:
-    found = gain(at_one_load(30.0, level=300.0), at_one_load(30.0, level=200.0), GOODPUT)
+    found = gain(at_one_load(30.0, level=300.0), at_one_load(30.0, level=200.0), GOODPUT, ERROR / 2)
     assert found is not None
     assert found.ratio.estimate == pytest.approx(1.5)
     assert found.means == pytest.approx((300.0, 200.0))
@@ -44,26 +44,26 @@ def test_capacity_is_better_where_it_is_more() -> None:
 
 def test_without_a_common_round_there_is_nothing_to_compare() -> None:
     for one, other in ((at_one_load(), at_one_load(30.0)), (at_one_load(30.0), at_one_load())):
-        assert gain(one, other, GOODPUT) is None
-        assert gain(one, other, LATENCY) is None
+        assert gain(one, other, GOODPUT, ERROR / 2) is None
+        assert gain(one, other, LATENCY, ERROR / 2) is None
 
 
 def test_only_common_rounds_count() -> None:
-    found = gain(at_one_load(10.0, 20.0, 1.0), at_one_load(20.0, 40.0), LATENCY)
+    found = gain(at_one_load(10.0, 20.0, 1.0), at_one_load(20.0, 40.0), LATENCY, ERROR / 2)
     assert found is not None
     assert found.ratio.estimate == pytest.approx(2.0)
-    assert gain(at_one_load(10.0), at_one_load(50.0, 30.0), LATENCY) is None
+    assert gain(at_one_load(10.0), at_one_load(50.0, 30.0), LATENCY, ERROR / 2) is None
 
 
 def test_a_latency_of_a_config_that_never_met_the_slos_is_nothing_to_be_better_than() -> None:
-    assert gain(at_one_load(10.0, 10.0), at_one_load(50.0, 60.0), LATENCY) is None
-    once = gain(at_one_load(10.0, 10.0), at_one_load(50.0, 30.0), LATENCY)
+    assert gain(at_one_load(10.0, 10.0), at_one_load(50.0, 60.0), LATENCY, ERROR / 2) is None
+    once = gain(at_one_load(10.0, 10.0), at_one_load(50.0, 30.0), LATENCY, ERROR / 2)
     assert once is not None
 
 
 def test_a_capacity_is_compared_with_one_that_never_met_the_slos() -> None:
     """Less than the lowest load that it missed them at."""
-    found = gain(at_one_load(30.0), at_one_load(90.0, level=100.0), GOODPUT)
+    found = gain(at_one_load(30.0), at_one_load(90.0, level=100.0), GOODPUT, ERROR / 2)
     assert found is not None
     assert found.ratio.estimate == pytest.approx(3.0)
 
@@ -85,7 +85,7 @@ def outclassed(*capacities: float) -> Contender:
 def test_over_one_round_of_an_outclassed_config_all_rounds_of_the_winner_count() -> None:
     own = at_one_load(30.0)
     own.rounds = [r for c in (900.0, 1000.0, 1111.1) for r in at_one_load(30.0, level=c).rounds]
-    found = gain(own, outclassed(100.0), GOODPUT)
+    found = gain(own, outclassed(100.0), GOODPUT, ERROR / 2)
     assert found is not None
     assert found.rounds == (3, 1)
     assert found.means == pytest.approx((1000.0, 100.0), rel=1e-3)
@@ -97,9 +97,9 @@ def test_over_one_round_of_an_outclassed_config_all_rounds_of_the_winner_count()
 def test_rounds_that_vary_more_than_is_taken_for_granted_widen_the_interval() -> None:
     own = at_one_load(30.0)
     own.rounds = [r for c in (700.0, 1000.0, 1430.0) for r in at_one_load(30.0, level=c).rounds]
-    found = gain(own, outclassed(100.0), GOODPUT)
+    found = gain(own, outclassed(100.0), GOODPUT, ERROR / 2)
     assert found is not None
-    assert found.ratio == two_sample_ratio([700.0, 1000.0, 1430.0], [100.0], looks=2)
+    assert found.ratio == two_sample_ratio([700.0, 1000.0, 1430.0], [100.0], ERROR / 2)
 
 
 @pytest.mark.parametrize(("more", "fewer"), [([], [1.0]), ([1.0], [])])

@@ -10,7 +10,7 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.confirm.regression import Change, Held, change_of, held
-from tuner.confirm.statistics import Ratio, two_sample_ratio
+from tuner.confirm.statistics import ERROR, Ratio, two_sample_ratio
 from tuner.score.point import Point, judge_point
 
 WARN, FAIL = 0.03, 0.05
@@ -32,7 +32,7 @@ class TestTwoSampleRatio:
         assert found.high == pytest.approx(math.exp(0.1 + half), rel=1e-6)
 
     def test_two_looks_are_wider_than_one(self) -> None:
-        one, two = (two_sample_ratio([9, 10, 11], [10, 11, 12], looks) for looks in (1, 2))
+        one, two = (two_sample_ratio([9, 10, 11], [10, 11, 12], ERROR / n) for n in (1, 2))
         assert two.low < one.low < one.estimate < one.high < two.high
 
     def test_swapped_samples_give_the_inverse(self) -> None:

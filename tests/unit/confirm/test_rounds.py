@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import geometric_mean
@@ -18,7 +19,7 @@ from tuner.confirm.rounds import (
     searched_round,
     steepness,
 )
-from tuner.errors import ClientLimitError
+from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.measurement import Arrivals
 from tuner.score.capacity import LevelRange, Probe, crossing
 from tuner.score.point import Point, judge_point
@@ -130,6 +131,22 @@ class TestLevels:
         assert levels_of(searched_round(limited, 100.0, RATES)) == [96.0]
         with pytest.raises(ClientLimitError):
             searched_round(limited, 200.0, RATES)
+
+    def test_a_load_above_a_pass_from_which_no_result_comes_was_too_much(self) -> None:
+        def drowning(level: float) -> Point:
+            if level > 100.0:
+                raise LoadFailedError("no results by the deadline")
+            return rising(110.0)(level)
+
+        found = searched_round(drowning, 100.0, RATES)
+        assert levels_of(found) == [96.0]
+        assert found.passed
+        assert found.drowned == pytest.approx((103.68,))
+        assert Contender(Entrant(Candidate(), 100.0), [found]).levels() == pytest.approx(
+            [math.sqrt(96.0 * 103.68)]
+        )
+        with pytest.raises(LoadFailedError):
+            searched_round(drowning, 200.0, RATES)
 
 
 class TestCapacity:

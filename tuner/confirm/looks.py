@@ -1,0 +1,39 @@
+"""How often rounds are looked at before it is decided, and how much of the error each look spends.
+
+The rounds are looked at twice: when as many as the spec says are over, and, where that leaves it
+open, after as many again. All looks at all finalists share one error (Bonferroni), so that the
+chance of any wrong "better" is the stated one. After three rounds Student's t of two degrees of
+freedom proves little but large gains, at whatever share of the error; so the first look gets a
+small one. Source: Lan and DeMets, Discrete sequential boundaries for clinical trials (1983), on
+spending an error unevenly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.confirm.statistics import ERROR
+
+LOOKS = 2
+#: Share of the error that the first look spends.
+FIRST_LOOK = 0.16
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Of one comparison.
+
+    Attributes:
+        rounds: At the first look; `LOOKS` times as many at the last.
+        tests: Candidates of which any may be called better.
+        first: The first look's share of the error.
+    """
+
+    rounds: int
+    tests: int = 1
+    first: float = FIRST_LOOK
+
+    def error(self, rounds_done: int) -> float:
+        """Two-sided, of the interval that is looked at after so many rounds."""
+        share = self.first if rounds_done <= self.rounds else 1.0 - self.first
+        return ERROR * share / self.tests
