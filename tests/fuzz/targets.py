@@ -6,8 +6,8 @@ import io
 import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fuzz.watch import LONGEST_S, BadBehaviourError
 from hypothesis import strategies as st
 
 from tuner.errors import TunerError
+from tuner.steps.job import Job
 
 ROOT = Path(__file__).parents[2]
 FOUND = Path(__file__).parent / "seeds"
@@ -62,6 +63,12 @@ space:
 search: {strategy: tpe, seed: 1}
 budget: {trials: 40, time: 20m}
 confirm: {rounds: 3, min_gain: 2%}
+"""
+RESUMED = """model: emulated-accelerator
+repository: %(repository)s
+slo: [p99_latency <= 40ms]
+space: {instance_group.count: {int: [1, 8]}}
+search: {strategy: tpe}
 """
 _EDITED = 50_000
 EDITS: Mapping[str, Any] = {
@@ -215,40 +222,83 @@ def _run_folder() -> Mapping[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(files)}
 
 
-def _run_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
+def _damaged(files: Mapping[str, bytes], target: str) -> st.SearchStrategy[tuple[str, bytes]]:
+    """One of the files, by name, near to what it was."""
+
     def of(name: str) -> st.SearchStrategy[tuple[str, bytes]]:
         words = [b"null", b"[]", b"{}", b'"x"', b"-1", b"1.5", b"[" * 2000]
-        return st.tuples(st.just(name), texts(seeds(f"run/{name}", _run_folder()[name]), words))
+        return st.tuples(st.just(name), texts(seeds(f"{target}/{name}", files[name]), words))
 
-    return st.sampled_from(sorted(_run_folder())).flatmap(of)
+    return st.sampled_from(sorted(files)).flatmap(of)
 
 
-def _run_prepare(damaged: tuple[str, bytes], directory: Path) -> None:
+def _run_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
+    return _damaged(_run_folder(), "run")
+
+
+def _lay_out_run(files: Mapping[str, bytes], damaged: tuple[str, bytes], directory: Path) -> None:
     run = directory / "results" / "run"
     run.mkdir(parents=True)
-    for name, content in {**_run_folder(), damaged[0]: damaged[1]}.items():
+    for name, content in {**files, damaged[0]: damaged[1]}.items():
         (run / name).write_bytes(content)
 
 
+def _run_prepare(damaged: tuple[str, bytes], directory: Path) -> None:
+    from unit.report.synthetic import CONFIG as TOY
+
+    _lay_out(directory / "models" / "toy", TOY.encode())
+    _lay_out_run(_run_folder(), damaged, directory)
+
+
 def _run_run(damaged: tuple[str, bytes], directory: Path) -> None:
-    """What reads a run: its report, the list of runs, `tune apply`, and a resume."""
+    """What reads a finished run: its report, the list of runs, `tune apply`."""
     run = str(directory / "results" / "run")
     _command("report", run)
     _command("report", "--output", str(directory / "results"))
-    _command("apply", run, "--dry-run")
-    _resumed(Path(run))
+    _command("apply", run, "--dry-run", "--repository", str(directory / "models"))
 
 
-def _resumed(run: Path) -> None:
-    from tuner.run.store import RunStore
+@cache
+def _stopped() -> tuple[Job, Mapping[str, bytes]]:
+    """A job, and the files of a run of it that was stopped after some trials."""
+    from tempfile import TemporaryDirectory
 
-    try:
-        store = RunStore.open(run)
-        store.manifest()
-        store.trials()
-        store.rejected()
-    except TunerError:
-        return
+    from unit.report.synthetic import COUNT, Toy, make_trials
+    from unit.steps.test_opening import opened
+
+    from tuner.space.candidate import Candidate
+    from tuner.steps.job import Request, prepare
+
+    with TemporaryDirectory() as place:
+        spec = Path(place) / "spec.yaml"
+        models = ROOT / "model_repository"
+        spec.write_text(RESUMED % {"repository": models}, encoding="utf-8")
+        job = prepare(Request(spec=spec))
+        with opened(job, Request(spec, output=Path(place) / "results")) as new:
+            store = new.store
+        for trial, count in zip(make_trials(Toy(trials=3)), (1, 2, 3), strict=True):
+            store.append_trial(replace(trial, candidate=Candidate({COUNT: count})))
+        files = (path for path in store.directory.iterdir() if path.suffix in (".json", ".jsonl"))
+        return job, {path.name: path.read_bytes() for path in sorted(files)}
+
+
+def _resume_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
+    return _damaged(_stopped()[1], "resume")
+
+
+def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
+    """What `tune run --resume` does until it measures."""
+    from unit.steps.test_opening import opened
+
+    from tuner.steps.job import Request
+    from tuner.steps.resuming import resumed, spec_of
+
+    job, _files = _stopped()
+    run = directory / "results" / "run"
+    with suppress(TunerError):
+        spec_of(run)
+    with opened(job, resumed(Request(job.loaded.path, resume=run))) as again:
+        again.searcher.next()
 
 
 def _write_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
@@ -315,4 +365,9 @@ TARGETS: Mapping[str, Target] = {
         lambda tried, directory: _lay_out(directory / "models" / "m", tried[1]),
     ),
     "run": Target(_run_inputs, _run_run, _run_prepare, longest_s=10.0),
+    "resume": Target(
+        _resume_inputs,
+        _resume_run,
+        lambda damaged, directory: _lay_out_run(_stopped()[1], damaged, directory),
+    ),
 }
