@@ -162,6 +162,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
             current=session.job.space.current,
             allowed=lambda candidate: not session.job.space.violations(candidate),
             near_miss=near_miss(opened.manifest.noise),
+            arrivals=opened.manifest.arrivals,
         )
         bench.enter(Stage.CONFIRMATION)
         verdict = proved(proof, trials)

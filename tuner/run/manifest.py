@@ -15,6 +15,8 @@ from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
 
 SCHEMA_VERSION = 1
+#: Seeds drawn from a run's id begin here.
+ARRIVALS_FROM = 1_000_000_000
 
 #: What must be equal for a run to be resumed: another value would mix two experiments.
 _IDENTITY = ("spec_sha256", "config_sha256", "seed", "fingerprint", "versions")
@@ -38,6 +40,9 @@ class Manifest:
         overridden: Fields that the server sets whatever config.pbtxt says.
         choices: What the command line said beside the spec.
         config_encoding: Of config_text in config.pbtxt, see `tuner.modelconfig.encoding`.
+        arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
+            takes the next. Drawn from the run's id, so that another run is a replication; None in
+            runs of an older tune.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -64,6 +69,7 @@ class Manifest:
     overridden: Sequence[str] = field(default_factory=list)
     choices: Choices = field(default_factory=Choices)
     config_encoding: str = UTF_8
+    arrivals: int | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_json(self) -> dict[str, Any]:
@@ -83,6 +89,8 @@ class Manifest:
             raise ValueError("noise is not what `tune doctor --noise` writes")
         if manifest.config_encoding not in ENCODINGS:
             raise ValueError(f"config_encoding {manifest.config_encoding!r} is none of a config")
+        if not (manifest.arrivals is None or _is_seed(manifest.arrivals)):
+            raise ValueError(f"arrivals {manifest.arrivals!r} is no seed")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
             raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
         if manifest.current is not None:
@@ -118,6 +126,15 @@ def _choices(data: Mapping[str, Any]) -> Choices:
     if "choices" in data:
         return Choices.from_json(data["choices"])
     return Choices(write="--no-write" not in data.get("command", ()))
+
+
+def arrivals_of(run_id: str) -> int:
+    """Seed of the arrivals of the rounds of a run, far from those of any search."""
+    return ARRIVALS_FROM + int(sha256_text(run_id)[:8], 16) % ARRIVALS_FROM
+
+
+def _is_seed(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _needed(attribute: Field[Any]) -> bool:

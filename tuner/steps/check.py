@@ -44,7 +44,7 @@ from tuner.steps.check_outcome import (
     history_row,
     verdict_of,
 )
-from tuner.steps.check_rounds import SEED, Checked, Checking, checked
+from tuner.steps.check_rounds import Checked, Checking, checked
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
@@ -199,6 +199,7 @@ def _measured(
                 events=events,
                 current=served.job.space.current,
                 baseline=session.compared_with.baseline,
+                arrivals=session.manifest.arrivals or 0,
                 all_rounds=session.request.accept,
                 record=lambda row: store.append_confirmation(row.to_json()),
             )
@@ -253,7 +254,7 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
         values=found.values,
         level=min(levels) if found.level is None else found.level,
         expected=found.expected,
-        arrivals=SEED,
+        arrivals=found.arrivals,
     )
 
 

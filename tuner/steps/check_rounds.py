@@ -2,7 +2,7 @@
 
 A round is that of a confirmation (`tuner.confirm.rounds`), so that what is compared with the
 accepted result was found in the same way: same seeds, so the same arrivals, and where loads are
-searched the capacity. Each round is compared with the accepted result's under the same arrivals,
+searched the capacity. Each round has the arrivals of the accepted result's and is compared with it,
 which leaves out the ups and downs that both saw. The rounds are looked at twice, as there: when
 `check.rounds` of them are over, and, where that leaves it open, after as many again.
 """
@@ -29,8 +29,6 @@ from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.looking import RoundsBench, Start, highest_that_holds, rough_capacity
 
-#: Arrivals of a check, other than those of any run, and the same every night.
-SEED = 800_000
 #: Servers on which no load tried met the SLOs, each of several, before that is believed.
 HOPELESS = 2
 
@@ -41,6 +39,7 @@ class Checking:
 
     Attributes:
         baseline: What is compared with; None when there is nothing to compare with.
+        arrivals: Seed of the first round's where there is no accepted result to take them from.
         all_rounds: Measure as many as there may be: the result is to be accepted.
         record: Stores a measurement at once.
     """
@@ -51,8 +50,15 @@ class Checking:
     events: Events
     current: Candidate
     baseline: Baseline | None
+    arrivals: int
     all_rounds: bool
     record: Callable[[Row], None]
+
+    @property
+    def seed(self) -> int:
+        """Of the first round's arrivals: the accepted result's, so that rounds are pairs."""
+        theirs = None if self.baseline is None else self.baseline.arrivals
+        return self.arrivals if theirs is None else theirs
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class Checked:
         compared: What ``values`` are, as in `result.json`.
         values: One a round; empty when the metric was not measured in each.
         ratio: Against the baseline, above 1 is better; None without one.
+        arrivals: Seed of the first round's.
         client_limit: What the load generator could not send: ``values`` are then at least so much.
     """
 
@@ -77,6 +84,7 @@ class Checked:
     compared: str
     values: tuple[float, ...]
     ratio: Ratio | None
+    arrivals: int
     client_limit: str | None = None
 
     @property
@@ -116,7 +124,7 @@ def _start(step: Checking) -> Start:
         return Start(baseline.expected)
     step.events.phase("looking for the capacity")
     step.bench.deploy(step.current)
-    return rough_capacity(step.bench, step.plan, SEED)
+    return rough_capacity(step.bench, step.plan, step.seed)
 
 
 def _listed_level(step: Checking, listed: Sequence[float]) -> float:
@@ -129,7 +137,7 @@ def _listed_level(step: Checking, listed: Sequence[float]) -> float:
         return listed[0]
     step.events.phase("looking for the highest load that holds")
     step.bench.deploy(step.current)
-    return highest_that_holds(step.bench, listed, SEED)
+    return highest_that_holds(step.bench, listed, step.seed)
 
 
 def _hopeless(step: Checking, contender: Contender, start: Start) -> bool:
@@ -161,7 +169,7 @@ def _round(
     def measure(level: float) -> Point:
         nonlocal order
         try:
-            point = step.bench.measure(level, SEED + number)
+            point = step.bench.measure(level, step.seed + number)
         except ClientLimitError as error:
             limits.append(error)
             raise
@@ -208,6 +216,7 @@ def _checked(step: Checking, contender: Contender, stood: Sequence[Point]) -> Ch
         compared=compared,
         values=values,
         ratio=_ratio(step, compared, values, contender.entrant.level),
+        arrivals=step.seed,
     )
 
 
@@ -235,7 +244,7 @@ def _ratio(
     now, then = tuple(values), baseline.values
     if step.spec.objective.goal is Goal.MINIMIZE:
         now, then = then, now  # less is better
-    if baseline.arrivals != SEED or not step.plan.arrivals.open_loop:
+    if baseline.arrivals != step.seed or not step.plan.arrivals.open_loop:
         return two_sample_ratio(now, then, ERROR / LOOKS)  # a closed loop has no arrivals to share
     rounds = min(len(now), len(then))
     return paired_ratio(now[:rounds], then[:rounds], ERROR / LOOKS)

@@ -39,6 +39,7 @@ class Proof:
     Attributes:
         allowed: Whether Triton would load a candidate.
         near_miss: Stress up to which an SLO may be missed by noise alone.
+        arrivals: Seed of the first round's; None: by the seed of the search, as it once was.
     """
 
     spec: Spec
@@ -49,6 +50,7 @@ class Proof:
     current: Candidate
     allowed: Callable[[Candidate], bool]
     near_miss: float = NEAR_MISS
+    arrivals: int | None = None
 
 
 def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
@@ -218,12 +220,13 @@ def _nearly_stood(trial: Trial) -> float:
 
 
 def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
+    of_search = proof.spec.search.seed * 1000 + SEED_OFFSET
     return Rules(
         objective=proof.spec.objective,
         levels=None if proof.plan.listed else proof.plan.levels,
         rounds=proof.spec.confirm.rounds,
         min_gain=float(proof.spec.confirm.min_gain),
-        seed=proof.spec.search.seed * 1000 + SEED_OFFSET,
+        seed=of_search if proof.arrivals is None else proof.arrivals,
         record=record,
     )
 

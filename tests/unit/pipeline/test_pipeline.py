@@ -24,12 +24,14 @@ from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.report.result_schema import Status
+from tuner.run.manifest import arrivals_of
 from tuner.run.measuring import Measuring, registered
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.search.study import StudyRecord
 from tuner.steps.job import Job
 from tuner.steps.outcome import Side, Verdict
+from tuner.steps.proving import Proof
 from tuner.steps.serving import Serving
 from tuner.steps.writing import write_back
 
@@ -167,6 +169,27 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(
     assert workplace.config.read_bytes() == before
     assert workplace.result["written"] is None
     assert workplace.result["status"] == "improved"
+
+
+def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_own(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
+        assert proof.arrivals is not None
+        seen.append(proof.arrivals)
+        if len(seen) == 1:
+            interrupt()
+        return best_of(trials)
+
+    monkeypatch.setattr(pipeline, "proved", proved)
+    run = ["run", "my spec.yaml", "--progress", "none", "--no-write"]
+    assert workplace.tune(*run) == 130
+    stored = workplace.store.manifest()
+    assert workplace.tune("run", "--resume", str(workplace.store.directory)) == 0
+    assert workplace.tune(*run) == 0
+    assert seen[0] == seen[1] == stored.arrivals == arrivals_of(stored.run_id) != seen[2]
 
 
 def test_a_run_is_gone_on_with_from_another_directory(

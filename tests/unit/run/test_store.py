@@ -131,6 +131,14 @@ def test_resuming_another_experiment_is_refused_by_name() -> None:
     a_manifest().refuse_if_different(a_manifest(created_at="later", run_id="q"))
 
 
+def test_a_manifest_of_an_older_tune_has_no_arrivals_of_its_own() -> None:
+    older = a_manifest(arrivals=5).to_json()
+    del older["arrivals"]
+    assert Manifest.from_json(older).arrivals is None
+    with pytest.raises(ValueError, match="no seed"):
+        Manifest.from_json({**older, "arrivals": "many"})
+
+
 def test_a_manifest_of_another_version_is_refused() -> None:
     with pytest.raises(SpecError, match="manifest version 9"):
         Manifest.from_json({**a_manifest().to_json(), "schema_version": 9})

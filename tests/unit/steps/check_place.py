@@ -14,6 +14,7 @@ from emulated import EmulatedBench
 from synthetic import synthetic_server
 
 from tuner.load.measurement import LoadPoint, Measurement
+from tuner.run.manifest import ARRIVALS_FROM
 from tuner.steps import check as steps
 from tuner.steps.check import CheckFinished, CheckRequest, check
 from tuner.steps.events import Silent
@@ -56,7 +57,7 @@ class ToyBench(EmulatedBench):
         return float(np.exp(self._servers_cv * self._luck.normal()))
 
     def reading(self, level: float, seed: int) -> Measurement:
-        assert seed >= 800_000
+        assert seed >= ARRIVALS_FROM  # not those of any search
         found = synthetic_server(level, self.serves * self.kindness(seed))
         served = found.throughput_infer_per_s if self.arrivals.open_loop else self.serves
         return replace(
@@ -97,6 +98,7 @@ class Place:
     text: str
     gpu: str = "Toy GPU"
     bench_of: Callable[..., ToyBench] = ToyBench
+    checks: int = 0
 
     @property
     def results(self) -> Path:
@@ -108,6 +110,8 @@ class Place:
         spec = self.directory / "spec.yaml"
         spec.write_text(self.text)
         request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
+        self.checks += 1  # the same arrivals in every run of a test
+        self.monkeypatch.setattr(steps, "new_run_id", lambda what: f"{what}-{self.checks}")
         self.monkeypatch.setattr(steps, "installed", self._installed)
         self.monkeypatch.setattr(steps, "serving", self._serving)
         self.monkeypatch.setattr(steps, "rigged", lambda served, _: self._rigged(served, bench))

@@ -14,13 +14,13 @@ from unit.steps.check_place import CLOSED, Noting, Place, ToyBench
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.measurement import HostUse, Measurement
+from tuner.run.manifest import arrivals_of
 from tuner.run.store import RunStore
 from tuner.steps import check as steps
 from tuner.steps.check_outcome import EXIT_CODES
 from tuner.steps.neighbours import only_one_on
 
 pytestmark = pytest.mark.usefixtures("place")
-FIRST = 800_000
 
 
 @pytest.fixture
@@ -45,12 +45,22 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 
 def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) -> None:
     accepted = place.check(accept=True)
+    first = json.loads(Path(accepted.facts["accepted"]).read_text())["arrivals"]
+    assert first == arrivals_of(accepted.directory.name)
     rounds = [a for a in place.bench.asked if a.server > 1]  # the first is for looking
-    assert {a.seed for a in place.bench.asked if a.server == 1} == {FIRST}
-    assert [a.seed - FIRST for a in rounds] == [a.server - 2 for a in rounds]
-    assert json.loads(Path(accepted.facts["accepted"]).read_text())["arrivals"] == FIRST
-    place.check()
-    assert [a.seed - FIRST for a in place.bench.asked] == [a.server - 1 for a in place.bench.asked]
+    assert {a.seed for a in place.bench.asked if a.server == 1} == {first}
+    assert [a.seed - first for a in rounds] == [a.server - 2 for a in rounds]
+    again = place.check(accept=True)
+    assert [a.seed - first for a in place.bench.asked] == [a.server - 1 for a in place.bench.asked]
+    assert json.loads(Path(again.facts["accepted"]).read_text())["arrivals"] == first
+
+
+def test_each_first_accepted_result_has_arrivals_of_its_own(place: Place) -> None:
+    first = place.check(accept=True).facts["accepted"]
+    one = json.loads(Path(first).read_text())["arrivals"]
+    Path(first).unlink()
+    two = json.loads(Path(place.check(accept=True).facts["accepted"]).read_text())["arrivals"]
+    assert one != two
 
 
 def test_every_measurement_of_a_round_is_kept_in_order(place: Place) -> None:

@@ -230,6 +230,17 @@ def test_answers_that_change_refuse_the_winner() -> None:
     assert "It changes answers" in verdict.reasons[-1]
 
 
+def test_the_rounds_of_a_confirmation_have_the_arrivals_of_their_run() -> None:
+    for arrivals, first in ((1_234_567_890, 1_234_567_890), (None, 500_000)):
+        bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
+        trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100)
+        plan = load_plan(bench.spec.workload, bench.spec.objective)
+        ignored: list[object] = []
+        proof = Proof(bench.spec, plan, bench, ignored.append, Silent(), CURRENT, lambda _: True)  # type: ignore[arg-type]
+        proved(replace(proof, arrivals=arrivals), trials)
+        assert set(bench.seeds) == {first, first + 1, first + 2}
+
+
 def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100)
