@@ -61,12 +61,19 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        directories = [self.directory / str(version) for version in self.versions]
-        in_python = any((directory / "model.py").is_file() for directory in directories)
+        in_python = any((d / "model.py").is_file() for d in self._version_directories)
         if config.backend != "python" and (config.backend or not in_python):
             return is_completed(config)
-        sources = (path for directory in directories for path in directory.glob("*.py"))
-        return any(b"auto_complete_config" in path.read_bytes() for path in sources)
+        return self.mentions("auto_complete_config")
+
+    def mentions(self, name: str) -> bool:
+        """Whether a name stands in the model's own Python code."""
+        sources = (path for d in self._version_directories for path in d.glob("*.py"))
+        return any(name.encode() in path.read_bytes() for path in sources)
+
+    @property
+    def _version_directories(self) -> list[Path]:
+        return [self.directory / str(version) for version in self.versions]
 
     @property
     def decoupled(self) -> bool:

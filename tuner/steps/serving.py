@@ -77,6 +77,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):
             completed = _completed(job, deployer)
+        deployer.completes = not _completes_nothing(completed)
         yield Serving(completed, programs, deployer, time.monotonic() - begin)
 
 
@@ -97,6 +98,17 @@ def _completed(job: Job, deployer: Deployer) -> Job:
         return job
     deployer.base = replace(deployer.base, overridden=overridden)
     return job.over(deployer.base)
+
+
+def _completes_nothing(job: Job) -> bool:
+    """Whether a server that completes no config serves the same: known of a Python model that has
+    no code for it, was completed in nothing, and loads no other models, which it may be the first
+    to complete.
+    """
+    base = job.space.config
+    if base.file.backend != "python" or base.completes or base.completions:
+        return False
+    return not job.model.mentions("load_model")
 
 
 def _overridden(space: Space, deployer: Deployer) -> frozenset[str]:

@@ -21,6 +21,9 @@ from tuner.triton.control import Control
 from tuner.triton.server import Endpoints, Server, ServerLauncher
 
 _LOG_LINES = 200
+#: For a model that completes nothing: it spares each load the process that Triton starts, asks for
+#: the model's completions and waits for, more than a second (tritonserver 2.51, Python backend).
+WITHOUT_COMPLETION = "--disable-auto-complete-config"
 
 
 class DeploymentKind(Enum):
@@ -56,6 +59,7 @@ class _Running:
     server_args: tuple[str, ...]
     stack: ExitStack
     config: Any = None  # the ModelConfig as asked; None when nothing is loaded for certain
+    completes: bool = True
 
 
 class Deployer:
@@ -73,6 +77,10 @@ class Deployer:
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
             memory, since by default old and new copy are in memory together.
+
+    Attributes:
+        completes: The servers started from now on complete configs, as Triton does by default.
+            What one that does not refuses, or runs as another config, is tried on one that does.
     """
 
     def __init__(
@@ -92,6 +100,7 @@ class Deployer:
         self._load_timeout_s = load_timeout_s
         self._unload_first = unload_first
         self._running: _Running | None = None
+        self.completes = True
 
     def __enter__(self) -> Deployer:
         return self
@@ -144,6 +153,20 @@ class Deployer:
             ServerGoneError: The server crashed or hung; the next deploy starts another.
             EnvironmentNotReadyError: No server can be started at all.
         """
+        try:
+            return self._deployed(candidate)
+        except DeployRefusedError:
+            if self._running is None or self._running.completes:
+                raise
+        self._stop()
+        self.completes = True
+        try:
+            return self._deployed(candidate)
+        except DeployRefusedError:
+            self.completes = False  # it was not that
+            raise
+
+    def _deployed(self, candidate: Candidate) -> Deployment:
         deployment = self.tried(candidate)
         base = self.base
         expected, paths = base.expected(candidate.fields), base.read_back(candidate.fields)
@@ -201,10 +224,22 @@ class Deployer:
             return False
 
     def _start(self, server_args: tuple[str, ...]) -> _Running:
+        if not self.completes:
+            try:
+                return self._started(server_args, (WITHOUT_COMPLETION,))
+            except ServerGoneError as error:
+                if WITHOUT_COMPLETION not in error.message:
+                    raise
+                self.completes = True  # this tritonserver is too old to know the argument
+        return self._started(server_args, ())
+
+    def _started(self, server_args: tuple[str, ...], own: tuple[str, ...]) -> _Running:
         with ExitStack() as stack:
-            server = stack.enter_context(self._launcher.launch(server_args, self._log))
+            server = stack.enter_context(self._launcher.launch((*own, *server_args), self._log))
             control = stack.enter_context(Control(server.endpoints))
-            self._running = _Running(server, control, server_args, stack.pop_all())
+            self._running = _Running(
+                server, control, server_args, stack.pop_all(), completes=not own
+            )
         return self._running
 
     def _stop(self) -> None:

@@ -76,6 +76,18 @@ def test_each_change_takes_the_least_it_can(make: Callable[..., Deployer]) -> No
         assert deployer.deploy(candidate(CACHE)).kind is DeploymentKind.RESTART
 
 
+def test_without_completion_a_whole_config_runs_as_the_same(
+    make: Callable[..., Deployer],
+) -> None:
+    with make() as deployer:
+        completed = deployer.deploy(candidate(count=2)).running
+        deployer.completes = False
+        deployer.fresh()
+        assert deployer.deploy(candidate(count=2)).running == completed
+        assert not deployer.completes
+        assert serves(deployer)
+
+
 def test_a_refused_config_fails_with_tritons_reason_and_the_server_goes_on(
     make: Callable[..., Deployer],
 ) -> None:

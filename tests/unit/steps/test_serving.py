@@ -54,6 +54,7 @@ class Server:
 class Deployer:
     server: Server
     base: Base
+    completes: bool = True
 
     def __enter__(self) -> Deployer:
         return self
@@ -123,6 +124,32 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
     assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
     assert found.load_s > 0.0
     assert found.load_s == pytest.approx(book.seconds(Phase.DEPLOYING), abs=0.05)
+
+
+LOADS_OTHERS = "pb_utils.load_model('another')\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "completes"),
+    [
+        (f"max_batch_size: 8\n{TENSORS}", "", False),
+        (f"max_batch_size: 8\n{TENSORS}", COMPLETES, True),
+        (f"max_batch_size: 8\n{TENSORS}", LOADS_OTHERS, True),
+        (f'backend: "onnxruntime"\nmax_batch_size: 8\n{TENSORS}', "", True),
+    ],
+)
+def test_only_a_python_model_that_completes_nothing_is_served_without_completion(
+    config: str, code: str, completes: bool, served: Callable[..., Any]
+) -> None:
+    with served(Server(as_given), config, code=code) as found:
+        assert found.deployer.completes is completes
+
+
+def test_a_model_that_was_completed_by_code_from_elsewhere_is_served_with_completion(
+    served: Callable[..., Any],
+) -> None:
+    with served(Server(always_batching), f"max_batch_size: 8\n{TENSORS}", code="") as found:
+        assert found.deployer.completes
 
 
 @pytest.mark.parametrize(

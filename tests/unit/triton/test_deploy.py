@@ -34,6 +34,7 @@ class Notes:
     running: Any = None
     ignores_loads: bool = False
     alive: bool = True
+    too_old: bool = False
 
 
 @dataclass
@@ -57,6 +58,8 @@ class FakeLauncher:
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[Server]:
         self.notes.alive, self.notes.running = True, None
         self.notes.events.append(" ".join(["start", *server_args]))
+        if self.notes.too_old and deploy.WITHOUT_COMPLETION in server_args:
+            raise ServerGoneError(f"unrecognized option '{deploy.WITHOUT_COMPLETION}'")
         yield FakeServer(self.notes)
         self.notes.events.append("stop")
 
@@ -208,3 +211,68 @@ def test_fresh_means_another_server_or_an_empty_one(notes: Notes) -> None:
         remote.fresh()
         assert remote.deploy(count(1)).kind is DeploymentKind.RELOAD
         assert notes.events == ["unload", "load 1"]
+
+
+WITHOUT = f"start {deploy.WITHOUT_COMPLETION}"
+
+
+def test_servers_of_a_model_that_completes_nothing_are_started_without_completion(
+    notes: Notes,
+) -> None:
+    with deployer(notes) as used:
+        used.deploy(count(1))
+        used.completes = False
+        used.deploy(count(2))  # the server that is there goes on
+        used.fresh()
+        used.deploy(count(2, "--cache-config=local,size=1"))
+    assert notes.events == [
+        *("start", "load 1", "load 2", "stop"),
+        *(f"{WITHOUT} --cache-config=local,size=1", "load 2", "stop"),
+    ]
+
+
+def test_what_is_refused_without_completion_is_tried_with_it(notes: Notes) -> None:
+    with deployer(notes) as used:
+        used.completes = False
+        notes.answers = [DeployRefusedError("must specify 'platform'"), None]
+        assert used.deploy(count(1)).kind is DeploymentKind.RESTART
+        assert used.completes
+    assert notes.events == [WITHOUT, "load 1", "stop", "start", "load 1", "stop"]
+
+
+def test_what_is_refused_either_way_ends_with_the_words_of_a_server_as_it_is_in_production(
+    notes: Notes,
+) -> None:
+    with deployer(notes) as used:
+        used.completes = False
+        notes.answers = [DeployRefusedError("strict"), DeployRefusedError("out of memory")]
+        with pytest.raises(DeployRefusedError, match="out of memory"):
+            used.deploy(count(1))
+        assert not used.completes
+        used.fresh()
+        used.deploy(count(1))
+    assert notes.events[-3:] == [WITHOUT, "load 1", "stop"]
+
+
+def test_what_runs_as_another_config_without_completion_is_tried_with_it(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with deployer(notes) as used:
+        used.completes = False
+        used.deploy(count(1))
+        notes.ignores_loads = True
+        stop = used._stop
+        monkeypatch.setattr(used, "_stop", lambda: (stop(), setattr(notes, "ignores_loads", False)))
+        used.deploy(count(2))
+    assert notes.events == [WITHOUT, "load 1", "load 2", "stop", "start", "load 2", "stop"]
+
+
+def test_a_tritonserver_that_does_not_know_the_argument_is_started_without_it(
+    notes: Notes,
+) -> None:
+    notes.too_old = True
+    with deployer(notes) as used:
+        used.completes = False
+        used.deploy(count(1))
+        assert used.completes
+    assert notes.events == [WITHOUT, "start", "load 1", "stop"]
