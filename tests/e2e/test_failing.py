@@ -96,4 +96,4 @@ def test_a_first_request_that_takes_longer_than_the_load_timeout_fails(workplace
     spec = place(workplace, execute="time.sleep(30)", timeout="5s")
     done = workplace.tune("run", str(spec))
     assert done.returncode == 5, done.stderr
-    assert "gave no first answer within 5 s (server.load_timeout)" in done.stderr
+    assert "gave no answer within 5 s (server.load_timeout)" in done.stderr

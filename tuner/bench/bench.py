@@ -7,11 +7,14 @@ measure here, so that they measure the same way.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Protocol
 
 from tuner.bench.cache import CacheRules, Fills, no_caches
+from tuner.bench.rates import Rates
 from tuner.bench.rejects import Rejects, doubt_about
 from tuner.errors import (
     ClientLimitError,
@@ -29,8 +32,10 @@ from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.overload import Overload, overload_of, overload_window
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
+from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 from tuner.spec.workload import CacheState
 from tuner.triton.deploy import Deployment, DeploymentKind
@@ -38,6 +43,11 @@ from tuner.triton.server import Endpoints
 
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
+#: A model that takes longer for a request is looked at by asking so many, one after another, or as
+#: many as it answers in this time.
+SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
+#: A window without enough answers is lengthened where it can become longer by this factor.
+LONGER = 1.1
 
 
 class Deploys(Protocol):
@@ -55,13 +65,16 @@ class Asks(LoadGenerator, Fills, Protocol):
 
     def answers(self) -> Answers: ...
 
+    def seconds_for(self, count: int, patience_s: float) -> float | None: ...
+
 
 @dataclass(frozen=True)
 class BenchRules:
     """How every measurement of a run is made.
 
     Attributes:
-        window: Load point to the length of its measurement.
+        window: Load point and the requests per second to expect, None where that is not known, to
+            the length of its measurement.
         checkpoint: Called before each step; raises when the run is to stop.
         cache: Which candidates have one, and what is to be in it.
         rejected: Gets each measurement that counts for nothing.
@@ -71,7 +84,7 @@ class BenchRules:
 
     slos: Sequence[Slo]
     arrivals: Arrivals
-    window: Callable[[LoadPoint], Window]
+    window: Callable[[LoadPoint, float | None], Window]
     checkpoint: Callable[[], None]
     measured: Callable[[Point], None]
     cache: CacheRules = field(default_factory=no_caches)
@@ -107,6 +120,7 @@ class Bench:
         self._candidate: Candidate | None = None
         self._backlog = False
         self._must_be_empty = False
+        self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
 
     @property
     def arrivals(self) -> Arrivals:
@@ -167,22 +181,72 @@ class Bench:
         """
         load = LoadPoint(self._rules.arrivals, level)
         try:
-            measurement = self._believable(load, seed)
+            point = self._judged(load, seed)
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
-        self._rejects.keep(measurement)
-        point = judge_point(self._rules.slos, measurement)
+        self._rejects.keep(point.measurement)
         self._rules.measured(point)
         return point
+
+    @property
+    def _rates(self) -> Rates:
+        return self._rates_of["" if self._candidate is None else self._candidate.key]
+
+    def _judged(self, load: LoadPoint, seed: int) -> Point:
+        """Measured again for longer, where too few requests were answered for a verdict."""
+        window = self._rules.window(load, self._rates.expected(load))
+        point = judge_point(self._rules.slos, self._believable(load, window, seed))
+        self._rates.seen(point.measurement)
+        if not undecided(point.slo):
+            return point
+        longer = self._rules.window(load, self._rates.expected(load))
+        if longer.duration_s < LONGER * window.duration_s:
+            return point
+        answered = point.measurement.completed_count
+        short = f"{answered} answers in {digits(window.duration_s, 3)} s are too few for a verdict"
+        self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
+        self._rejects.reject(short, point.measurement)
+        return judge_point(self._rules.slos, self._believable(load, longer, seed))
 
     def lost(self, reason: str) -> None:
         """The deployed candidate's trial ended without a result, and so did what was measured."""
         self._rejects.trial_lost(reason)
 
     def one_at_a_time(self, seed: int) -> float:
-        """Mean latency in seconds of one request after another: where to begin with rates."""
-        return self._look(1, seed).avg_latency_us / 1e6
+        """Mean latency in seconds of one request after another: where to begin with rates.
+
+        Of a model that is slow, over `LOOK_ANSWERS` requests, or those it answers in `LOOK_S`.
+
+        Raises:
+            LoadFailedError: No usable result.
+            ServerGoneError: The server died, or none is deployed.
+        """
+        latency_s = self._asked_slowly()
+        if latency_s is None:
+            latency_s = self._look(1, seed).avg_latency_us / 1e6
+        self._rates.alone_s = latency_s
+        return latency_s
+
+    def _asked_slowly(self) -> float | None:
+        """None of a model that is fast, or that cannot be asked so."""
+        taken: list[float] = []
+        while len(taken) < LOOK_ANSWERS and sum(taken) <= LOOK_S:
+            took_s = self._asked(1)
+            if took_s is None or took_s < SLOW_S:
+                return None
+            taken.append(took_s)
+        return fmean(taken)
+
+    def _asked(self, count: int) -> float | None:
+        """Seconds for so many requests at once; None where a cache might know them."""
+        self._rules.checkpoint()
+        if self._generator is None:
+            raise ServerGoneError("no candidate is deployed")
+        if self._candidate is not None and self._rules.cache.of(self._candidate) is not None:
+            return None
+        with self._book.phase(Phase.MEASURING):
+            return self._generator.seconds_for(count, self._rules.first_answer_s)
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         """Requests answered per second with so many under way: about where the server saturates.
@@ -191,6 +255,8 @@ class Bench:
             LoadFailedError: No usable result; it may refuse so many.
             ServerGoneError: The server died, or none is deployed.
         """
+        if (self._rates.alone_s or 0.0) >= SLOW_S and (took_s := self._asked(concurrency)):
+            return concurrency / took_s
         seen = self._look(concurrency, seed)
         return seen.throughput_infer_per_s / seen.batch_size
 
@@ -231,13 +297,13 @@ class Bench:
         self._rules.checkpoint()
         return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
 
-    def _believable(self, load: LoadPoint, seed: int) -> Measurement:
-        first = self._checked(load, seed)
+    def _believable(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        first = self._checked(load, window, seed)
         doubt = doubt_about(first)
         if not doubt:
             return first
         try:
-            again = self._repeated(load, seed)
+            again = self._repeated(load, window, seed)
         except (TrialError, InterruptedRunError) as error:
             if isinstance(error, ClientLimitError) and client_kept_up(first):
                 return first
@@ -246,16 +312,15 @@ class Bench:
         self._rejects.reject(doubt, first)
         return again
 
-    def _repeated(self, load: LoadPoint, seed: int) -> Measurement:
-        again = self._checked(load, seed)
+    def _repeated(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        again = self._checked(load, window, seed)
         if not client_kept_up(again):
             self._rejects.reject(doubt_about(again), again)
             raise client_behind(again)
         return again
 
-    def _checked(self, load: LoadPoint, seed: int) -> Measurement:
+    def _checked(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self._rules.checkpoint()
-        window = self._rules.window(load)
         try:
             measurement = self._put(load, window, seed)
         except UndecidedError:

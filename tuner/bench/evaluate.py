@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
+from tuner.load.length import lowest_rate
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
 from tuner.score.judge import passes, stress, undecided
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.workload import ClosedArrivals, Workload
 
 #: Measurements of a candidate at the most, the race included.
@@ -86,7 +88,8 @@ class SecondChance:
     measure: Callable[[], Point]
 
 
-def load_plan(workload: Workload, objective: Objective) -> LoadPlan:
+def load_plan(workload: Workload, objective: Objective, slos: Sequence[Slo] = ()) -> LoadPlan:
+    """The levels to measure; rates at which the longest window is too short are not among them."""
     arrivals = workload.arrivals
     kind = Arrivals(arrivals.kind)
     if isinstance(arrivals, ClosedArrivals):
@@ -94,7 +97,8 @@ def load_plan(workload: Workload, objective: Objective) -> LoadPlan:
         levels = LevelRange(1.0, float(arrivals.max_concurrency), whole=True)
     else:
         given = arrivals.rate
-        levels = LevelRange(0.1, arrivals.max_rate)
+        lowest = lowest_rate(tail_shares(slos), float(workload.max_window))
+        levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
     if objective.at_level is not None:
         given = (objective.at_level,)
     listed = None if given is None else tuple(sorted(float(level) for level in given))
@@ -159,13 +163,14 @@ def probe_of(point: Point) -> Probe:
     measurement = point.measurement
     load = measurement.load
     served = measurement.throughput_infer_per_s / measurement.batch_size
-    return Probe(
+    probe = Probe(
         level=load.level,
         passed=passes(point.slo),
         served_per_s=served if load.arrivals.open_loop else None,
         stress=stress(point.slo),
-        undecided=undecided(point.slo),
     )
+    # of an overload few are answered because it is one
+    return replace(probe, undecided=undecided(point.slo) and not probe.saturated)
 
 
 def nearly(probe: Probe, most: float) -> bool:

@@ -58,7 +58,7 @@ def await_first_answers(
         calls = [method.future(question, timeout=patience_s) for question in questions]
         if not _all_done(calls, begin + QUIET_S):
             note(f"waiting for the first answer of {form.model}, up to {patience_s:g} s")
-        failures = [_failure(call, form.model, patience_s) for call in calls]
+        failures = [failure_of(call, form.model, patience_s) for call in calls]
     took_s = time.monotonic() - begin
     if failures and all(failures):
         raise ModelFailsError(f"the model fails: {failures[0]}")
@@ -80,15 +80,20 @@ def _all_done(calls: list[Any], until: float) -> bool:
     return True
 
 
-def _failure(call: Any, model: str, patience_s: float) -> str:
-    """The model's own words instead of an answer; empty with one, or where a queue refused it."""
+def failure_of(call: Any, model: str, patience_s: float) -> str:
+    """The model's own words instead of an answer; empty with one, or where a queue refused it.
+
+    Raises:
+        LoadFailedError: No answer within ``patience_s``.
+        ServerGoneError: The server died.
+    """
     error = call.exception()
     if error is None:
         return ""
     words, code = str(error.details()), error.code()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         raise LoadFailedError(
-            f"{model} gave no first answer within {patience_s:g} s (server.load_timeout)"
+            f"{model} gave no answer within {patience_s:g} s (server.load_timeout)"
         )
     if code is grpc.StatusCode.UNAVAILABLE:
         if is_refusal(words):

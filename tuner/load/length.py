@@ -10,6 +10,8 @@ from tuner.load.generator import Window
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
 _MARGIN = 1.05  # a few requests are answered outside the window
+#: Without a percentile too a window is to hold so many requests.
+_FEWEST = 10
 #: In units of the largest latency SLO: a window in which a queue that grows by a twentieth of the
 #: load takes up half of what the SLO allows, and load before it for the queue to form.
 WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
@@ -44,6 +46,16 @@ def _chance(n: int, late: float, at_most: int) -> float:
     )
 
 
+def requests_for(shares: Iterable[float]) -> float:
+    """How many requests a window is to hold for a verdict on these percentiles."""
+    return _MARGIN * max((requests_needed(share) for share in shares), default=_FEWEST)
+
+
+def lowest_rate(shares: Iterable[float], max_window_s: float) -> float:
+    """The fewest requests per second that fill the longest window; below there is no verdict."""
+    return requests_for(shares) / max_window_s
+
+
 def window_for(
     shares: Iterable[float],
     rate_per_s: float | None,
@@ -66,8 +78,7 @@ def window_for(
             a queue that only grows cannot stay below it until the end; and load goes on for longer
             than it after the window, so that no unanswered request can pass for one in time.
     """
-    needed = max((requests_needed(share) for share in shares), default=0)
-    wanted_s = _MARGIN * needed / rate_per_s if rate_per_s else 0.0
+    wanted_s = requests_for(shares) / rate_per_s if rate_per_s else 0.0
     duration_s = min(max(window_s, wanted_s), max(max_window_s, window_s))
     duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
     warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tuner.load.answers import Answers, ask
 from tuner.load.arrivals import BurstShape, Shape, read_trace
+from tuner.load.asked import seconds_for
 from tuner.load.command import Target
 from tuner.load.filling import Filling, fill
 from tuner.load.first_answer import await_first_answers
@@ -72,6 +73,12 @@ class ByConfig:
         client = self.open_client
         address, config = client.target.endpoints.grpc, self.running_config()
         await_first_answers(address, client.form, client.inputs, config, patience_s, note)
+
+    def seconds_for(self, count: int, patience_s: float) -> float | None:
+        """See `tuner.load.asked.seconds_for`."""
+        client = self.open_client
+        address = client.target.endpoints.grpc
+        return seconds_for(address, client.form, client.inputs, count, patience_s)
 
     def fill(self, seed: int, size: int | None) -> Filling:
         """Fills an empty cache of this size in bytes; see `tuner.load.filling.fill`."""

@@ -65,7 +65,7 @@ def passes(results: Sequence[SloResult]) -> bool:
 def undecided(results: Sequence[SloResult]) -> bool:
     """True when no SLO is missed but there were too few answers for a verdict on one."""
     verdicts = {r.verdict for r in results}
-    return Verdict.NOT_ENOUGH_DATA in verdicts and Verdict.FAIL not in verdicts
+    return Verdict.NOT_ENOUGH_DATA in verdicts and not any(v.missed for v in verdicts)
 
 
 def stress(results: Sequence[SloResult]) -> float | None:

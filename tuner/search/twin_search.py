@@ -98,7 +98,7 @@ class TwinStrategy:
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
-        plan = load_plan(spec.workload, spec.objective)
+        plan = load_plan(spec.workload, spec.objective, spec.slo)
         search = spec.search
         return cls(
             space,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -156,6 +157,12 @@ def requests_needed(metric: Metric) -> int:
     """
     quantile = metric.quantile
     return 1 if quantile is None else math.ceil(math.log(0.01) / math.log(quantile))
+
+
+def tail_shares(slos: Iterable[Slo]) -> list[float]:
+    """The shares of requests that upper bounds on percentiles are about: 0.99 for p99."""
+    bounded = (s.metric.quantile for s in slos if s.comparison is Comparison.AT_MOST)
+    return [share for share in bounded if share is not None]
 
 
 def _comparison(metric: Metric, sign: str, bound: str) -> Comparison:

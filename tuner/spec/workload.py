@@ -190,7 +190,7 @@ class Workload(Strict):
         description="load before the window, not measured; at least twice the largest latency SLO",
     )
     max_window: Seconds = Field(
-        Seconds(600.0),
+        Seconds(900.0),
         description="a measurement takes no longer, but for ten times the largest latency SLO; a "
         "load so low that its percentile would need more is not judged",
     )

@@ -101,7 +101,9 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
     _refuse_mixed_encodings(model, spec)
     base = Base.of_file(config, completes=model.completes(config))
     space = _space(loaded, spec, model, base)
-    return Job(loaded, spec, model, config, space, load_plan(spec.workload, spec.objective))
+    return Job(
+        loaded, spec, model, config, space, load_plan(spec.workload, spec.objective, spec.slo)
+    )
 
 
 def _refuse_mixed_encodings(model: ModelFiles, spec: Spec) -> None:

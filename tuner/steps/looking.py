@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tuner.bench.bench import LOOK_S
 from tuner.bench.evaluate import LoadPlan, probe_of
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Bench
@@ -20,9 +22,14 @@ from tuner.spec.slo import Slo
 FIRST_SHARE, FIRST_SHARE_ALONE = 0.8, 0.6
 #: To saturate it, as many at once as it answers one by one in this time, within these limits.
 IN_FLIGHT_S, FEWEST_AT_ONCE, MOST_AT_ONCE = 1.0, 4, 256
+#: A slow model is asked this many, so that all of its instances are busy, or as many as even a
+#: single one answers while a look lasts.
+ENOUGH_AT_ONCE = 16
+#: It was saturated where so many at once took longer than one by itself by this factor.
+QUEUED = 1.5
 #: Share of the one-at-a-time rate at which requests are mostly alone.
 ALONE_SHARE = 0.3
-#: First concurrency of such a search in a closed loop.
+#: First concurrency of such a search in a closed loop where no latency is bounded.
 FIRST_CONCURRENCY = 2.0
 #: Loads tried to find the capacity roughly; the rounds correct what is missing.
 PROBES = 4
@@ -40,10 +47,16 @@ class RoundsBench(Bench, LooksQuickly, Protocol):
 
 @dataclass(frozen=True)
 class First:
-    """The first level of a search; ``lowest``: where that fails, no lower one is worth a look."""
+    """The first level of a search.
+
+    Attributes:
+        lowest: Where that fails, no lower one is worth a look.
+        most: Requests per second that the config answers at the most, as far as was seen.
+    """
 
     level: float
     lowest: bool = False
+    most: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -66,27 +79,59 @@ def first_level(
     ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
     load under which it is mostly alone is worth a measurement, and none below it.
     """
-    if not plan.arrivals.open_loop:
-        return First(FIRST_CONCURRENCY)
     latency_s = bench.one_at_a_time(seed)
-    seen = f"one request at a time takes {digits(latency_s * 1e3, 3)} ms"
+    seen = f"one request at a time takes {_duration(latency_s)}"
+    if not plan.arrivals.open_loop:
+        return _first_clients(latency_s, bound, seen, note)
     if bound is not None and latency_s * 1e6 > bound.bound:
         note(f"{seen}: more than {bound} allows, under any load")
         return First(ALONE_SHARE / latency_s, lowest=True)
-    first = FIRST_SHARE_ALONE / latency_s
-    many = min(round(IN_FLIGHT_S / latency_s), MOST_AT_ONCE)
-    if many >= FEWEST_AT_ONCE:
-        try:
+    first, many = First(FIRST_SHARE_ALONE / latency_s), _at_once(latency_s)
+    try:
+        rate = bench.many_at_once(many, seed)
+    except ModelFailsError:
+        raise  # a lower load would only fail more slowly
+    except LoadFailedError as error:
+        seen += f"; {many} at once gave no result ({error.message})"
+    else:
+        if many < ENOUGH_AT_ONCE and not _queued(many, rate, latency_s):
+            many = ENOUGH_AT_ONCE  # there are many instances: it will not take long
             rate = bench.many_at_once(many, seed)
-        except ModelFailsError:
-            raise  # a lower load would only fail more slowly
-        except LoadFailedError as error:
-            seen += f"; {many} at once gave no result ({error.message})"
-        else:
-            seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
-            first = FIRST_SHARE * rate
-    note(f"{seen}; first {digits(first, 4)}/s")
+        seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
+        most = rate if _queued(many, rate, latency_s) else math.inf
+        first = First(FIRST_SHARE * rate, most=most)
+    note(f"{seen}; first {digits(plan.levels.nearest(first.level), 4)}/s")
+    return first
+
+
+def _at_once(latency_s: float) -> int:
+    """Of a fast model those it answers in `IN_FLIGHT_S`, of a slow one what a look has time for."""
+    slow = min(ENOUGH_AT_ONCE, int(LOOK_S / latency_s))
+    return min(max(round(IN_FLIGHT_S / latency_s), slow, FEWEST_AT_ONCE), MOST_AT_ONCE)
+
+
+def _queued(many: int, rate_per_s: float, latency_s: float) -> bool:
+    """Whether so many at once had to wait for each other."""
+    return many / rate_per_s > QUEUED * latency_s
+
+
+def _first_clients(
+    latency_s: float, bound: Slo | None, seen: str, note: Callable[[str], None]
+) -> First:
+    """As many as wait for no longer than the bound even where they are served one by one."""
+    if bound is None:
+        return First(FIRST_CONCURRENCY)
+    fit = bound.bound / 1e6 / latency_s
+    if fit < 1.0:
+        note(f"{seen}: more than {bound} allows, with any number of clients")
+        return First(1.0, lowest=True)
+    first = max(1.0, float(math.floor(FIRST_SHARE * fit)))
+    note(f"{seen}; first {digits(first)} clients")
     return First(first)
+
+
+def _duration(seconds: float) -> str:
+    return f"{digits(seconds * 1e3, 3)} ms" if seconds < 1.0 else f"{digits(seconds, 3)} s"
 
 
 def rough_capacity(bench: RoundsBench, plan: LoadPlan, seed: int) -> Start:

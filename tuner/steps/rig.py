@@ -35,7 +35,7 @@ def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
         rules = BenchRules(
             slos=spec.slo,
             arrivals=job.plan.arrivals,
-            window=lambda load: window_of(spec, load),
+            window=lambda load, rate: window_of(spec, load, rate),
             checkpoint=watch.checkpoint,
             measured=watch.events.measured,
             rejected=watch.rejected,
@@ -78,7 +78,8 @@ class Watch:
     rejected: Callable[[Rejected], None] = lambda _: None
 
 
-def window_of(spec: Spec, load: LoadPoint) -> Window:
+def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
+    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop."""
     workload = spec.workload
     tails = [s for s in spec.slo if s.metric.is_latency]
     bounds = tuple(
@@ -88,7 +89,7 @@ def window_of(spec: Spec, load: LoadPoint) -> Window:
     )
     window = window_for(
         [bound.share for bound in bounds],
-        load.level if load.arrivals.open_loop else None,
+        load.level if load.arrivals.open_loop else rate_per_s,
         window_s=float(workload.window),
         max_window_s=float(workload.max_window),
         warmup_s=float(workload.warmup),

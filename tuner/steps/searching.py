@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +34,10 @@ from tuner.search.reach import out_of_reach
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
+from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.steps.looking import first_level
 from tuner.triton.log import out_of_memory
 
@@ -59,6 +62,7 @@ class Search:
         checkpoint: Raises when the run is to stop.
         current: The config in the repository.
         load_s: What loading the model took before the search; the time of the budget counts it.
+        takes: About how long the run takes, in words, at so many requests per second.
         near_miss: Stress up to which an SLO may be missed by noise alone.
     """
 
@@ -72,6 +76,7 @@ class Search:
     checkpoint: Callable[[], None]
     current: Candidate
     load_s: float = 0.0
+    takes: Callable[[float], str] = lambda _: ""
     near_miss: float = NEAR_MISS
 
 
@@ -269,9 +274,20 @@ class _Evaluating:
         bound = tightest_latency(search.spec.slo)
         first = first_level(search.bench, search.plan, self._seed, search.events.note, bound)
         plan = search.plan
+        if plan.arrivals.open_loop:
+            refuse_too_slow(search.spec, plan, first)
+            self._tell_length(plan.levels.nearest(first.level))
         if first.lowest:
-            plan = replace(plan, levels=replace(plan.levels, lowest=first.level))
+            lowest = plan.levels.nearest(first.level)
+            plan = replace(plan, levels=replace(plan.levels, lowest=lowest))
         return self._evaluated(plan, first.level, None)
+
+    def _tell_length(self, rate_per_s: float) -> None:
+        """Before the first long window, once: how long windows are, and the run."""
+        search = self._search
+        told = long_windows(search.spec, rate_per_s) if self._owed else ""
+        if told:
+            search.events.note("; ".join(filter(None, (told, search.takes(rate_per_s)))))
 
     def _evaluated(
         self,
@@ -291,6 +307,7 @@ class _Evaluating:
             telling,
             second,
             rate_to_beat=rate_to_beat,
+            at_most=most_probes(self._search.spec, plan, start if to_beat is None else to_beat),
         )
 
     def _measure(self, level: float) -> Point:
@@ -300,14 +317,22 @@ class _Evaluating:
         return self._measured(level, self._seed + 1)
 
     def _measured(self, level: float, seed: int) -> Point:
-        self._refuse_when_late()
+        self._refuse_when_late(level)
         point = self._search.bench.measure(level, seed)
         self._owed = False
         return point
 
-    def _refuse_when_late(self) -> None:
-        if self._clock.over() and not self._owed:
+    def _refuse_when_late(self, level: float | None = None) -> None:
+        """Whether there is time for a measurement, of this level where it is known."""
+        needs_s = 0.0 if level is None else length_s(self._search.spec, self._search.plan, level)
+        if not self._owed and self._clock.left_s() <= needs_s:
             raise OutOfTimeError("the time of the budget is used up")
+        whole_s = self._clock.time_s
+        if self._owed and whole_s is not None and needs_s > whole_s:
+            raise LoadFailedError(
+                f"one measurement at {digits(level or 0.0, 3)}/s takes {minutes(needs_s)}, and "
+                f"budget.time is {minutes(whole_s)}: raise it, or ask for a lower percentile"
+            )
 
 
 class _Clock:
@@ -315,13 +340,13 @@ class _Clock:
 
     def __init__(self, spent_s: float, time_s: float | None) -> None:
         self._from_s = time.monotonic() - spent_s
-        self._time_s = time_s
+        self.time_s = time_s
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self._from_s
 
-    def over(self) -> bool:
-        return self._time_s is not None and self.elapsed_s() >= self._time_s
+    def left_s(self) -> float:
+        return math.inf if self.time_s is None else self.time_s - self.elapsed_s()
 
 
 class _Watch:

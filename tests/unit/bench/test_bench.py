@@ -62,6 +62,9 @@ class EmulatedLoad:
         measurement = synthetic_server(load.level, 100.0)
         return dataclasses.replace(measurement, backlog=load.level > 100)
 
+    def seconds_for(self, count: int, patience_s: float) -> float | None:
+        return None
+
     def answers(self) -> Answers:
         return Answers(none_because="emulated")
 
@@ -86,7 +89,7 @@ def a_bench(
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
-        window=lambda _: Window(1, 0, 10),
+        window=lambda _, __: Window(1, 0, 10),
         checkpoint=checkpoint,
         measured=lambda _: None,
         cache=cache or no_caches(),

@@ -14,6 +14,7 @@ from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
+from tuner.spec.units import Seconds
 from tuner.spec.workload import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
 
 OPEN = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
@@ -277,9 +278,16 @@ def test_closed_arrivals_search_whole_numbers() -> None:
 def test_bursts_are_planned_like_other_rates() -> None:
     searched = Workload(arrivals=BurstArrivals(kind="bursts", max_rate=500))
     plan = load_plan(searched, Objective.goodput())
-    assert plan == LoadPlan(Arrivals.BURSTS, None, LevelRange(0.1, 500))
+    assert plan == LoadPlan(Arrivals.BURSTS, None, LevelRange(plan.levels.lowest, 500))
     listed = Workload(arrivals=BurstArrivals(kind="bursts", rate=(200, 100)))
     assert load_plan(listed, Objective.goodput()).listed == (100, 200)
+
+
+def test_no_rate_is_asked_for_at_which_the_longest_window_is_too_short_for_a_verdict() -> None:
+    minute = Workload(max_window=Seconds(60.0))
+    levels = load_plan(minute, GOODPUT, [P99_40MS, NO_ERRORS]).levels
+    assert levels.lowest == pytest.approx(1.05 * 459 / 60)
+    assert load_plan(Workload(), GOODPUT).levels.lowest < 0.05
 
 
 CLOSED = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))

@@ -94,7 +94,7 @@ def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, list[Rej
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
-        window=lambda _: Window(1, 0, 10),
+        window=lambda _, __: Window(1, 0, 10),
         checkpoint=lambda: None,
         measured=lambda _: None,
         rejected=rejected.append,
@@ -109,7 +109,7 @@ def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, Sc
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
-        window=lambda _: BOUNDED,
+        window=lambda _, __: BOUNDED,
         checkpoint=lambda: None,
         measured=lambda _: None,
     )

@@ -12,7 +12,7 @@ from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.checks import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.length import requests_needed, window_for
+from tuner.load.length import lowest_rate, requests_needed, window_for
 from tuner.load.measurement import (
     Arrivals,
     HostUse,
@@ -190,7 +190,14 @@ def test_a_window_is_as_long_as_its_percentile_needs() -> None:
     assert seconds([0.99], 1000.0) == 3.0
     assert seconds([0.5, 0.99], 100.0) == pytest.approx(1.05 * 4.59)
     assert seconds([0.99], 10.0) == 20.0
-    assert seconds([0.99], None) == seconds([], 1.0) == 3.0
+    assert seconds([0.99], None) == seconds([], 100.0) == 3.0
+    assert seconds([], 1.0) == pytest.approx(10.5)  # a mean needs some requests too
+
+
+def test_the_lowest_rate_that_is_judged_fills_the_longest_window() -> None:
+    assert lowest_rate([0.99, 0.5], 600.0) == pytest.approx(1.05 * 459 / 600)
+    assert lowest_rate([0.9], 600.0) == pytest.approx(1.05 * 44 / 600)
+    assert lowest_rate([], 600.0) < 0.05
 
 
 def test_the_tail_is_longer_than_the_latency_bound() -> None:

@@ -42,7 +42,14 @@ def asked(bench: EmulatedBench) -> list[int]:
 
 @pytest.mark.parametrize(
     ("latency_s", "many", "first"),
-    [(0.01, [100], 720.0), (0.0001, [256], 720.0), (0.5, [], 1.2), (0.26, [4], 720.0)],
+    [
+        (0.01, [100], 720.0),
+        (0.0001, [256], 720.0),
+        (0.26, [16], 720.0),
+        (1.0, [16], 720.0),
+        (10.0, [6, 16], 720.0),
+        (20.0, [4, 16], 720.0),
+    ],
 )
 def test_it_begins_below_where_the_server_saturates(
     latency_s: float, many: list[int], first: float
@@ -68,11 +75,30 @@ def test_a_model_that_fails_with_many_at_once_is_not_asked_further() -> None:
         first_level(FailsOnBatches(0.01), POISSON, 1)
 
 
-def test_a_closed_loop_needs_no_look() -> None:
-    bench = Answering(0.01)
-    plan = LoadPlan(Arrivals.CLOSED, None, LEVELS)
-    assert first_level(bench, plan, 1) == First(2.0)
+@pytest.mark.parametrize(
+    ("latency_s", "clients"), [(0.001, 32.0), (0.01, 3.0), (0.025, 1.0), (0.04, 1.0)]
+)
+def test_a_closed_loop_begins_with_the_clients_that_one_instance_would_serve_in_time(
+    latency_s: float, clients: float
+) -> None:
+    bench, plan = Answering(latency_s), LoadPlan(Arrivals.CLOSED, None, LEVELS)
+    assert first_level(bench, plan, 1, bound=P99_40MS) == First(clients)
     assert asked(bench) == []
+
+
+def test_a_closed_loop_without_a_bound_begins_with_two_clients() -> None:
+    plan = LoadPlan(Arrivals.CLOSED, None, LEVELS)
+    assert first_level(Answering(0.01), plan, 1) == First(2.0)
+
+
+def test_a_closed_loop_whose_every_request_takes_too_long_is_looked_at_with_one_client() -> None:
+    notes: list[str] = []
+    plan = LoadPlan(Arrivals.CLOSED, None, LEVELS)
+    first = first_level(Answering(2.5), plan, 1, notes.append, P99_40MS)
+    assert first == First(1.0, lowest=True)
+    (note,) = notes
+    assert note.startswith("one request at a time takes 2.5 s: more than p99_latency <= 40ms")
+    assert note.endswith("with any number of clients")
 
 
 def test_where_one_request_alone_is_too_slow_only_the_lowest_load_is_worth_a_look() -> None:

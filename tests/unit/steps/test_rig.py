@@ -71,13 +71,18 @@ def test_a_window_is_as_long_as_its_percentile_needs_at_that_rate(
 ) -> None:
     window = window_of(spec_with(*SLOS), load)
     assert window.duration_s == pytest.approx(window_s)
-    assert window.warmup_s == 0.75
+    assert window.warmup_s == pytest.approx(0.8)  # twice the largest bound
     assert window.tail_s == pytest.approx(0.6)  # half as long again as the largest bound
     assert window.bounds == (LatencyBound(0.99, 0.4), LatencyBound(0.5, 0.005))
 
 
+def test_a_closed_loops_window_follows_the_rate_that_was_seen() -> None:
+    load = LoadPoint(Arrivals.CLOSED, 8.0)
+    assert window_of(spec_with(*SLOS), load, 50.0).duration_s == pytest.approx(1.05 * 459 / 50)
+
+
 def test_a_spec_that_bounds_no_latency_has_the_shortest_window() -> None:
-    window = window_of(spec_with("error_rate <= 0%"), LoadPoint(Arrivals.POISSON, 1.0))
+    window = window_of(spec_with("error_rate <= 0%"), LoadPoint(Arrivals.POISSON, 10.0))
     assert (window.duration_s, window.tail_s, window.bounds) == (4.0, 0.25, ())
 
 
@@ -135,7 +140,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert rules.slos == job.spec.slo
         assert rules.arrivals is Arrivals.POISSON
         load = LoadPoint(Arrivals.POISSON, 50.0)
-        assert rules.window(load) == window_of(job.spec, load)
+        assert rules.window(load, None) == window_of(job.spec, load)
         rules.checkpoint()
         rules.rejected("rejected")
         assert told == ["asked", "rejected"]

@@ -1,0 +1,296 @@
+"""Models of a quarter of a second and more a request, on the real bench over an emulated server."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tuner.bench.bench import Bench, BenchRules
+from tuner.bench.evaluate import load_plan
+from tuner.errors import LoadFailedError
+from tuner.load.arrivals import arrivals_of
+from tuner.load.export import Requests
+from tuner.load.generator import Window
+from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.timeline import figures_of, observe_closed, observe_open
+from tuner.run.rejected import Rejected
+from tuner.run.timebook import TimeBook
+from tuner.run.trial import TrialState
+from tuner.search.budget import StopReason
+from tuner.search.strategy import Proposal
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps.events import Silent
+from tuner.steps.rig import window_of
+from tuner.steps.searching import CurrentConfigFailsError, Search, searched
+from tuner.triton.deploy import DeploymentKind
+from tuner.triton.server import Endpoints
+
+ENDPOINTS = Endpoints("h", "g", None)
+
+
+class Server:
+    """So many instances that take the same time for every request, first come first served."""
+
+    def __init__(self, service_s: float) -> None:
+        self.service_s = service_s
+        self.instances = 1
+        self.windows: list[tuple[float, float]] = []  # level and length of each measurement
+        self.spent_s = 0.0
+
+    def fresh(self) -> None:
+        pass
+
+    def deploy(self, candidate: Candidate) -> Any:
+        self.instances = int(candidate.fields["instance_group.count"])  # type: ignore[arg-type]
+        return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
+
+    def await_first_answers(self, patience_s: float, note: Any) -> None:
+        pass
+
+    def seconds_for(self, count: int, patience_s: float) -> float:
+        took_s = -(-count // self.instances) * self.service_s
+        self.spent_s += took_s
+        return took_s
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        self.windows.append((load.level, window.duration_s))
+        self.spent_s += window.total_s
+        if not load.arrivals.open_loop:
+            return self._closed(load, window, seed)
+        spans_s = (window.warmup_s, window.duration_s, window.tail_s + 2.0)
+        due_s = arrivals_of(load, spans_s, seed)
+        free_s = [0.0] * self.instances
+        answered_s = np.array([self._next(free_s, at) for at in due_s])
+        count = int((answered_s <= window.total_s).sum())
+        requests = Requests(
+            _ns(due_s[:count]), _ns(answered_s[:count]), round(window.total_s * 1e9)
+        )
+        return self._told(load, window, seed, observe_open(requests, due_s, window))
+
+    def _closed(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        if window.total_s / 3 < self.service_s * load.level / self.instances:
+            raise LoadFailedError("perf_analyzer failed: a whole window passed without an answer")
+        free_s, ready_s = [0.0] * self.instances, [0.0] * round(load.level)
+        sent, answered = [], []
+        while ready_s[0] < window.total_s:
+            at = heapq.heappop(ready_s)
+            done = self._next(free_s, at)
+            sent.append(at)
+            answered.append(done)
+            heapq.heappush(ready_s, done)
+        requests = Requests(_ns(sent), _ns(answered), round(window.total_s * 1e9))
+        return self._told(load, window, seed, observe_closed(requests, window))
+
+    def _next(self, free_s: list[float], at_s: float) -> float:
+        done = max(heapq.heappop(free_s), at_s) + self.service_s
+        heapq.heappush(free_s, done)
+        return done
+
+    def _told(self, load: LoadPoint, window: Window, seed: int, observed: Any) -> Measurement:
+        return Measurement(
+            load=load,
+            seed=seed,
+            failed_count=0,
+            source=LatencySource.REQUESTS,
+            **figures_of(observed, window.duration_s, 1),
+        )
+
+
+def _ns(seconds: Any) -> Any:
+    return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
+
+
+class Listed:
+    """A searcher that proposes so many instances, one config after the other."""
+
+    def __init__(self, *counts: int) -> None:
+        self.candidates = [Candidate({"instance_group.count": n}) for n in counts]
+        self.history: list[Any] = []
+
+    def outlook(self) -> None:
+        return None
+
+    def next(self) -> Proposal | None:
+        left = self.candidates[len(self.history) :]
+        return Proposal(left[0]) if left else None
+
+    def start(self, candidate: Candidate) -> bool:
+        return True
+
+    def tell(self, trial: Any) -> None:
+        self.history.append(trial)
+
+    def give_up(self, candidate: Candidate) -> None:
+        self.candidates.remove(candidate)
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def a_search(
+    server: Server, slo: str, *counts: int, budget: Any = None, **workload: Any
+) -> tuple[Search, Told, list[Rejected]]:
+    spec = Spec.model_validate(
+        {
+            "model": "m",
+            "repository": "r",
+            "slo": [slo],
+            "space": {"instance_group.count": {"int": [1, 4]}},
+            "workload": workload,
+            "budget": budget or {},
+        }
+    )
+    events, rejected = Told(), []
+    plan = load_plan(spec.workload, spec.objective, spec.slo)
+    rules = BenchRules(
+        slos=spec.slo,
+        arrivals=plan.arrivals,
+        window=lambda load, rate: window_of(spec, load, rate),
+        checkpoint=lambda: None,
+        measured=lambda _: None,
+        rejected=rejected.append,
+        note=events.note,
+    )
+    searcher = Listed(*counts)
+    search = Search(
+        spec=spec,
+        plan=plan,
+        bench=Bench(server, lambda _: server, rules, TimeBook()),  # type: ignore[arg-type,return-value]
+        searcher=searcher,  # type: ignore[arg-type]
+        store=SimpleNamespace(append_trial=lambda _: None),
+        book=TimeBook(),
+        events=events,
+        checkpoint=lambda: None,
+        current=searcher.candidates[0],
+        takes=lambda rate: f"a run at {rate:.1f}/s",
+    )
+    return search, events, rejected
+
+
+CLOSED = {"arrivals": {"kind": "closed"}}
+
+
+@pytest.mark.parametrize(
+    ("service_s", "slo", "capacity"),
+    [
+        (1.0, "p99_latency <= 6s", 4.0),
+        (1.0, "p90_latency <= 6s", 4.0),
+        (0.25, "p99_latency <= 2s", 16.0),
+        (20.0, "p50_latency <= 60s", 0.2),
+        (20.0, "avg_latency <= 60s", 0.2),
+    ],
+)
+def test_a_slow_model_is_tuned_to_its_end(service_s: float, slo: str, capacity: float) -> None:
+    server = Server(service_s)
+    search, _, _ = a_search(server, slo, 1, 4, 2)
+    trials, reason = searched(search)
+    assert reason is StopReason.EXHAUSTED
+    assert [t.state for t in trials] == [
+        TrialState.MEASURED,
+        TrialState.MEASURED,
+        TrialState.PRUNED,
+    ]
+    assert all(t.score is not None and t.score.feasible for t in trials[:2])
+    best = trials[1].score
+    assert best is not None
+    assert 0.75 * capacity <= best.value <= 1.02 * capacity
+
+
+def test_long_windows_are_told_before_the_first_of_them() -> None:
+    search, events, _ = a_search(Server(0.25), "p99_latency <= 2s", 2)
+    searched(search)
+    assert events.notes[0].startswith("one request at a time takes 250 ms; with 16 at once")
+    assert events.notes[1] == ("p99_latency at about 6.4/s needs windows of 75 s; a run at 6.4/s")
+
+
+def test_a_candidate_gets_fewer_measurements_where_each_takes_minutes() -> None:
+    server = Server(1.0)
+    search, _, _ = a_search(server, "p99_latency <= 6s", 4)
+    (trial,), _ = searched(search)
+    assert len(trial.points) <= 3
+    assert len(server.windows) == len(trial.points)
+
+
+@pytest.mark.parametrize(
+    ("service_s", "slo", "workload", "advice"),
+    [
+        (20.0, "p99_latency <= 60s", {}, "Set it to 41m, or bound p95_latency (90)"),
+        (1.0, "p99_latency <= 6s", {"max_window": "1m"}, "Set it to 3m, or bound p95_latency (90)"),
+        (20.0, "p50_latency <= 60s", {"max_window": "30s"}, "Set it to 1m"),
+    ],
+)
+def test_a_percentile_that_no_window_can_judge_is_told_at_once_and_not_called_infeasible(
+    service_s: float, slo: str, workload: dict[str, str], advice: str
+) -> None:
+    server = Server(service_s)
+    search, _, _ = a_search(server, slo, 4, 2, **workload)
+    with pytest.raises(CurrentConfigFailsError, match="requests, and the model answers") as ended:
+        searched(search)
+    assert advice in ended.value.message
+    assert server.windows == []
+
+
+def test_a_budget_too_short_for_one_measurement_is_told_at_once() -> None:
+    server = Server(1.0)
+    search, _, _ = a_search(server, "p99_latency <= 6s", 4, budget={"time": "1m"})
+    with pytest.raises(CurrentConfigFailsError, match=r"budget\.time is 60 s: raise it"):
+        searched(search)
+    assert server.windows == []
+
+
+@pytest.mark.parametrize(("instances", "clients"), [(1, 40), (4, 160)])
+def test_a_closed_loop_of_a_model_of_25_ms_is_searched_to_its_end(
+    instances: int, clients: int
+) -> None:
+    """One probe of 3 s used to be too few answers, and that the end."""
+    server = Server(0.025)
+    search, _, rejected = a_search(server, "p99_latency <= 1s", instances, **CLOSED)
+    server.seconds_for = lambda count, patience_s: None  # type: ignore[assignment,method-assign]
+    (trial,), _ = searched(search)
+    assert trial.score is not None
+    assert trial.score.feasible
+    assert trial.score.value == pytest.approx(40.0 * instances, rel=0.05)
+    tried = [p.measurement.load.level for p in trial.points]
+    assert max(tried) >= 0.5 * clients
+    assert len(rejected) <= 1
+
+
+def test_a_window_without_enough_answers_is_measured_again_for_longer() -> None:
+    search, events, rejected = a_search(Server(0.1), "p99_latency <= 1s", 1, **CLOSED)
+    search.bench.deploy(search.current)
+    point = search.bench.measure(4.0, 1)
+    assert point.measurement.completed_count >= 459
+    assert len(rejected) == 1
+    assert "too few for a verdict: measured for 4" in events.notes[0]
+    search.bench.measure(8.0, 1)
+    assert len(rejected) == 1  # now it is known
+
+
+def test_a_model_of_a_second_in_a_closed_loop_is_waited_for() -> None:
+    server = Server(1.0)
+    search, events, _ = a_search(server, "p90_latency <= 6s", 2, **CLOSED)
+    (trial,), _ = searched(search)
+    assert trial.score is not None
+    assert trial.score.value == pytest.approx(2.0, rel=0.1)
+    assert events.notes[0] == "one request at a time takes 1 s; first 4 clients"
+
+
+def test_a_slow_candidates_measurement_is_not_begun_where_it_cannot_end_in_time() -> None:
+    server = Server(1.0)
+    search, _, _ = a_search(server, "p99_latency <= 6s", 4, 3, budget={"time": "10m"})
+    search = replace(search, load_s=590.0)
+    trials, reason = searched(search)
+    assert reason is StopReason.TIME or len(trials) == 1
+    assert len(trials) == 1
+    assert len(trials[0].points) == 1

@@ -1,0 +1,76 @@
+"""What slow models cost: how long their windows are, what is told of it, and what is saved."""
+
+from __future__ import annotations
+
+import math
+
+from tuner.bench.evaluate import MOST_PROBES, LoadPlan
+from tuner.errors import LoadFailedError
+from tuner.load.length import requests_for
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.spec.digits import digits
+from tuner.spec.model import Spec
+from tuner.spec.slo import Metric, Slo, requests_needed, tail_shares
+from tuner.steps.looking import First
+from tuner.steps.rig import window_of
+
+#: From this length on a measurement is told beforehand; a candidate gets fewer of long ones.
+TOLD_S, LONG_S, FEW_PROBES = 10.0, 60.0, 3
+
+
+def length_s(spec: Spec, plan: LoadPlan, level: float) -> float:
+    """How long load is on the model for one measurement, as far as that is known beforehand."""
+    return window_of(spec, LoadPoint(plan.arrivals, level)).total_s
+
+
+def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:
+    """Measurements of one candidate: where each takes minutes, its capacity may be rougher."""
+    return FEW_PROBES if length_s(spec, plan, level) > LONG_S else MOST_PROBES
+
+
+def long_windows(spec: Spec, rate_per_s: float) -> str:
+    """What windows a rate asks for, in words; empty where they are short."""
+    window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
+    slo = _hardest(spec)
+    if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
+        return ""
+    named = slo.metric.value
+    return f"{named} at about {digits(rate_per_s, 2)}/s needs windows of {minutes(window_s)}"
+
+
+def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
+    """Where even the longest window holds too few requests for a verdict.
+
+    Raises:
+        LoadFailedError: With what to set.
+    """
+    slo = _hardest(spec)
+    if first.most >= plan.levels.lowest or slo is None:
+        return
+    count = requests_needed(slo.metric)
+    needs_s = requests_for(tail_shares(spec.slo)) / first.most
+    fits = float(spec.workload.max_window) / needs_s * count
+    easier = next((m for m in _EASIER if requests_needed(m) <= fits), None)
+    other = "" if easier is None else f", or bound {easier.value} ({requests_needed(easier)})"
+    raise LoadFailedError(
+        f"{slo.metric.value} needs {count} requests, and the model answers about "
+        f"{digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and workload.max_window is "
+        f"{spec.workload.max_window}. Set it to {math.ceil(needs_s / 60)}m{other}"
+    )
+
+
+#: Percentiles that need fewer requests than the next.
+_EASIER = (Metric.P95_LATENCY, Metric.P90_LATENCY, Metric.P50_LATENCY)
+
+
+def _hardest(spec: Spec) -> Slo | None:
+    """The SLO on the percentile that needs the most requests."""
+    percentiles = [s for s in spec.slo if s.metric.quantile is not None]
+    return max(percentiles, key=lambda s: requests_needed(s.metric), default=None)
+
+
+def minutes(seconds: float) -> str:
+    """`45 s`, `7.5 minutes`."""
+    if seconds < 100.0:
+        return f"{digits(seconds, 2)} s"
+    return f"{digits(seconds / 60.0, 2)} minutes"
