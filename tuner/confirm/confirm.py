@@ -46,6 +46,9 @@ BEHIND = 0.90
 #: Every finalist stands so many times the load of the current config, in a round and by the search:
 #: two servers with arrivals of their own would have to be wrong by that much.
 OUTCLASSED = 3.0
+#: Where each finalist stood so many times the load of the current config in the search, a percent
+#: in the capacity of a round is no matter.
+LARGE = 1.5
 
 
 class Role(Enum):
@@ -162,6 +165,8 @@ class _Rotation:
         self._rules = rules
         self._current = Contender(current)
         self._finalists = [Contender(f) for f in finalists]
+        level = current.level or 0.0
+        self._large = all((f.level or 0.0) > LARGE * level for f in finalists)
         self._looks = Looks(rules.rounds, tests=max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
@@ -274,7 +279,8 @@ class _Rotation:
         if self._rules.levels is None:
             assert side.entrant.level is not None
             return fixed_round(measure, side.entrant.level)
-        return searched_round(measure, side.expected_level(), self._rules.levels)
+        levels = self._rules.levels
+        return searched_round(measure, side.expected_level(), levels, fine=not self._large)
 
     def _drop_those_behind(self) -> None:
         """A finalist that is clearly worse than another, or than the current config."""

@@ -26,6 +26,14 @@ SPREAD = 0.04
 MOST_STEPS = 6
 #: A bracket wider than this gets another measurement, where the capacity seems to be.
 WIDE = 3 * SPREAD
+#: Between two loads the stress to this power is taken to be a line over the load. It is one to the
+#: power -1 where requests wait as in M/M/1, with latencies as 1 / (1 - load / saturation), and
+#: nearly one to the power 0 (logarithms) where latency is a power of the load: this is the middle.
+CHORD = -0.5
+#: The flattest and the steepest line that is thought of, and the difference between the capacities
+#: they tell, as a share, above which another measurement is made between.
+SHAPES = (-0.01, -2.0)
+STRAIGHT = 0.01
 #: Stress between which a measurement tells where the bound is.
 NEAR = (0.7, 1.6)
 #: A round may end without a level that failed close by where so much of the bound was used up.
@@ -159,13 +167,16 @@ def searched_round(
     levels: LevelRange,
     *,
     brief: bool = False,
+    fine: bool = False,
     least: float = 0.0,
 ) -> Round:
     """One level below and one above the expected capacity; further until one passes.
 
     A ``brief`` round is over with the first level that passed near enough to its bound to tell the
-    capacity by the slope of another config. Any round is over with a level under which less than
-    ``least`` requests a second were answered: what stands so little need not be known any better.
+    capacity by the slope of another config. A ``fine`` one has another measurement where the
+    capacity seems to be, if that depends on how the stress rises between those around it. Any round
+    is over with a level under which less than ``least`` requests a second were answered: what
+    stands so little need not be known any better.
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should stand.
@@ -189,6 +200,8 @@ def searched_round(
         if probes[-1].saturated and (probes[-1].served_per_s or 0.0) < least:
             break
         level = _next_level(probes, levels)
+        if level is None and fine:
+            level, fine = _where_it_bends(probes, levels), False
     return Round(tuple(points), drowned=tuple(drowned))
 
 
@@ -219,6 +232,28 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
         level = crossing(floor, ceiling)
     level = levels.nearest(level)
     return None if any(p.level == level for p in probes) else level
+
+
+def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
+    """Where the capacity seems to be, unless a line of any shape puts it there about."""
+    bracket = Bracket.of(probes)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    if floor is None or ceiling is None:
+        return None
+    flat, steep = (_chord(floor, ceiling, power) for power in SHAPES)
+    if abs(steep / flat - 1.0) <= STRAIGHT:
+        return None
+    level = levels.nearest(min(_chord(floor, ceiling), bracket.top))
+    return None if any(p.level == level for p in probes) else level
+
+
+def _chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
+    """Where the stress is 1 on a line of stress to this ``power`` over the load, see `CHORD`."""
+    low, high = floor.stress, ceiling.stress
+    if low is None or high is None or not 0.0 < low <= 1.0 < high:
+        return crossing(floor, ceiling)
+    share: float = (low**power - 1.0) / (low**power - high**power)
+    return floor.level + share * (ceiling.level - floor.level)
 
 
 def _near(probe: Probe) -> bool:
@@ -255,6 +290,8 @@ def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
     near = [p for p in probes if _near(p)]
     if bracket.gap > WIDE and slope is not None and near:
         return geometric_mean([p.level * (p.stress or 1.0) ** (-1.0 / slope) for p in near])
+    if bracket.floor is not None and bracket.ceiling is not None:
+        return min(_chord(bracket.floor, bracket.ceiling), bracket.top)
     return bracket.capacity() or min(_most_served(p) for p in probes)
 
 

@@ -229,7 +229,8 @@ class _Trials:
         brief = self._large and not levels.whole
         expected = self._levels[number]
         least = FAR_BELOW * expected
-        return searched_round(measure, expected, levels, brief=brief, least=least)
+        fine = not self._large
+        return searched_round(measure, expected, levels, brief=brief, fine=fine, least=least)
 
     def _proof(self, simpler: Contender) -> Confirmation | None:
         """What is written in place of the winner; None where its own gain is not worth a change."""
