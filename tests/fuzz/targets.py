@@ -177,7 +177,6 @@ def _analyzer_run(text: bytes, directory: Path) -> None:
 def _csv_run(text: bytes, directory: Path) -> None:
     from tuner.load import csvfile
 
-    csvfile.is_complete(directory / "input")
     csvfile.read(directory / "input")
 
 

@@ -1,153 +1,88 @@
-"""The open-loop client itself: ``python -m tuner.load.client_process JOB``.
+"""A process of our own client: ``python -m tuner.load.client_process JOB``.
 
 A process of its own, so that nothing else this program does can delay a request. It sends each
-request when it is due, once, writes down what became of it, and ends; on SIGINT at once.
+request when it is due (closed loop: when one is answered), once, writes down what became of it,
+and ends; on SIGINT at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import selectors
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from enum import IntEnum
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import grpc  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError
-from tuner.load.channel import INFER, channel_options, is_refusal
-from tuner.load.messages import RequestForm, build
+from tuner.load.calls import Done, calls_over
+from tuner.load.client_job import Answers, Job, Outcome
+from tuner.load.messages import build
 
-_CONNECT_S = 5.0
-_LEAD_NS = 20_000_000
+#: From the word to begin to the start, so that every process of a run has heard it.
+LEAD_NS = 20_000_000
+_READY_S = 120.0  # for the slowest process of a run to be ready as well
+_POLL_S = 0.002
+#: Of requests that are late, so many are sent before answers are looked for again.
+_AT_ONCE = 8
 
-
-class Outcome(IntEnum):
-    """What became of a request by the end of the run."""
-
-    UNSENT = 0  # the client was too late
-    UNANSWERED = 1
-    ANSWERED = 2
-    REJECTED = 3  # by a queue policy
-    FAILED = 4  # any other error from the server
+Send = Callable[[bytes, Done], None]
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to send, and where results go.
-
-    Attributes:
-        inputs: File in perf_analyzer's format.
-        due: ``.npy`` with the moments requests are due, in seconds from the start, ascending.
-        total_s: The run ends this long after its start, whatever is still in flight.
-        answers: Where `Answers` are written.
-    """
-
-    address: str
-    form: RequestForm
-    inputs: Path
-    due: Path
-    total_s: float
-    answers: Path
-
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), default=str))
-
-    @classmethod
-    def read(cls, path: Path) -> Job:
-        data = json.loads(path.read_text())
-        data["form"] = RequestForm(**data["form"])
-        return cls(**{**data, **{key: Path(data[key]) for key in ("inputs", "due", "answers")}})
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What became of every request, in the order they were due.
-
-    Attributes:
-        sent_ns: Wall clock; 0 where it was not sent.
-        answered_ns: Likewise; 0 where there was no answer of any kind.
-        outcomes: Of `Outcome`.
-        end_ns: End of the run.
-        busy: Share of one core the client's own thread was busy, 0..1.
-        failure: First words of the server about a request that failed; empty without one.
-        lost: Why the run was given up; empty when it was not.
-    """
-
-    sent_ns: npt.NDArray[np.int64]
-    answered_ns: npt.NDArray[np.int64]
-    outcomes: npt.NDArray[np.int8]
-    end_ns: int
-    busy: float
-    failure: str
-    lost: str
-
-    def write(self, path: Path) -> None:
-        np.savez(path, **{name: np.asarray(value) for name, value in vars(self).items()})
-
-    @classmethod
-    def read(cls, path: Path) -> Answers:
-        with np.load(path) as data:
-            return cls(
-                data["sent_ns"],
-                data["answered_ns"],
-                data["outcomes"],
-                int(data["end_ns"]),
-                float(data["busy"]),
-                str(data["failure"]),
-                str(data["lost"]),
-            )
-
-
-class OpenLoop:
-    """Sends requests when they are due and keeps the record.
+class Loop:
+    """Sends requests and keeps the record; `OpenLoop` and `ClosedLoop` say when.
 
     Args:
-        send: Sends one request; returns when it is answered, raises ``grpc.RpcError`` otherwise.
+        send: Sends one request, and calls back when it is known what became of it.
         requests: Gone round.
-        due_s: When each is due, from the start of the run.
         total_s: Length of the run.
+        first: The first request's number.
+        step: To the next one's.
     """
 
     def __init__(
         self,
-        send: Callable[[bytes], Any],
+        send: Send,
         requests: Sequence[bytes],
-        due_s: npt.NDArray[np.float64],
         total_s: float,
+        first: int = 0,
+        step: int = 1,
     ) -> None:
         self._send = send
         self._requests = requests
-        self._due_ns = np.rint(due_s * 1e9).astype(np.int64).tolist()
         self._total_ns = round(total_s * 1e9)
-        self._sent_ns = [0] * len(self._due_ns)
-        self._answered_ns = [0] * len(self._due_ns)
-        self._outcomes = [Outcome.UNSENT] * len(self._due_ns)
+        self._first, self._step = first, step
+        self._sent_ns: list[int] = []
+        self._answered_ns: list[int] = []
+        self._outcomes: list[Outcome] = []
         self._failure = ""
         self._lost = ""
         self._ended = asyncio.Event()
 
-    async def run(self) -> Answers:
-        """Until the end of the run, or until it is stopped or the connection lost."""
+    async def run(self, begin_ns: int | None = None) -> Answers:
+        """Until the end of the run, or until it is stopped or the connection lost.
+
+        Args:
+            begin_ns: The start, on the monotonic clock; None for soon.
+        """
         # durations from the clock that is never set, moments on the wall clock
         offset_ns = time.time_ns() - time.monotonic_ns()
-        begin_ns = time.monotonic_ns() + _LEAD_NS
+        begin_ns = time.monotonic_ns() + LEAD_NS if begin_ns is None else begin_ns
         rest_s = (begin_ns + self._total_ns - time.monotonic_ns()) / 1e9
         busy_s = time.thread_time()
         sender = asyncio.create_task(self._send_all(begin_ns))
+        sender.add_done_callback(self._check)
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._ended.wait()
+        self._ended.set()
         end_ns = time.monotonic_ns()
         busy_s = time.thread_time() - busy_s
         if not sender.cancel():
@@ -167,36 +102,97 @@ class OpenLoop:
         self._ended.set()
 
     async def _send_all(self, begin_ns: int) -> None:
-        requests = self._requests
-        async with asyncio.TaskGroup() as group:
-            for k, due_ns in enumerate(self._due_ns):
-                # a wait of nothing at least lets the requests before this one go
-                wait_ns = begin_ns + due_ns - time.monotonic_ns()
-                await asyncio.sleep(max(wait_ns, 0) / 1e9)
-                group.create_task(self._one(k, requests[k % len(requests)]))
+        raise NotImplementedError
 
-    async def _one(self, k: int, request: bytes) -> None:
+    def _after(self) -> None:
+        """A request has come to its end."""
+
+    def _one(self, k: int) -> None:
         self._sent_ns[k] = time.monotonic_ns()
         self._outcomes[k] = Outcome.UNANSWERED
-        try:
-            await self._send(request)
-        except grpc.RpcError as error:
-            self._answered_ns[k] = time.monotonic_ns()
-            self._outcomes[k] = self._refused(error)
-        else:
-            self._answered_ns[k] = time.monotonic_ns()
-            self._outcomes[k] = Outcome.ANSWERED
+        number = self._first + k * self._step
+        self._send(self._requests[number % len(self._requests)], partial(self._done, k))
 
-    def _refused(self, error: Any) -> Outcome:
-        words = str(error.details())
-        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+    def _done(self, k: int, outcome: Outcome, words: str) -> None:
+        if self._ended.is_set():
+            return
+        self._answered_ns[k] = time.monotonic_ns()
+        self._outcomes[k] = outcome
+        if outcome is Outcome.FAILED:
             self._failure = self._failure or words
-            return Outcome.FAILED
-        if is_refusal(words):
-            return Outcome.REJECTED
-        self._lost = self._lost or words
-        self._ended.set()
-        return Outcome.FAILED
+        if outcome is Outcome.LOST:
+            self._lost = self._lost or words
+            self._ended.set()
+            return
+        self._after()
+
+    def _room(self, count: int) -> None:
+        self._sent_ns += [0] * count
+        self._answered_ns += [0] * count
+        self._outcomes += [Outcome.UNSENT] * count
+
+    def _check(self, sender: asyncio.Task[None]) -> None:
+        if not sender.cancelled() and sender.exception() is not None:
+            self._ended.set()
+
+
+class OpenLoop(Loop):
+    """Each request at its time, whether or not others are answered.
+
+    Args:
+        due_s: When each is due, from the start of the run.
+        others: As `Loop`.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        requests: Sequence[bytes],
+        due_s: npt.NDArray[np.float64],
+        total_s: float,
+        first: int = 0,
+        step: int = 1,
+    ) -> None:
+        super().__init__(send, requests, total_s, first, step)
+        self._due_ns = np.rint(due_s * 1e9).astype(np.int64).tolist()
+        self._room(len(self._due_ns))
+
+    async def _send_all(self, begin_ns: int) -> None:
+        for k, due_ns in enumerate(self._due_ns):
+            wait_ns = begin_ns + due_ns - time.monotonic_ns()
+            if wait_ns > 0 or k % _AT_ONCE == 0:
+                await asyncio.sleep(max(wait_ns, 0) / 1e9)
+            self._one(k)
+
+
+class ClosedLoop(Loop):
+    """So many requests outstanding at all times.
+
+    Args:
+        clients: How many.
+        others: As `Loop`.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        requests: Sequence[bytes],
+        clients: int,
+        total_s: float,
+        first: int = 0,
+        step: int = 1,
+    ) -> None:
+        super().__init__(send, requests, total_s, first, step)
+        self._clients = clients
+
+    async def _send_all(self, begin_ns: int) -> None:
+        await asyncio.sleep(max(begin_ns - time.monotonic_ns(), 0) / 1e9)
+        for _ in range(self._clients):
+            self._after()
+
+    def _after(self) -> None:
+        self._room(1)
+        self._one(len(self._sent_ns) - 1)
 
 
 def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
@@ -204,20 +200,32 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
     return np.where(moments > 0, moments + offset_ns, 0)
 
 
+def _loop(job: Job, send: Send, requests: Sequence[bytes]) -> Loop:
+    rest = (job.total_s, job.first, job.step)
+    if job.due is None:
+        return ClosedLoop(send, requests, job.clients, *rest)
+    return OpenLoop(send, requests, np.load(job.due)[job.first :: job.step], *rest)
+
+
 async def _carry_out(job: Job, requests: Sequence[bytes]) -> Answers:
-    due_s = np.load(job.due)
-    channel = grpc.aio.insecure_channel(job.address, options=channel_options(job.address))
-    try:
-        async with asyncio.timeout(_CONNECT_S):
-            await channel.channel_ready()
-    except TimeoutError as error:
-        raise LoadFailedError(f"no connection to {job.address} in {_CONNECT_S:g} s") from error
-    # Without serialisers bytes are sent, and answers stay unread, as they came.
-    load = OpenLoop(channel.unary_unary(INFER), requests, due_s, job.total_s)
+    calls = calls_over(job.protocol, job.address)
+    await calls.connect()
+    load = _loop(job, calls.send, requests)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
-    answers = await load.run()
-    await channel.close()  # Triton drops what it has not begun
+    answers = await load.run(await _beginning(job))
+    await calls.close()
     return answers
+
+
+async def _beginning(job: Job) -> int:
+    """Says that this process is ready, and waits until all are."""
+    job.ready.touch()
+    deadline = time.monotonic() + _READY_S
+    while not job.begin.exists():
+        if time.monotonic() > deadline:
+            raise LoadFailedError("nobody said when to begin")
+        await asyncio.sleep(_POLL_S)
+    return int(job.begin.read_text())
 
 
 def _precise_loop() -> asyncio.SelectorEventLoop:
@@ -227,7 +235,7 @@ def _precise_loop() -> asyncio.SelectorEventLoop:
 
 def main(path: Path) -> None:
     job = Job.read(path)
-    requests = build(job.inputs, job.form, np.load(job.due, mmap_mode="r").size)
+    requests = build(job.inputs, job.form, job.most, job.protocol, job.address)
     gc.freeze()
     with asyncio.Runner(loop_factory=_precise_loop) as runner:
         answers = runner.run(_carry_out(job, requests))

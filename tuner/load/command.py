@@ -43,12 +43,12 @@ class Target:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Files of one run of perf_analyzer; ``export`` is None to do without."""
+    """Files of one run of perf_analyzer."""
 
     inputs: Path
     intervals: Path
     csv: Path
-    export: Path | None
+    export: Path
 
 
 def interval_ms(total_s: float) -> int:
@@ -80,6 +80,5 @@ def command_line(
     argv += ["--measurement-interval", str(interval_ms(window.total_s))]
     argv += ["--stability-percentage", _ANY, "--max-trials", str(_WINDOWS)]
     argv += ["-f", str(files.csv), "--verbose-csv"]
-    if files.export is not None:
-        argv += ["--profile-export-file", str(files.export)]
+    argv += ["--profile-export-file", str(files.export)]
     return argv

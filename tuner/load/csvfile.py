@@ -25,15 +25,6 @@ class WindowReport:
     network_us: float
 
 
-def is_complete(path: Path) -> bool:
-    """Whether perf_analyzer has finished writing its header and its row."""
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return False
-    return text.count(b"\n") >= 2 and text.endswith(b"\n")
-
-
 def read(path: Path) -> WindowReport:
     """Reads the report.
 

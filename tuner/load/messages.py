@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tuner.errors import LoadFailedError
+from tuner.spec.workload import Protocol
 
 #: Above this the client would need more memory than it may take from the server.
 MAX_BYTES = 1 << 30
@@ -45,8 +47,17 @@ class _Content:
     raw: bytes
 
 
-def build(path: Path, form: RequestForm, count: int) -> list[bytes]:
-    """At most ``count`` serialised ``ModelInferRequest``; the run goes round them.
+def build(
+    path: Path,
+    form: RequestForm,
+    count: int,
+    protocol: Protocol = Protocol.GRPC,
+    address: str = "",
+) -> list[bytes]:
+    """At most ``count`` requests as bytes; the run goes round them.
+
+    Over gRPC a serialised ``ModelInferRequest`` each, over HTTP head and body, sent to
+    ``address``.
 
     The k-th request carries the inferences from ``k * batch_size`` on; the list of inputs goes
     round as well. Equal requests are one object.
@@ -62,7 +73,7 @@ def build(path: Path, form: RequestForm, count: int) -> list[bytes]:
     requests, total = [], 0
     for first in wanted[:: form.batch_size]:
         batch = [contents[i % len(steps)] for i in range(first, first + form.batch_size)]
-        request = _request(batch, form)
+        request = _WRITERS[protocol](_tensors(batch, form), form, address)
         if request not in known:
             known[request] = request
             total += len(request)
@@ -129,16 +140,56 @@ def _raw(values: Any, datatype: str) -> bytes:
     return np.array(values, dtype=utils.triton_to_np_dtype(datatype)).tobytes()
 
 
-def _request(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> bytes:
-    from tritonclient.grpc import service_pb2
-
-    request = service_pb2.ModelInferRequest(model_name=form.model)
-    for name, datatype in form.datatypes.items():
+def _tensors(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> Mapping[str, _Content]:
+    """The inputs of one request, by name."""
+    leading = (form.batch_size,) if form.batched else ()
+    tensors = {}
+    for name in form.datatypes:
         shapes = {step[name].shape for step in batch}
         if len(shapes) > 1:
             raise LoadFailedError(f"input {name}: shapes differ within one batch")
         (shape,) = shapes
-        leading = (form.batch_size,) if form.batched else ()
-        request.inputs.add(name=name, datatype=datatype, shape=(*leading, *shape))
-        request.raw_input_contents.append(b"".join(step[name].raw for step in batch))
+        raw = b"".join(step[name].raw for step in batch)
+        tensors[name] = _Content((*leading, *shape), raw)
+    return tensors
+
+
+def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: str) -> bytes:
+    from tritonclient.grpc import service_pb2
+
+    request = service_pb2.ModelInferRequest(model_name=form.model)
+    for name, tensor in tensors.items():
+        request.inputs.add(name=name, datatype=form.datatypes[name], shape=tensor.shape)
+        request.raw_input_contents.append(tensor.raw)
     return bytes(request.SerializeToString())
+
+
+def _over_http(tensors: Mapping[str, _Content], form: RequestForm, address: str) -> bytes:
+    """Tensors in binary both ways, as perf_analyzer has them.
+
+    Source: Triton's binary tensor data extension.
+    """
+    inputs = [
+        {
+            "name": name,
+            "shape": tensor.shape,
+            "datatype": form.datatypes[name],
+            "parameters": {"binary_data_size": len(tensor.raw)},
+        }
+        for name, tensor in tensors.items()
+    ]
+    told = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    size = len(told) + sum(len(tensor.raw) for tensor in tensors.values())
+    head = (
+        f"POST /v2/models/{quote(form.model)}/infer HTTP/1.1",
+        f"Host: {address}",
+        "Content-Type: application/octet-stream",
+        f"Inference-Header-Content-Length: {len(told)}",
+        f"Content-Length: {size}",
+        "",
+        "",
+    )
+    return "\r\n".join(head).encode() + told + b"".join(t.raw for t in tensors.values())
+
+
+_WRITERS = {Protocol.GRPC: _over_grpc, Protocol.HTTP: _over_http}

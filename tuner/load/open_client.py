@@ -1,24 +1,28 @@
-"""The load generator for configs that refuse requests: a small open-loop client of our own.
+"""A load generator of our own, for what perf_analyzer cannot measure.
 
 perf_analyzer gives no result when a request fails, so it cannot measure a queue timeout or a
-full queue. This client sends each request once, without retries, and counts what was answered,
-rejected and failed. Everything else means what it means in `tuner.load.perf_analyzer`: the
-same arrivals for the same seed, the same inputs, latency from the moment a request was due.
-Rejected requests have no latency; they are in `Measurement.error_rate`.
+full queue; and its export of every request's latency holds every tensor too, so that it cannot
+measure large ones. This client sends each request once, without retries, as bytes that were made
+before, never looks into an answer, and counts what was answered, rejected and failed. Everything
+else means what it means in `tuner.load.perf_analyzer`: the same arrivals for the same seed, the
+same inputs, latency from the moment a request was due (closed loop: sent). Rejected requests have
+no latency; they are in `Measurement.error_rate`.
 
-It is Python, so it costs more than perf_analyzer: latencies are some 0.35 ms longer, and on two
-cores shared with the server it keeps up with about 1500 requests per second (perf_analyzer with
-over 2000). Beyond that `tuner.load.checks` says that it does not.
+What it costs, beside perf_analyzer: docs/measuring.md. Beyond what it can do, `tuner.load.checks`
+says so.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,8 +31,10 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, TunerError
 from tuner.load.arrivals import Shape, Times, arrivals_of
-from tuner.load.checks import client_busy, client_kept_up, ended_early, warnings_about
-from tuner.load.client_process import Answers, Job, Outcome
+from tuner.load.checks import client_busy, client_kept_up, client_limit, ended_early, warnings_about
+from tuner.load.choice import expected_requests
+from tuner.load.client_job import Answers, Job, Outcome, merged
+from tuner.load.client_process import LEAD_NS
 from tuner.load.command import Target
 from tuner.load.export import Requests
 from tuner.load.generator import Window
@@ -37,35 +43,36 @@ from tuner.load.inputs import InputFile, InputFiles
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.messages import RequestForm
 from tuner.load.rest import comes_to_rest
-from tuner.load.runner import TOO_LATE
+from tuner.load.runner import TOO_LATE, never
 from tuner.load.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
 from tuner.load.timeline import (
     LATE_US,
     Observed,
     begun_ns,
     figures_of,
+    observe_closed,
     observe_open,
     percentile,
     within_bounds,
 )
 from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
-from tuner.spec.workload import Protocol
 from tuner.triton import health
 from tuner.triton.process import child, tail
 
 _SLACK_S = 2.0  # perf_analyzer is given arrivals for so much longer; the same draw needs the same
 _POLL_S = 0.01
+_READY_S = 60.0  # for the processes to start and to make their requests
+#: One process stands so many requests a second, and so many clients of a closed loop.
+_PROCESS_PER_S, _PROCESS_CLIENTS = 2500.0, 64
 
 
 @dataclass(frozen=True)
 class OpenClient:
     """Measures one model on one server; see `tuner.load.generator.LoadGenerator`.
 
-    Open loops over gRPC only.
-
     Attributes:
-        environment: Whole environment of the client's process.
+        environment: Whole environment of the client's processes.
         target: Model, server and protocol.
         form: What requests to the model look like.
         inputs: What they carry.
@@ -88,32 +95,28 @@ class OpenClient:
     gpus: Gpus = "all"
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        if not load.arrivals.open_loop or self.target.protocol is not Protocol.GRPC:
-            raise LoadFailedError(
-                f"the open-loop client has no {load.arrivals.value} arrivals over "
-                f"{self.target.protocol.value}",
-                "ask for open-loop arrivals over grpc, or for a config that refuses no requests",
-            )
         begin = time.monotonic()
-        spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
-        due_s = arrivals_of(load, spans_s, seed, self.shape)
-        due_s = due_s[due_s < window.total_s]
-        given = self.inputs.file(seed, due_s.size * self.target.batch_size)
+        due_s = self._due(load, window, seed)
+        count = expected_requests(load, window.total_s) if due_s is None else due_s.size
+        given = self.inputs.file(seed, count * self.target.batch_size)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private,
             Sampler(self.snapshot, self.scrape, self.server, gpus=self.gpus) as watched,
         ):
-            hopeless = Hopeless(due_s, window, self._settled_count)
-            answers, command, stopped_ns = self._execute(
-                due_s, window, given, Path(private), hopeless
-            )
+            job = self._job(load, window, given, Path(private), count)
+            if due_s is not None:
+                np.save(Path(private) / "due.npy", due_s)
+            hopeless = never if due_s is None else Hopeless(due_s, window, self._settled_count)
+            answers, command, stopped_ns = self._execute(job, load, window, hopeless)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or comes_to_rest(self.scrape, self.target)
         planned = window
-        if stopped_ns is not None:
+        if stopped_ns is not None and due_s is not None:
             window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
+        _check_sent(answers, load)
         observed = observe(answers, due_s, window)
-        check_decided(observed.latencies_us, due_s, window, planned)
+        if due_s is not None:
+            check_decided(observed.latencies_us, due_s, window, planned)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
             measurement(observed, answers, load, window, self.target.batch_size),
@@ -129,38 +132,67 @@ class OpenClient:
         warnings = (*given.warnings, *ended_early(window, planned), *_about_client(answers))
         return replace(result, warnings=(*warnings, *warnings_about(result)))
 
-    def _execute(
-        self,
-        due_s: Times,
-        window: Window,
-        given: InputFile,
-        private: Path,
-        hopeless: Callable[[], bool],
-    ) -> tuple[Answers, tuple[str, ...], int | None]:
-        """What became of the requests, the command line, and when it was stopped early."""
-        due, job_file, log = private / "due.npy", private / "job.json", private / "log"
-        np.save(due, due_s)
-        job = Job(
-            self.target.address, self.form, given.path, due, window.total_s, private / "answers.npz"
+    def _due(self, load: LoadPoint, window: Window, seed: int) -> Times | None:
+        """When requests are due, in seconds from the start; None for a closed loop."""
+        if not load.arrivals.open_loop:
+            return None
+        spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
+        due_s = arrivals_of(load, spans_s, seed, self.shape)
+        return due_s[due_s < window.total_s]
+
+    def _job(
+        self, load: LoadPoint, window: Window, given: InputFile, private: Path, count: int
+    ) -> Job:
+        closed = not load.arrivals.open_loop
+        return Job(
+            self.target.address,
+            self.form,
+            given.path,
+            None if closed else private / "due.npy",
+            window.total_s,
+            private / "answers.npz",
+            private / "ready",
+            private / "begin",
+            self.target.protocol,
+            clients=round(load.level) if closed else 0,
+            most=count,
         )
-        job.write(job_file)
-        command = (sys.executable, "-P", "-m", "tuner.load.client_process", str(job_file))
-        with (
-            log.open("wb") as output,
-            child(command, env=self.environment, stdout=output) as process,
-        ):
-            reason, stopped_ns = _wait(process, window.deadline_s, hopeless)
-        if not job.answers.exists():
-            raise self._failure(reason or tail(log, 1) or f"exit code {process.returncode}")
-        answers = Answers.read(job.answers)
+
+    def _execute(
+        self, job: Job, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
+    ) -> tuple[Answers, tuple[str, ...], int | None]:
+        """What became of the requests, a command line, and when it was stopped early."""
+        jobs = shared(job, processes_for(load))
+        private = job.answers.parent
+        logs = [private / f"log-{part.first}" for part in jobs]
+        commands = []
+        with ExitStack() as stack:
+            processes = []
+            for part, log in zip(jobs, logs, strict=True):
+                file = private / f"job-{part.first}"
+                part.write(file)
+                command = (sys.executable, "-P", "-m", "tuner.load.client_process", str(file))
+                output = stack.enter_context(log.open("wb"))
+                commands.append(command)
+                processes.append(
+                    stack.enter_context(child(command, env=self.environment, stdout=output))
+                )
+            _begin(jobs, processes)
+            reason, stopped_ns = _wait(processes, window.deadline_s, hopeless)
+        if not all(part.answers.exists() for part in jobs):
+            said = next((words for log in logs if (words := tail(log, 1))), "")
+            codes = f"exit code {next((p.returncode for p in processes if p.returncode), 0)}"
+            raise self._failure(reason or said or codes)
+        parts = [Answers.read(part.answers) for part in jobs]
+        answers = merged(parts, open_loop=job.due is not None)
         if answers.lost:
             raise self._failure(answers.lost)
-        return answers, command, stopped_ns
+        return answers, commands[0], stopped_ns
 
     def _failure(self, reason: str) -> TunerError:
         if not health.live(self.target.endpoints):
-            return ServerGoneError(f"the server stopped answering; the open-loop client: {reason}")
-        return LoadFailedError(f"the open-loop client failed: {reason}")
+            return ServerGoneError(f"the server stopped answering; tune's own client: {reason}")
+        return LoadFailedError(f"tune's own client failed: {reason}")
 
     def _settled_count(self) -> int:
         """Requests answered or refused so far; only the metrics know of the refused."""
@@ -170,41 +202,103 @@ class OpenClient:
         return statistics.success_count + max(statistics.fail_count, int(sum(failed)))
 
 
+def processes_for(load: LoadPoint) -> int:
+    """How many processes share a load: no more than there are cores."""
+    one = _PROCESS_PER_S if load.arrivals.open_loop else _PROCESS_CLIENTS
+    return min(max(math.ceil(load.level / one), 1), os.cpu_count() or 1)
+
+
+def shared(job: Job, count: int) -> list[Job]:
+    """The parts of a run that its processes carry out."""
+    clients = [job.clients // count + (k < job.clients % count) for k in range(count)]
+    return [
+        replace(
+            job,
+            clients=clients[k],
+            first=k,
+            step=count,
+            answers=job.answers.with_name(f"answers-{k}.npz"),
+            ready=job.ready.with_name(f"ready-{k}"),
+        )
+        for k in range(count)
+    ]
+
+
+def _begin(jobs: Sequence[Job], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Waits until all processes are ready, and lets them begin at the same moment."""
+    deadline = time.monotonic() + _READY_S
+    while not all(job.ready.exists() for job in jobs):
+        if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
+            return  # whose fault it is, `_wait` and the logs will say
+        time.sleep(_POLL_S / 5)
+    begin = jobs[0].begin
+    unfinished = begin.with_suffix(".part")
+    unfinished.write_text(str(time.monotonic_ns() + LEAD_NS))
+    unfinished.replace(begin)
+
+
 def _wait(
-    process: subprocess.Popen[bytes], deadline_s: float, hopeless: Callable[[], bool]
+    processes: Sequence[subprocess.Popen[bytes]], deadline_s: float, hopeless: Callable[[], bool]
 ) -> tuple[str, int | None]:
-    """Why the process did not end by itself in time, and when it was stopped early."""
+    """Why the processes did not end by themselves in time, and when they were stopped early.
+
+    Where one of them fails the others are not waited for.
+    """
     deadline = time.monotonic() + deadline_s
     stopped_ns = None
-    while process.poll() is None:
+    while any(process.poll() is None for process in processes):
+        if any(process.poll() for process in processes):
+            return "", stopped_ns
         if time.monotonic() > deadline:
             return TOO_LATE, stopped_ns
         if stopped_ns is None and hopeless():
             stopped_ns = time.time_ns()
-            process.send_signal(signal.SIGINT)
+            for process in processes:
+                process.send_signal(signal.SIGINT)
         time.sleep(_POLL_S)
     return "", stopped_ns
 
 
-def _answered(answers: Answers, due_s: Times) -> tuple[Requests, Times]:
-    """The requests that were answered, and when they were due."""
+def _answers_of(answers: Answers) -> tuple[Requests, npt.NDArray[np.bool_]]:
+    """The requests that were answered, and which ones these are."""
     told = answers.outcomes == Outcome.ANSWERED
     if not told.any() and answers.failure:
         failed = int((answers.outcomes == Outcome.FAILED).sum())
         raise ModelFailsError(f"the model failed {failed} of {failed} requests: {answers.failure}")
     if not told.any():
         raise LoadFailedError("no request was answered before the run ended")
-    return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), due_s[told]
+    return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), told
 
 
-def observe(answers: Answers, due_s: Times, window: Window) -> Observed:
+def _answered(answers: Answers, due_s: Times) -> tuple[Requests, Times]:
+    """The requests that were answered, and when they were due."""
+    requests, told = _answers_of(answers)
+    return requests, due_s[told]
+
+
+def _check_sent(answers: Answers, load: LoadPoint) -> None:
+    """Without an answer nothing else tells of a client that was behind.
+
+    Raises:
+        ClientLimitError: It was.
+    """
+    unsent = float((answers.outcomes == Outcome.UNSENT).mean())
+    if unsent and not (answers.outcomes == Outcome.ANSWERED).any():
+        raise client_limit(load, (1.0 - unsent) * load.level)
+
+
+def observe(answers: Answers, due_s: Times | None, window: Window) -> Observed:
     """The window as `observe_open` sees it, with the requests that were refused left out.
+
+    Without due times, as `observe_closed` does.
 
     Requests the client had no time to send count as unanswered, as perf_analyzer's do.
 
     Raises:
         LoadFailedError: Nothing was answered.
     """
+    if due_s is None:
+        return observe_closed(_answers_of(answers)[0], window)
     requests, answered_s = _answered(answers, due_s)
     open_ends = answers.outcomes <= Outcome.UNANSWERED
     waited_for_s = np.append(answered_s, due_s[open_ends])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +20,7 @@ from tuner.load.checks import (
     refuse_failures,
     warnings_about,
 )
+from tuner.load.choice import expected_requests
 from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import Window
 from tuner.load.hopeless import (
@@ -48,17 +47,8 @@ from tuner.spec.fields import Gpus
 from tuner.spec.model import ServerMode
 from tuner.triton import health
 
-#: Above this the export takes longer to write and read than it is worth.
-MAX_EXPORT_BYTES = 64 << 20
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
-_ASSUMED_LATENCY_S = 0.005  # closed loops: to guess how many requests there will be
 _RECEIVED_SHARE = 0.9  # what is being executed just then is not counted
-_REQUEST_COUNT = re.compile(r"Request count: (\d+)")
-_DELAYED = re.compile(r"([\d.]+)% of the requests")
-_FROM_WINDOWS = (
-    "Requests are too large for perf_analyzer's profile export: latencies are its own, over its "
-    "three windows, and count from the moment of sending."
-)
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,6 @@ class PerfAnalyzer:
         target: Model, server and protocol.
         inputs: What requests carry.
         directory: For its files, which it removes again; owned by the caller.
-        request_export_bytes: Estimated size of one request in the profile export.
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
         server: Who runs it; says what of this machine is the server's.
@@ -85,7 +74,6 @@ class PerfAnalyzer:
     target: Target
     inputs: InputFiles
     directory: Path
-    request_export_bytes: int
     snapshot: Snapshot
     scrape: Scrape
     shape: arrivals.Shape | None = None
@@ -100,30 +88,14 @@ class PerfAnalyzer:
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
-        exported = _expected_requests(load, window) * self.request_export_bytes
         with tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private:
-            if exported <= MAX_EXPORT_BYTES:
-                run = self._run(load, window, seed, Path(private))
-                result = run.by_request()
-            else:
-                self._warm_up(load, window, seed, Path(private))
-                alone = replace(window, warmup_s=0.0, tail_s=0.0)
-                run = self._run(load, alone, seed, Path(private))
-                result = run.by_window()
+            steps = _expected_requests(load, window) * self.target.batch_size
+            given = self.inputs.file(seed, steps)
+            run = _Run(self, load, window, seed, given, Path(private))
+            result = run.measured()
         result = replace(result, wall_s=time.monotonic() - begin)
         warnings = (*result.warnings, *run.given.warnings, *_repeats(run.given, result, run.window))
         return replace(result, warnings=(*warnings, *warnings_about(result)))
-
-    def _run(self, load: LoadPoint, window: Window, seed: int, private: Path) -> _Run:
-        """One run, with inputs of its own: a cache would know again those of the one before."""
-        steps = _expected_requests(load, window) * self.target.batch_size
-        return _Run(self, load, window, seed, self.inputs.file(seed, steps), private)
-
-    def _warm_up(self, load: LoadPoint, window: Window, seed: int, private: Path) -> None:
-        if window.warmup_s > 0.0:
-            alone = replace(window, duration_s=window.warmup_s, warmup_s=0.0, tail_s=0.0)
-            with suppress(LoadFailedError):  # nothing may have been answered; the next will say
-                self._run(load, alone, seed, private).by_window()
 
 
 @dataclass(frozen=True)
@@ -137,17 +109,16 @@ class _Run:
     given: InputFile
     private: Path
 
-    def by_request(self) -> Measurement:
+    def measured(self) -> Measurement:
         """Figures from the time stamps of every request."""
         due_s = self._write_schedule()
-        files = self._files(self.private / "export.json")
+        files = self._files
         with self.tool.watched() as watched:
             try:
                 command, ended = self._execute(files, watched, self._hopeless(due_s))
             except LoadFailedError as error:
                 self._check_sent(due_s, watched, error)
                 raise
-        assert files.export is not None
         requests = export.read(files.export)
         files.export.unlink()
         window = self.window
@@ -175,32 +146,6 @@ class _Run:
             ),
         )
 
-    def by_window(self) -> Measurement:
-        """perf_analyzer's own figures, over the whole run."""
-        files = self._files(None)
-        files.csv.unlink(missing_ok=True)  # the warm-up's would pass for this run's results
-        opens = self._write_schedule() is not None
-        with self.tool.watched() as watched:
-            start_ns = time.time_ns()
-            command, ended = self._execute(files, watched)
-        duration_s = load_s(interval_ms(self.window.total_s))
-        samples = watched.between(start_ns, start_ns + round(duration_s * 1e9))
-        log = self._log.read_text(errors="replace")
-        count, delayed = _REQUEST_COUNT.search(log), _DELAYED.search(log)
-        check_answered(int(count[1]) if count else 0, self.window, self.window)
-        return Measurement(
-            **self._common(command, ended),
-            **vars(csvfile.read(files.csv)),
-            duration_s=duration_s,
-            completed_count=int(count[1]) if count else 0,
-            failed_count=0,
-            late_sends=(float(delayed[1]) / 100.0 if delayed else 0.0) if opens else None,
-            source=LatencySource.WINDOWS,
-            server=server_statistics(samples),
-            host=host_use(samples, self.tool.target.model),
-            warnings=(_FROM_WINDOWS, *client_busy(ended.busiest_thread_s / duration_s)),
-        )
-
     @property
     def _log(self) -> Path:
         return self.private / "log"
@@ -209,8 +154,9 @@ class _Run:
     def _intervals(self) -> Path:
         return self.private / "intervals"
 
-    def _files(self, exported: Path | None) -> RunFiles:
-        csv = self.private / "report.csv"
+    @property
+    def _files(self) -> RunFiles:
+        csv, exported = self.private / "report.csv", self.private / "export.json"
         return RunFiles(self.given.path, self._intervals, csv, exported)
 
     def _common(self, command: list[str], ended: runner.Ended) -> dict[str, Any]:
@@ -259,7 +205,7 @@ class _Run:
             tool.environment,
             self._log,
             alive=lambda: health.live(tool.target.endpoints),
-            complete=_complete(files),
+            complete=lambda: export.is_complete(files.export),  # written last
             at_rest=lambda: comes_to_rest(tool.scrape, tool.target),
             deadline_s=self.window.deadline_s,
             patience_s=tool.patience_s,
@@ -306,17 +252,8 @@ class _Run:
             raise client_limit(self.load, received / due * self.load.level) from error
 
 
-def _complete(files: RunFiles) -> Callable[[], bool]:
-    """perf_analyzer writes the report first and the export last."""
-    exported = files.export
-    if exported is None:
-        return lambda: csvfile.is_complete(files.csv)
-    return lambda: export.is_complete(exported)
-
-
 def _expected_requests(load: LoadPoint, window: Window) -> int:
-    rate = load.level if load.arrivals.open_loop else load.level / _ASSUMED_LATENCY_S
-    return math.ceil(rate * load_s(interval_ms(window.total_s)))
+    return expected_requests(load, load_s(interval_ms(window.total_s)))
 
 
 def _client_times(csv: Path) -> dict[str, Any]:

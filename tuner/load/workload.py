@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from tuner.load.answers import Answers, ask
 from tuner.load.arrivals import BurstShape, Shape, read_trace
 from tuner.load.asked import seconds_for
+from tuner.load.choice import Client
 from tuner.load.command import Target
 from tuner.load.filling import Filling, fill
 from tuner.load.first_answer import await_first_answers
@@ -29,28 +29,21 @@ from tuner.spec.workload import (
     ArrivalsSpec,
     BurstArrivals,
     ClosedArrivals,
-    Protocol,
     RandomInputs,
     TraceArrivals,
     Workload,
 )
 from tuner.triton.binaries import Installation
-from tuner.triton.control import Control, ModelMetadata, Tensor
+from tuner.triton.control import Control, ModelMetadata
 from tuner.triton.server import Endpoints
-
-_NUMBER_BYTES = 20  # a float in the export, with its comma
-_STRING_BYTES = 100
-_VARIABLE = 128  # a dimension nobody gave
 
 
 @dataclass(frozen=True)
-class ByConfig:
-    """The generator that fits the config running at the moment; itself a `LoadGenerator`.
-
-    perf_analyzer, unless the config may refuse requests: then the open-loop client, which
-    survives that. It has no closed loops and no HTTP, for which perf_analyzer must do.
+class ByClient:
+    """The generator that was chosen; itself a `LoadGenerator`.
 
     Attributes:
+        client: Which one measures; our own asks and fills in any case.
         restarts: Times each closed loop is started.
     """
 
@@ -58,9 +51,14 @@ class ByConfig:
     open_client: OpenClient
     running_config: Callable[[], Any]
     restarts: int = 1
+    client: Client = Client.PERF_ANALYZER
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        return self._fitting(load).measure(load, window, seed)
+        clients: dict[Client, LoadGenerator] = {
+            Client.PERF_ANALYZER: self.perf_analyzer,
+            Client.OWN: self.open_client,
+        }
+        return Restarted(clients[self.client], self.restarts).measure(load, window, seed)
 
     def answers(self) -> Answers:
         """What the running config answers to some of the inputs; see `tuner.load.answers.ask`."""
@@ -86,12 +84,6 @@ class ByConfig:
         address = client.target.endpoints.grpc
         return fill(address, client.form, client.inputs, seed, size)
 
-    def _fitting(self, load: LoadPoint) -> LoadGenerator:
-        possible = load.arrivals.open_loop and self.open_client.target.protocol is Protocol.GRPC
-        if possible and may_reject(self.running_config()):
-            return self.open_client
-        return Restarted(self.perf_analyzer, self.restarts)
-
 
 def load_generator(
     workload: Workload,
@@ -105,7 +97,8 @@ def load_generator(
     gpus: Gpus = "all",
     patience_s: float = PATIENCE_S,
     server_words: Callable[[], str] = str,
-) -> ByConfig:
+    client: Client = Client.PERF_ANALYZER,
+) -> ByClient:
     """The generator, set up for a model that is loaded; it stays good when it is reloaded.
 
     Args:
@@ -119,13 +112,13 @@ def load_generator(
         gpus: Of this machine's GPUs those that the server may see.
         patience_s: See `tuner.load.runner.run`; long for servers that are not ours to restart.
         server_words: The last error in the server's log; empty when it cannot be read.
+        client: Who measures.
 
     Raises:
         SpecError: The workload does not fit the model's inputs.
     """
     metadata = control.metadata(model)
     batched = control.running_config(model).max_batch_size > 0
-    shapes = _shapes(workload)
     perf_analyzer = PerfAnalyzer(
         binary=program.binary,
         environment=program.environment,
@@ -137,7 +130,6 @@ def load_generator(
             cached=lambda: control.running_config(model).response_cache.enable,
         ),
         directory=directory,
-        request_export_bytes=workload.batch_size * export_bytes(metadata, batched, shapes),
         snapshot=lambda: control.statistics(model),
         scrape=control.metrics,
         server=server,
@@ -147,11 +139,12 @@ def load_generator(
         shape=shape_of(workload.arrivals),
     )
     arrivals = workload.arrivals
-    return ByConfig(
+    return ByClient(
         perf_analyzer,
         _open_client(perf_analyzer, metadata, batched),
         lambda: control.running_config(model),
         restarts=arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1,
+        client=client,
     )
 
 
@@ -171,11 +164,6 @@ def _open_client(like: PerfAnalyzer, metadata: ModelMetadata, batched: bool) -> 
     )
 
 
-def _shapes(workload: Workload) -> Mapping[str, Sequence[int]]:
-    """Those the spec gives; a file of inputs has its own."""
-    return workload.inputs.shapes if isinstance(workload.inputs, RandomInputs) else {}
-
-
 def _tensors(workload: Workload, metadata: ModelMetadata, batched: bool) -> Sequence[TensorShape]:
     """What is to be drawn at random; nothing when inputs come from a file."""
     if not isinstance(workload.inputs, RandomInputs):
@@ -193,17 +181,6 @@ def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
     return None
 
 
-def may_reject(config: Any) -> bool:
-    """Whether a queue policy of a ``ModelConfig`` can refuse requests."""
-    batching = config.dynamic_batching
-    policies = (batching.default_queue_policy, *batching.priority_queue_policy.values())
-    return any(
-        policy.max_queue_size > 0
-        or (policy.default_timeout_microseconds > 0 and policy.timeout_action == policy.REJECT)
-        for policy in policies
-    )
-
-
 def _request_form(target: Target, metadata: ModelMetadata, batched: bool) -> RequestForm:
     return RequestForm(
         model=target.model,
@@ -212,18 +189,3 @@ def _request_form(target: Target, metadata: ModelMetadata, batched: bool) -> Req
         batched=batched,
         batch_size=target.batch_size,
     )
-
-
-def export_bytes(
-    metadata: ModelMetadata, batched: bool, shapes: Mapping[str, Sequence[int]]
-) -> int:
-    """About how much one inference takes in perf_analyzer's profile export."""
-    # An output's variable dimension is mostly an input's: tokens in, tokens out.
-    variable = max((d for shape in shapes.values() for d in shape), default=_VARIABLE)
-
-    def size(tensor: Tensor) -> int:
-        own = shapes.get(tensor.name) or (tensor.shape[1:] if batched else tensor.shape)
-        elements = math.prod(variable if d < 0 else d for d in own)
-        return elements * (_STRING_BYTES if tensor.datatype == "BYTES" else _NUMBER_BYTES)
-
-    return sum(map(size, (*metadata.inputs, *metadata.outputs)))

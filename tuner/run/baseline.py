@@ -82,6 +82,7 @@ class Baseline:
         expected: Where a round begins to look for the capacity, as a load.
         arrivals: Seed of the first round's arrivals, each round after it takes the next; None in
             results of an older tune. Rounds under the same arrivals are compared as pairs.
+        client: Who measured, see `tuner.run.manifest.comparable`.
     """
 
     key: Key
@@ -94,6 +95,7 @@ class Baseline:
     level: float
     expected: float
     arrivals: int | None = None
+    client: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA_VERSION, **asdict(self), "key": self.key.to_json()}

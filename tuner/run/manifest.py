@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.load.choice import Client
 from tuner.modelconfig.diff import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
@@ -43,6 +44,8 @@ class Manifest:
         arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
             takes the next. Drawn from the run's id, so that another run is a replication; None in
             runs of an older tune.
+        client: Who measures, see `tuner.load.choice.Client`; None until a server was asked, and in
+            runs of an older tune.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -67,6 +70,7 @@ class Manifest:
     noise: Mapping[str, Any] | None = None
     completed: str | None = None
     overridden: Sequence[str] = field(default_factory=list)
+    client: str | None = None
     choices: Choices = field(default_factory=Choices)
     config_encoding: str = UTF_8
     arrivals: int | None = None
@@ -119,6 +123,26 @@ class Manifest:
             f"otherwise by now:\n{diff.rstrip()}",
             "start a new run, or put back the model's files",
         )
+
+    def refuse_if_measured_otherwise(self, now: Manifest) -> None:
+        """SpecError where another load generator would go on with the run."""
+        started = self.completed is not None
+        if not started or comparable(self.client, now.client):
+            return
+        raise SpecError(
+            f"run {self.run_id} cannot be continued: its latencies were not taken by "
+            f"{Client(now.client)}, which would measure now",
+            "start a new run",
+        )
+
+
+def comparable(one: str | None, other: str | None) -> bool:
+    """Whether two clients take latencies in the same way; None is that of an older tune.
+
+    That one changed the client from load to load, unless perf_analyzer could measure them all.
+    """
+    usual = Client.PERF_ANALYZER.value
+    return (one or usual) == (other or usual)
 
 
 def _choices(data: Mapping[str, Any]) -> Choices:

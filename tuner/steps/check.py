@@ -19,6 +19,7 @@ from tuner.errors import (
     TrialError,
     TunerError,
 )
+from tuner.load.choice import Client
 from tuner.report.check_report import render_check
 from tuner.report.check_schema import CheckStatus
 from tuner.run.baseline import (
@@ -32,7 +33,7 @@ from tuner.run.baseline import (
     question_of,
     write_baseline,
 )
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import Manifest, comparable
 from tuner.run.rejected import Stage
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import TimeBook
@@ -45,6 +46,7 @@ from tuner.steps.check_outcome import (
     verdict_of,
 )
 from tuner.steps.check_rounds import Checked, Checking, checked
+from tuner.steps.client import client_note, client_of
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
@@ -191,6 +193,14 @@ def _measured(
             rigged(served, watch) as bench,
         ):
             store.write_manifest(with_completed(session.manifest, served.job).to_json())
+            chosen = client_of(served.job)
+            if told := client_note(chosen):
+                events.note(told)
+            baseline = session.compared_with.baseline
+            if reason := _otherwise_measured(baseline, chosen.client):
+                if not session.request.accept:
+                    return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+                baseline = None
             bench.enter(Stage.CONFIRMATION)
             step = Checking(
                 spec=job.spec,
@@ -198,8 +208,8 @@ def _measured(
                 bench=bench,
                 events=events,
                 current=served.job.space.current,
-                baseline=session.compared_with.baseline,
                 arrivals=session.manifest.arrivals or 0,
+                baseline=baseline,
                 all_rounds=session.request.accept,
                 record=lambda row: store.append_confirmation(row.to_json()),
             )
@@ -255,6 +265,17 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
         level=min(levels) if found.level is None else found.level,
         expected=found.expected,
         arrivals=found.arrivals,
+        client=session.store.manifest().client,
+    )
+
+
+def _otherwise_measured(baseline: Baseline | None, client: Client) -> str:
+    """Why the accepted result is of another kind than what this check would measure; or empty."""
+    if baseline is None or comparable(baseline.client, client.value):
+        return ""
+    return (
+        f"The accepted result's latencies were not taken by {client}, which measures now: the two "
+        "cannot be compared. Accept a new one with --update-baseline."
     )
 
 

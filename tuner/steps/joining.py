@@ -135,7 +135,9 @@ def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
         book = TimeBook()
         with serving(job, programs, logs, book) as served:
             job = served.job
-            offer.manifest.refuse_if_completed_otherwise(with_completed(offer.manifest, job))
+            here = with_completed(offer.manifest, job)
+            offer.manifest.refuse_if_completed_otherwise(here)
+            offer.manifest.refuse_if_measured_otherwise(here)
             with StudyRecord(
                 request.storage, job.spec.model, run, job.space, job.spec.objective, worker
             ) as record:

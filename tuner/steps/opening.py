@@ -17,6 +17,7 @@ from tuner.run.trial import Trial, TrialTime
 from tuner.search.offer import Offer
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import STRATEGIES
+from tuner.steps.client import client_of
 from tuner.steps.job import Job, Request
 from tuner.steps.programs import Programs
 from tuner.steps.resuming import choices_of
@@ -77,6 +78,7 @@ def open_run(
     before = store.manifest()
     manifest = with_completed(before, job)
     before.refuse_if_completed_otherwise(manifest)
+    before.refuse_if_measured_otherwise(manifest)
     if not store.trials():
         store.write_manifest(manifest.to_json())
     if request.resume is not None:
@@ -157,6 +159,7 @@ def with_completed(manifest: Manifest, job: Job) -> Manifest:
         current=job.space.current.to_json(),
         completed=to_text(job.space.base),
         overridden=sorted(job.space.config.overridden),
+        client=client_of(job).client.value,
     )
 
 

@@ -17,6 +17,7 @@ from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.slo import Comparison
+from tuner.steps.client import client_of
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
 from tuner.triton.log import last_words
@@ -62,6 +63,7 @@ def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
                 gpus=spec.server.gpus,
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
                 server_words=lambda: last_words(deployer.server),
+                client=client_of(job).client,
             ),
             rules,
             watch.book,

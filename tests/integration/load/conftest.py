@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from integration.load.repository import make_repository
 
-from tuner.load.workload import ByConfig, load_generator
+from tuner.load.workload import ByClient, load_generator
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
@@ -28,7 +28,7 @@ class Bench:
     program: Installation
     directory: Path
 
-    def generator(self, model: str, **workload: Any) -> ByConfig:
+    def generator(self, model: str, **workload: Any) -> ByClient:
         return load_generator(
             Workload.model_validate(workload),
             model,
@@ -56,6 +56,6 @@ def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> It
             launcher.launch(cache, directory / "server.log") as server,
             Control(server.endpoints, timeout_s=3.0) as control,
         ):
-            for model in ("plain", "cached", "types"):
+            for model in ("plain", "cached", "types", "image"):
                 control.load(model, None, 60.0)
             yield Bench(server, control, program, directory)

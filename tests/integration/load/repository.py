@@ -65,13 +65,26 @@ DATATYPES = (
 )
 
 
+_IMAGE = """
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
+        return [pb.InferenceResponse([pb.Tensor("y", t[:, 0, 0, :8].copy())]) for t in tensors]
+"""
+
+
 def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
-    """Models ``plain``, ``cached`` (the same with the response cache) and ``types``."""
+    """Models ``plain``, ``cached`` (the same with the response cache), ``types`` and ``image``."""
     model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
     cached = "response_cache { enable: true }"
     _write(repository / "plain", _CONFIG.format(name="plain", more=""), model)
     _write(repository / "cached", _CONFIG.format(name="cached", more=cached), model)
+    image = _CONFIG.format(name="image", more="").replace("[ 8 ]", "[ 3, 224, 224 ]", 1)
+    _write(repository / "image", image, _IMAGE)
     inputs = "".join(
         f'input [ {{ name: "{t}" data_type: TYPE_{t} dims: [ -1, 2 ] }} ]\n' for t in DATATYPES
     )

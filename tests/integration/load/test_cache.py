@@ -18,7 +18,7 @@ from tuner.load.filling import MAX_FILLING_S
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.repeats import popularity
-from tuner.load.workload import ByConfig, load_generator
+from tuner.load.workload import ByClient, load_generator
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import tritonserver
 from tuner.triton.control import Control
@@ -38,7 +38,7 @@ ENTRY_BYTES = 8 * 4 + ENTRY_OVERHEAD_BYTES
 class Cached:
     """A quick model behind a cache of its own."""
 
-    generator: ByConfig
+    generator: ByClient
     size: int
 
     def measure(self, rate: float, seed: int = 1, window: Window = WINDOW) -> Measurement:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,30 +91,6 @@ def _waiting(bench: Bench) -> bool:
     metrics = bench.control.metrics()
     assert metrics is not None
     return any(metrics.values("nv_inference_pending_request_count", model="plain"))
-
-
-def test_its_own_windows_agree_with_the_requests(bench: Bench) -> None:
-    """The same load read both ways: from time stamps, and from perf_analyzer's report."""
-    generator = bench.generator("plain").perf_analyzer
-    by_window = replace(generator, request_export_bytes=1 << 40).measure(closed(1), SHORT, 1)
-    by_request = generator.measure(closed(1), SHORT, seed=1)
-    assert by_window.source is LatencySource.WINDOWS
-    assert by_window.latencies_us is None
-    assert "profile export" in by_window.warnings[0]
-    assert by_window.p50_latency_us == pytest.approx(by_request.p50_latency_us, rel=0.1)
-    assert by_window.throughput_infer_per_s == pytest.approx(
-        by_request.throughput_infer_per_s, rel=0.15
-    )
-    assert by_window.completed_count == pytest.approx(
-        by_window.throughput_infer_per_s * by_window.duration_s, rel=0.05
-    )
-
-
-def test_windows_alone_survive_an_overload(bench: Bench) -> None:
-    generator = replace(bench.generator("plain").perf_analyzer, request_export_bytes=1 << 40)
-    found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
-    assert found.throughput_infer_per_s <= CAPACITY_PER_S * 1.05
-    assert found.p99_latency_us > 10 * SERVICE_US
 
 
 def test_batches_count_as_several_inferences(bench: Bench) -> None:

@@ -23,9 +23,7 @@ from tuner.load.measurement import (
 )
 from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
 from tuner.load.timeline import within_bounds
-from tuner.load.workload import export_bytes
 from tuner.spec.workload import Protocol
-from tuner.triton.control import ModelMetadata, Tensor
 from tuner.triton.server import Endpoints
 
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.1)
@@ -227,8 +225,8 @@ def test_command_lines() -> None:
     assert "--concurrency-range" not in line
 
 
-def test_a_closed_loop_over_http_without_export() -> None:
-    files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), None)
+def test_a_closed_loop_over_http() -> None:
+    files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
     target = Target("m", ENDPOINTS, Protocol.HTTP)
     closed = LoadPoint(Arrivals.CLOSED, 16)
     line = command_line(Path("/bin/pa"), target, closed, WINDOW, files)
@@ -236,15 +234,6 @@ def test_a_closed_loop_over_http_without_export() -> None:
     assert (options["-u"], options["-i"]) == ("127.0.0.1:8000", "http")
     assert options["--concurrency-range"] == "16"
     assert "--request-intervals" not in line
-    assert "--profile-export-file" not in line
-
-
-def test_the_size_of_an_export_is_estimated_from_the_tensors() -> None:
-    tokens = Tensor("ids", "INT64", (-1, -1))
-    states = Tensor("states", "FP32", (-1, -1, 768))
-    model = ModelMetadata(("1",), "onnx", (tokens,), (states,))
-    found = export_bytes(model, batched=True, shapes={"ids": (64,)})
-    assert found == 20 * (64 + 64 * 768)
 
 
 def test_recorded_load_answers_with_the_nearest_level() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -13,17 +15,18 @@ from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import LoadFailedError
 from tuner.load.arrivals import poisson
-from tuner.load.client_process import Answers, Job, OpenLoop, Outcome
-from tuner.load.command import Target
+from tuner.load.calls import Done
+from tuner.load.choice import Client, may_reject
+from tuner.load.client_job import Answers, Job, Outcome, merged
+from tuner.load.client_process import ClosedLoop, OpenLoop, Send
 from tuner.load.export import Requests
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.messages import RequestForm
-from tuner.load.open_client import OpenClient, measurement, observe
+from tuner.load.open_client import measurement, observe, processes_for, shared
 from tuner.load.timeline import observe_open
-from tuner.load.workload import ByConfig, may_reject
+from tuner.load.workload import ByClient
 from tuner.spec.workload import Protocol
-from tuner.triton.server import Endpoints
 
 BEGIN_NS = 1_795_000_000_000_000_000
 WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
@@ -138,62 +141,58 @@ class TestFigures:
         assert again.rejected_count > 0
 
 
-class Refused(grpc.RpcError):
-    def __init__(self, code: grpc.StatusCode, words: str) -> None:
-        super().__init__(words)
-        self.code = lambda: code
-        self.details = lambda: words
+Reply = tuple[Outcome, str]
+FINE: Reply = (Outcome.ANSWERED, "")
+FULL: Reply = (Outcome.REJECTED, "[request id: <id_unknown>] Exceeds maximum queue size")
+BROKEN: Reply = (Outcome.FAILED, "negative input")
+CUT: Reply = (Outcome.LOST, "Socket closed")
 
 
-FULL = Refused(grpc.StatusCode.UNAVAILABLE, "[request id: <id_unknown>] Exceeds maximum queue size")
-EXPIRED = Refused(grpc.StatusCode.UNAVAILABLE, "[request id: <id_unknown>] Request timeout expired")
-BROKEN = Refused(grpc.StatusCode.INTERNAL, "negative input")
-CUT = Refused(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+def replying(replies: Iterator[Reply | None], seen: list[bytes]) -> Send:
+    """Replies to requests in turn, after 1 ms; None never."""
 
-
-def sent(replies: list[Refused | None], total_s: float = 0.15) -> tuple[Answers, list[bytes]]:
-    """What became of requests 10 ms apart that are replied to in turn, after 1 ms."""
-    seen: list[bytes] = []
-
-    async def send(request: bytes) -> None:
-        reply = replies[len(seen)]
+    def send(request: bytes, done: Done) -> None:
         seen.append(request)
-        await asyncio.sleep(0.001)
-        if reply is not None:
-            raise reply
+        if (reply := next(replies)) is not None:
+            asyncio.get_running_loop().call_later(0.001, done, *reply)
+
+    return send
+
+
+def sent(replies: list[Reply | None], total_s: float = 0.15) -> tuple[Answers, list[bytes]]:
+    """What became of requests 10 ms apart."""
+    seen: list[bytes] = []
 
     async def run() -> Answers:
         due = np.arange(len(replies)) * 0.010
-        return await OpenLoop(send, [b"a", b"b"], due, total_s).run()
+        return await OpenLoop(replying(iter(replies), seen), [b"a", b"b"], due, total_s).run()
 
     return asyncio.run(run()), seen
 
 
 class TestOpenLoop:
     def test_requests_go_round_in_order_and_once_each(self) -> None:
-        found, seen = sent([None] * 5)
+        found, seen = sent([FINE] * 5)
         assert seen == [b"a", b"b", b"a", b"b", b"a"]
         assert found.outcomes.tolist() == [Outcome.ANSWERED] * 5
         assert (np.diff(found.sent_ns) > 0).all()
         assert (found.answered_ns - found.sent_ns >= 1_000_000).all()
-        # the first is sent a little after the start of the run
-        assert found.end_ns - found.sent_ns[0] >= 140_000_000
+        assert found.end_ns > found.answered_ns.max()
 
     def test_refusals_are_told_apart_and_never_sent_again(self) -> None:
-        found, seen = sent([None, FULL, EXPIRED, BROKEN, None])
+        found, seen = sent([FINE, FULL, BROKEN, FINE])
         assert found.outcomes.tolist() == [
             Outcome.ANSWERED,
-            Outcome.REJECTED,
             Outcome.REJECTED,
             Outcome.FAILED,
             Outcome.ANSWERED,
         ]
-        assert len(seen) == 5
+        assert len(seen) == 4
         assert found.failure == "negative input"
         assert found.lost == ""
 
     def test_a_lost_connection_ends_the_run_at_once(self) -> None:
-        found, seen = sent([None, CUT, *[None] * 20], total_s=30.0)
+        found, seen = sent([FINE, CUT, *[FINE] * 20], total_s=30.0)
         assert found.lost == "Socket closed"
         assert len(seen) < 10
 
@@ -202,26 +201,26 @@ class TestOpenLoop:
         seen: list[bytes] = []
 
         async def run() -> Answers:
-            async def send(request: bytes) -> None:
-                seen.append(request)
+            send = replying(repeat(FINE), seen)
+
+            def stopping(request: bytes, done: Done) -> None:
+                send(request, done)
                 if len(seen) == 5:
                     load.stop()
 
-            load = OpenLoop(send, [b"a"], np.arange(1000) * 0.010, 30.0)
+            load = OpenLoop(stopping, [b"a"], np.arange(1000) * 0.010, 30.0)
             return await load.run()
 
         found = asyncio.run(run())
         answered = found.outcomes == Outcome.ANSWERED
-        assert 4 <= answered.sum() < 500
+        assert 3 <= answered.sum() < 500
         assert (found.outcomes[~answered] <= Outcome.UNANSWERED).all()
         assert found.end_ns - found.sent_ns[0] < 5_000_000_000
 
     def test_what_is_in_flight_at_the_end_is_unanswered_and_the_rest_unsent(self) -> None:
-        async def silence(_: bytes) -> None:
-            await asyncio.Event().wait()
-
         async def run() -> Answers:
-            return await OpenLoop(silence, [b"a"], np.array([0.0, 0.01, 60.0]), 0.1).run()
+            send = replying(repeat(None), [])
+            return await OpenLoop(send, [b"a"], np.array([0.0, 0.01, 60.0]), 0.1).run()
 
         found = asyncio.run(run())
         assert found.outcomes.tolist() == [
@@ -232,24 +231,90 @@ class TestOpenLoop:
         assert found.answered_ns.tolist() == [0, 0, 0]
 
     def test_a_defect_of_the_client_is_not_taken_for_silence(self) -> None:
-        async def broken(_: bytes) -> None:
+        def broken(request: bytes, done: Done) -> None:
             raise ZeroDivisionError
 
         async def run() -> Answers:
-            return await OpenLoop(broken, [b"a"], np.array([0.0]), 0.05).run()
+            return await OpenLoop(broken, [b"a"], np.array([0.0]), 30.0).run()
 
-        with pytest.raises(ExceptionGroup) as error:
+        with pytest.raises(ZeroDivisionError):
             asyncio.run(run())
-        assert error.group_contains(ZeroDivisionError)
+
+    def test_processes_that_share_a_run_take_turns_with_the_inputs(self) -> None:
+        requests = [bytes([i]) for i in range(5)]
+        due, parts, seen = np.arange(7) * 0.001, [], []
+
+        async def run(first: int, own: list[bytes]) -> Answers:
+            send = replying(repeat(FINE), own)
+            return await OpenLoop(send, requests, due[first::2], 0.1, first, 2).run()
+
+        for first in range(2):
+            own: list[bytes] = []
+            parts.append(asyncio.run(run(first, own)))
+            seen.append(own)
+        assert [b[0] for b in seen[0]] == [0, 2, 4, 1]
+        assert [b[0] for b in seen[1]] == [1, 3, 0]
+        whole = merged(parts, open_loop=True)
+        assert whole.sent_ns[::2].tolist() == parts[0].sent_ns.tolist()
+        assert whole.sent_ns[1::2].tolist() == parts[1].sent_ns.tolist()
+        assert whole.end_ns == parts[0].end_ns
+
+
+class TestClosedLoop:
+    def test_so_many_are_outstanding_and_each_answer_brings_another(self) -> None:
+        outstanding, most = 0, 0
+
+        async def run() -> Answers:
+            def send(request: bytes, done: Done) -> None:
+                nonlocal outstanding, most
+                outstanding += 1
+                most = max(most, outstanding)
+                asyncio.get_running_loop().call_later(0.005, answer, done)
+
+            def answer(done: Done) -> None:
+                nonlocal outstanding
+                outstanding -= 1
+                done(*FINE)
+
+            return await ClosedLoop(send, [b"a", b"b"], 3, 0.2).run()
+
+        found = asyncio.run(run())
+        assert most == 3
+        assert found.outcomes.size > 12
+        assert (found.outcomes == Outcome.UNANSWERED).sum() == 3
+        observed = observe(found, None, Window(0.1, 0.05, 10.0))
+        assert observed.mean_in_flight == pytest.approx(3.0, abs=0.3)
+        assert observed.latencies_us[0] >= 5000.0
+
+    def test_a_refusal_brings_another_as_well(self) -> None:
+        seen: list[bytes] = []
+
+        async def run() -> Answers:
+            send = replying(chain([FULL, BROKEN], repeat(FINE)), seen)
+            return await ClosedLoop(send, [b"a"], 1, 0.1).run()
+
+        found = asyncio.run(run())
+        assert found.outcomes[:3].tolist() == [Outcome.REJECTED, Outcome.FAILED, Outcome.ANSWERED]
+
+    def test_the_clients_are_shared_by_the_processes(self) -> None:
+        assert processes_for(LoadPoint(Arrivals.CLOSED, 8)) == 1
+        assert processes_for(LoadPoint(Arrivals.POISSON, 0.05)) == 1
+        assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == os.cpu_count()
+        job = Job("h:1", FORM, Path(), None, 1.0, Path("a"), Path("r"), Path("b"), clients=7)
+        parts = shared(job, 3)
+        assert [part.clients for part in parts] == [3, 2, 2]
+        assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
+        assert len({part.answers for part in parts} | {part.ready for part in parts}) == 6
+        assert {part.begin for part in parts} == {job.begin}
 
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     form = RequestForm("m", {"x": "FP32"}, {"x": (8,)}, batched=True, batch_size=2)
-    files = {name: tmp_path / name for name in ("inputs", "due", "answers")}
-    job = Job("127.0.0.1:1", form, total_s=3.0, **files)
+    files = {name: tmp_path / name for name in ("inputs", "due", "answers", "ready", "begin")}
+    job = Job("127.0.0.1:1", form, total_s=3.0, protocol=Protocol.HTTP, most=9, **files)
     job.write(tmp_path / "job")
     again = Job.read(tmp_path / "job")
-    assert (again.address, again.total_s, again.answers) == ("127.0.0.1:1", 3.0, files["answers"])
+    assert again == replace(job, form=again.form)
     assert again.form.shapes == {"x": [8]}
     found = answers(outcomes({Outcome.REJECTED: EVERY_FIFTH}), failure="no", lost="gone")
     found.write(tmp_path / "answers.npz")
@@ -288,44 +353,21 @@ def test_a_config_without_a_batcher_refuses_nothing() -> None:
 class Named:
     """Stands for a generator: answers with its own name."""
 
-    def __init__(self, name: str, protocol: Protocol = Protocol.GRPC) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.target = SimpleNamespace(protocol=protocol)
 
     def measure(self, *_: Any) -> str:
         return self.name
 
 
-@pytest.mark.parametrize(
-    ("arrivals", "protocol", "queue_size", "expected"),
-    [
-        (Arrivals.POISSON, Protocol.GRPC, 8, "client"),
-        (Arrivals.POISSON, Protocol.GRPC, 0, "perf_analyzer"),
-        (Arrivals.CLOSED, Protocol.GRPC, 8, "perf_analyzer"),
-        (Arrivals.POISSON, Protocol.HTTP, 8, "perf_analyzer"),
-    ],
-)
-def test_the_running_config_decides_who_measures(
-    arrivals: Arrivals, protocol: Protocol, queue_size: int, expected: str
+@pytest.mark.parametrize("arrivals", [Arrivals.POISSON, Arrivals.CLOSED])
+@pytest.mark.parametrize("client", Client)
+def test_the_client_of_a_run_measures_every_load_and_config(
+    arrivals: Arrivals, client: Client
 ) -> None:
-    config = model_config_pb2.ModelConfig()
-    config.dynamic_batching.default_queue_policy.max_queue_size = queue_size
+    """Two clients would be two definitions of latency, and the kinder one would win."""
     usual: Any = Named("perf_analyzer")
-    client: Any = Named("client", protocol)
-    chosen = ByConfig(usual, client, lambda: config)
-    assert chosen.measure(LoadPoint(arrivals, 1), WINDOW, 1) == expected
-
-
-@pytest.mark.parametrize(
-    ("arrivals", "protocol"),
-    [(Arrivals.CLOSED, Protocol.GRPC), (Arrivals.POISSON, Protocol.HTTP)],
-)
-def test_closed_loops_and_http_are_refused_with_a_hint(
-    arrivals: Arrivals, protocol: Protocol, tmp_path: Path
-) -> None:
-    unused: Any = None
-    target = Target("m", Endpoints("h:1", "h:2", None), protocol)
-    client = OpenClient({}, target, FORM, unused, tmp_path, unused, unused)
-    with pytest.raises(LoadFailedError) as error:
-        client.measure(LoadPoint(arrivals, 1), WINDOW, seed=1)
-    assert error.value.hint
+    own: Any = Named("tune")
+    chosen = ByClient(usual, own, model_config_pb2.ModelConfig, client=client)
+    for level in (1.0, 300.0, 20_000.0):
+        assert chosen.measure(LoadPoint(arrivals, level), WINDOW, 1) == client.value

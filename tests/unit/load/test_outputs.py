@@ -94,13 +94,6 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     assert (found.client_send_us, found.client_recv_us, found.network_us) == (12.0, 2.0, 456.0)
 
 
-def test_a_report_is_complete_with_its_row(tmp_path: Path) -> None:
-    path = tmp_path / "report.csv"
-    for text, complete in ((HEADER, False), (HEADER + ROW[:-1], False), (HEADER + ROW, True)):
-        path.write_text(text)
-        assert csvfile.is_complete(path) is complete
-
-
 @pytest.mark.parametrize("text", ["", HEADER, "a,b\n1,2\n", HEADER + ROW.replace("10103", "no")])
 def test_a_report_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.csv"

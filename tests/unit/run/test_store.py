@@ -142,3 +142,29 @@ def test_a_manifest_of_an_older_tune_has_no_arrivals_of_its_own() -> None:
 def test_a_manifest_of_another_version_is_refused() -> None:
     with pytest.raises(SpecError, match="manifest version 9"):
         Manifest.from_json({**a_manifest().to_json(), "schema_version": 9})
+
+
+@pytest.mark.parametrize(
+    ("started_with", "now", "refused"),
+    [
+        ("perf_analyzer", "perf_analyzer", False),
+        ("tune", "tune", False),
+        ("perf_analyzer", "tune", True),
+        ("tune", "perf_analyzer", True),
+        (None, "perf_analyzer", False),  # an older tune's
+        (None, "tune", True),  # it mixed two kinds of latency
+    ],
+)
+def test_a_run_is_not_resumed_with_another_kind_of_latency(
+    started_with: str | None, now: str, refused: bool
+) -> None:
+    before = a_manifest(completed="", client=started_with)
+    if refused:
+        with pytest.raises(SpecError, match="latencies were not taken by"):
+            before.refuse_if_measured_otherwise(a_manifest(completed="", client=now))
+    else:
+        before.refuse_if_measured_otherwise(a_manifest(completed="", client=now))
+
+
+def test_a_run_that_no_server_was_asked_for_has_measured_nothing_yet() -> None:
+    a_manifest().refuse_if_measured_otherwise(a_manifest(completed="", client="tune"))

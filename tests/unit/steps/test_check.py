@@ -252,10 +252,23 @@ def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(place: Pla
     assert nights(92.0, 200).count("regression") >= 19
 
 
+def test_a_result_whose_latencies_another_client_took_is_not_compared(place: Place) -> None:
+    accepted = Path(place.check(accept=True).facts["accepted"])
+    other = json.loads(accepted.read_text())
+    assert other["client"] == "perf_analyzer"
+    accepted.write_text(json.dumps({**other, "client": "tune"}))
+    done = place.check()
+    assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
+    assert "latencies were not taken by perf_analyzer" in done.facts["reasons"][0]
+    assert not place.bench.deployed  # told before a minute of load
+    assert place.check(accept=True).facts["status"] == "accepted"
+    assert place.check().facts["status"] == "fine"
+
+
 def test_an_older_accepted_result_is_compared_without_pairs(place: Place) -> None:
     accepted = Path(place.check(accept=True).facts["accepted"])
     older = json.loads(accepted.read_text())
-    del older["arrivals"]
+    del older["arrivals"], older["client"]
     accepted.write_text(json.dumps(older))
     assert place.check().facts["status"] == "fine"
 

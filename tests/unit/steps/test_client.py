@@ -1,0 +1,62 @@
+"""Who measures follows from the spec and the model, before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.load.choice import Client
+from tuner.steps.client import client_note, client_of
+from tuner.steps.job import Job, Request, prepare
+
+CONFIG = """name: "m"
+backend: "python"
+max_batch_size: 8
+input [{{ name: "x" data_type: TYPE_FP32 dims: [ {dims} ] }}]
+output [{{ name: "y" data_type: TYPE_FP32 dims: [ 2 ] }}]
+dynamic_batching {{ {batching} }}
+"""
+SPEC = """model: m
+repository: {repository}
+slo: [p99_latency <= 80ms]
+space: {{instance_group.count: {{int: [1, 4]}}{space}}}
+"""
+
+
+def job(tmp_path: Path, dims: str, space: str = "", batching: str = "") -> Job:
+    model = tmp_path / "repository" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(CONFIG.format(dims=dims, batching=batching))
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=tmp_path / "repository", space=space))
+    return prepare(Request(spec=spec))
+
+
+def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
+    found = client_of(job(tmp_path, "8"))
+    assert found.client is Client.PERF_ANALYZER
+    assert client_note(found) == ""
+
+
+def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:
+    found = client_of(job(tmp_path, "3, 224, 224"))
+    assert found.client is Client.OWN
+    assert client_note(found) == (
+        "measured with tune's own client: perf_analyzer writes about 3.0 MB for each request to "
+        "tell its latency"
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "batching"),
+    [
+        (", dynamic_batching.default_queue_policy.max_queue_size: {choice: [0, 64]}", ""),
+        ("", "default_queue_policy { max_queue_size: 64 }"),
+    ],
+)
+def test_a_space_that_may_refuse_requests_is_measured_with_one_client(
+    tmp_path: Path, space: str, batching: str
+) -> None:
+    """Its configs that refuse none as well, or two kinds of latency would be compared."""
+    assert client_of(job(tmp_path, "8", space, batching)).client is Client.OWN
