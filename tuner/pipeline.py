@@ -27,6 +27,7 @@ from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.uninterrupted import uninterrupted
 from tuner.steps.client import client_note, client_of
+from tuner.steps.estimate import Seen, estimated
 from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
@@ -151,6 +152,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
                 checkpoint=session.checkpoint,
                 current=session.job.space.current,
                 load_s=served.load_s,
+                takes=lambda rate: f"the run takes {_time(session.job, rate, served.load_s)}",
                 near_miss=near_miss(opened.manifest.noise),
             )
         )
@@ -172,6 +174,10 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
         verdict = overloaded(Overloading(spec, session.job.plan, bench, events), verdict)
     session.stop.measured()  # asked to stop during the last measurement: nothing is written
     return verdict
+
+
+def _time(job: Job, rate_per_s: float, load_s: float) -> str:
+    return estimated(job, Seen(rate_per_s, load_s)).text
 
 
 def _ended(session: _Session, opened: OpenRun, verdict: Verdict) -> Finished:

@@ -13,6 +13,7 @@ from tuner.load.restarts import part_s
 from tuner.score.judge import tail_slo
 from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
+from tuner.steps.lengths import most_probes
 from tuner.steps.overloading import why_none
 from tuner.steps.rig import window_of
 
@@ -20,8 +21,27 @@ from tuner.steps.rig import window_of
 DEPLOY_S, OVERHEAD_S = 1.8, 0.6
 #: A round of confirmation measures a config just below and just above its capacity.
 MEASUREMENTS_PER_ROUND = 2
+#: Fresh servers of winner and current config: to compare their answers, and to overload each.
+ANSWERS, OVERLOADS = 2, 2
 #: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
 INCUMBENTS = 2.0
+
+
+#: Loads of the model are counted in words where each takes so long.
+SLOW_LOAD_S = 10.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the model.
+
+    Attributes:
+        rate_per_s: Requests it answers within the SLOs; None: so many that no window is longer.
+        load_s: Of a load of it on a server.
+    """
+
+    rate_per_s: float | None = None
+    load_s: float = DEPLOY_S
 
 
 @dataclass(frozen=True)
@@ -32,11 +52,14 @@ class Estimate:
         search_s: At the most; patience may end it earlier.
         confirmation_s: Up to its first look at the rounds; each other look costs as much again.
         after_s: Undoing changes, comparing answers, overloading.
+        loads: Of the model, each of which takes ``load_s``; at the most, with one look.
     """
 
     search_s: float
     confirmation_s: float
     after_s: float
+    loads: int = 0
+    load_s: float = DEPLOY_S
 
     @property
     def text(self) -> str:
@@ -45,40 +68,51 @@ class Estimate:
         rest_s = self.search_s + self.after_s
         total = f"{_minutes(rest_s + self.confirmation_s)} to {_minutes(rest_s + longest_s)}"
         confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(longest_s)}"
-        return (
+        told = (
             f"about {total} minutes: search {_minutes(self.search_s)}, confirmation "
             f"{confirmation}, the rest {_minutes(self.after_s)}"
         )
+        if self.load_s < SLOW_LOAD_S:
+            return told
+        return f"{told}; {self.loads} loads of the model, {self.load_s:.0f} s each, are in it"
 
 
-def estimated(job: Job) -> Estimate:
+def estimated(job: Job, seen: Seen = Seen()) -> Estimate:
     """From the budget, the window and what the confirmation will measure."""
-    spec, plan = job.spec, job.plan
-    point_s = _measurement_s(job)
+    spec, plan, load_s = job.spec, job.plan, seen.load_s
+    point_s = _measurement_s(job, seen)
     trials = min(spec.budget.trials, job.space.size().count)
-    search_s = trials * DEPLOY_S + _points(job, trials) * point_s
+    search_s = trials * load_s + _points(job, trials, seen) * point_s
     if spec.budget.time is not None:
         search_s = min(search_s, float(spec.budget.time))
     sides = 1 + min(spec.confirm.finalists, trials)
     per_round = 1 if plan.listed is not None else MEASUREMENTS_PER_ROUND
-    confirmation_s = spec.confirm.rounds * sides * (DEPLOY_S + per_round * point_s)
+    confirmation_s = spec.confirm.rounds * sides * (load_s + per_round * point_s)
     # A change that matters costs one measurement, one that does not as many as there are rounds.
-    undoing_s = len(spec.space) * (1 + spec.confirm.rounds) / 2 * (DEPLOY_S + point_s)
-    return Estimate(search_s, confirmation_s, undoing_s + 2 * DEPLOY_S + _overloads_s(job))
+    undone = len(spec.space) * (1 + spec.confirm.rounds) / 2
+    overload_s = _overload_s(job)
+    last = ANSWERS + (OVERLOADS if overload_s else 0)
+    after_s = undone * (load_s + point_s) + last * load_s + OVERLOADS * overload_s
+    loads = round(trials + spec.confirm.rounds * sides + undone + last)
+    return Estimate(search_s, confirmation_s, after_s, loads, load_s)
 
 
-def _points(job: Job, trials: int) -> float:
+def _points(job: Job, trials: int, seen: Seen) -> float:
     """Measurements of the search: a loser costs one, a new incumbent takes the most."""
     if job.plan.listed is not None:
         return trials * (1 + len(job.plan.listed)) / 2
     incumbents = min(trials, 1.0 + INCUMBENTS * math.log(trials))
-    return trials + incumbents * (MOST_PROBES - 1)
+    most = (
+        MOST_PROBES if seen.rate_per_s is None else most_probes(job.spec, job.plan, seen.rate_per_s)
+    )
+    return trials + incumbents * (most - 1)
 
 
-def _measurement_s(job: Job) -> float:
+def _measurement_s(job: Job, seen: Seen) -> float:
     """One measurement; at low rates it is longer, as long as the percentile needs."""
     spec = job.spec
-    level = job.plan.listed[0] if job.plan.listed is not None else job.plan.levels.highest
+    searched = job.plan.levels.highest if seen.rate_per_s is None else seen.rate_per_s
+    level = searched if job.plan.listed is None else job.plan.listed[0]
     window = window_of(spec, LoadPoint(job.plan.arrivals, level))
     arrivals = spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
@@ -86,12 +120,12 @@ def _measurement_s(job: Job) -> float:
     return starts * (window.warmup_s + each_s + window.tail_s + OVERHEAD_S)
 
 
-def _overloads_s(job: Job) -> float:
-    """The winner and the current config, each overloaded once."""
+def _overload_s(job: Job) -> float:
+    """One overload, where there are any."""
     slo = tail_slo(job.spec.slo)
     if slo is None or why_none(job.spec, job.plan):
         return 0.0
-    return 2 * (DEPLOY_S + overload_window(slo).total_s + OVERHEAD_S)
+    return overload_window(slo).total_s + OVERHEAD_S
 
 
 def _minutes(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from tuner.bench.evaluate import MOST_PROBES, LoadPlan
 from tuner.errors import LoadFailedError
@@ -36,6 +37,25 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
         return ""
     named = slo.metric.value
     return f"{named} at about {digits(rate_per_s, 2)}/s needs windows of {minutes(window_s)}"
+
+
+def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
+    """Before a run: what windows its rates ask for; ``rate_per_s``: of an earlier run."""
+    slo = _hardest(spec)
+    if slo is None or not plan.arrivals.open_loop:
+        return
+    rates = plan.listed or ((rate_per_s,) if rate_per_s else ())
+    if rates:
+        if told := long_windows(spec, min(rates)):
+            yield told
+        return
+    fast = requests_for(tail_shares(spec.slo)) / max(float(spec.workload.window), 1e-3)
+    slow = plan.levels.nearest(fast / 10.0)
+    yield (
+        f"{slo.metric.value} needs {requests_needed(slo.metric)} requests: a model that answers "
+        f"{digits(slow, 2)}/s is measured for {minutes(length_s(spec, plan, slow))} at a time; "
+        f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
+    )
 
 
 def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:

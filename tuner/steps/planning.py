@@ -21,8 +21,10 @@ from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.model import ServerMode, Spec, Strategy
 from tuner.steps.cache_outlook import cache_notes
-from tuner.steps.estimate import Estimate, estimated
+from tuner.steps.earlier import seen_before
+from tuner.steps.estimate import Estimate, Seen, estimated
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.lengths import window_notes
 from tuner.steps.noise import too_fine
 from tuner.steps.programs import installed
 from tuner.steps.request_size import request_notes
@@ -32,6 +34,8 @@ from tuner.triton.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
 from tuner.triton.server import Endpoints, ServerLauncher
 
+#: The rate for which perf_analyzer's command line is shown, where rates are searched.
+SHOWN_PER_S = 1000.0
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -85,15 +89,22 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
             recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
         warning = too_fine(recorded, job.spec)
         notes = [warning] if warning else []
+    seen = seen_before(request.output, job)
     wrong = errors_of(job.spec.repository, job.spec.model)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
         space_exact=size.exact,
-        estimate=estimated(job),
+        estimate=estimated(job, seen or Seen()),
         commands=commands,
         candidates=tuple(previews(job, candidates)),
-        notes=(*notes, *request_notes(job), *_completion_notes(job), *cache_notes(job)),
+        notes=(
+            *notes,
+            *request_notes(job),
+            *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
+            *_completion_notes(job),
+            *cache_notes(job),
+        ),
         problems=[f"{finding.place}: {finding.message}" for finding in wrong],
     )
 
@@ -159,7 +170,9 @@ def _commands(
         commands["tritonserver"] = launcher.command(
             (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
         )
-    load = LoadPoint(job.plan.arrivals, (job.plan.listed or (job.plan.levels.lowest,))[0])
+    load = LoadPoint(
+        job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
+    )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
     target = Target(spec.model, _ENDPOINTS, spec.workload.protocol, spec.workload.batch_size)
     commands["perf_analyzer"] = command_line(

@@ -107,3 +107,25 @@ def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None
     notes = drawn_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
     assert [n for n in notes if "max_batch_size" in n and "takes it to be 4" in n]
     assert not [n for n in planned(tmp_path, FOREIGN).notes if "max_batch_size" in n]
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ("{}", "a model that answers 16/s is measured for 3"),
+        ("{max_window: 20s}", "below 24/s, workload.max_window is too short"),
+        (
+            "{arrivals: {kind: poisson, rate: [8]}}",
+            "p99_latency at about 8/s needs windows of 60 s",
+        ),
+        ("{arrivals: {kind: poisson, rate: [800]}}", ""),
+        ("{arrivals: {kind: closed}}", ""),
+    ],
+)
+def test_how_long_the_percentile_makes_a_measurement_is_told(
+    tmp_path: Path, workload: str, said: str
+) -> None:
+    notes = planned(tmp_path, f"{FOREIGN}workload: {workload}\n").notes
+    told = [note for note in notes if note.startswith("p99_latency")]
+    assert bool(told) is bool(said)
+    assert said in "".join(told)
