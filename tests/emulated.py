@@ -96,7 +96,7 @@ class EmulatedBench:
         self.candidate = candidate
         return SimpleNamespace(kind=DeploymentKind.RELOAD if fresh else DeploymentKind.IN_PLACE)
 
-    def measure(self, level: float, seed: int) -> Point:
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         self.asked.append(self._asked(level, seed))
         return judge_point(self.slos, replace(self.reading(level, seed), seed=seed))
 

@@ -28,6 +28,7 @@ from tuner.load.answers import Answers
 from tuner.load.checks import client_behind, client_kept_up
 from tuner.load.disturbance import disturbances
 from tuner.load.generator import LoadGenerator, Window
+from tuner.load.length import lengthened
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.overload import Overload, overload_of, overload_window
 from tuner.run.rejected import Rejected, Stage
@@ -167,8 +168,8 @@ class Bench:
             self._backlog = True  # it may still be at work on them
             raise
 
-    def measure(self, level: float, seed: int) -> Point:
-        """One level of the run's arrivals on the deployed candidate.
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        """One level of the run's arrivals on the deployed candidate, for ``least_s`` at least.
 
         A measurement in which the client could not keep up, or which something else on the
         machine spoilt, is repeated once. The second one counts, disturbed or not; the first one
@@ -181,7 +182,7 @@ class Bench:
         """
         load = LoadPoint(self._rules.arrivals, level)
         try:
-            point = self._judged(load, seed)
+            point = self._judged(load, seed, least_s)
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
@@ -193,9 +194,9 @@ class Bench:
     def _rates(self) -> Rates:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
-    def _judged(self, load: LoadPoint, seed: int) -> Point:
+    def _judged(self, load: LoadPoint, seed: int, least_s: float) -> Point:
         """Measured again for longer, where too few requests were answered for a verdict."""
-        window = self._rules.window(load, self._rates.expected(load))
+        window = lengthened(self._rules.window(load, self._rates.expected(load)), least_s)
         point = judge_point(self._rules.slos, self._believable(load, window, seed))
         self._rates.seen(point.measurement)
         if not undecided(point.slo):

@@ -43,6 +43,8 @@ __all__ = ["Bench", "Confirmation", "Entrant", "Outcome", "Role", "Row", "Rules"
 
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
 BEHIND = 0.90
+#: A config that is expected to stand this share of the best finalist's load is compared closely.
+COMPARABLE = 0.75
 #: Every finalist stands so many times the load of the current config, in a round and by the search:
 #: two servers with arrivals of their own would have to be wrong by that much.
 OUTCLASSED = 3.0
@@ -122,7 +124,7 @@ class Confirmation:
 class Bench(Protocol):
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
 
-    def measure(self, level: float, seed: int) -> Point: ...
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class _Rotation:
         self._looks = Looks(rules.rounds, tests=max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
+        self._lengthen_windows()
 
     def run(self) -> list[Confirmation]:
         for number in range(self._rules.rounds * LOOKS):
@@ -181,6 +184,18 @@ class _Rotation:
             self._drop_those_behind()
             self._current.outclassed = self._current_is_outclassed()
         return [self._judged(f) for f in self._finalists]
+
+    def _lengthen_windows(self) -> None:
+        """What is compared closely has one window, the longest that any of it needs.
+
+        Of a config that is far behind no claim is made that would need one.
+        """
+        sides = [self._current, *self._finalists]
+        best = max((f.entrant.level or 0.0 for f in self._finalists), default=0.0)
+        close = [s for s in sides if (s.entrant.level or 0.0) >= COMPARABLE * best]
+        window_s = max((s.entrant.window_s for s in close), default=0.0)
+        for side in close:
+            side.window_s = window_s
 
     def _racing(self) -> list[Contender]:
         return [f for f in self._finalists if not f.dropped]
@@ -271,7 +286,7 @@ class _Rotation:
         role = Role.CURRENT if side is self._current else Role.CANDIDATE
 
         def measure(level: float) -> Point:
-            point = self._bench.measure(level, self._rules.seed + number)
+            point = self._bench.measure(level, self._rules.seed + number, side.window_s)
             self._rules.record(Row(number, self._order, role, side.candidate, point))
             self._order += 1
             return point

@@ -49,11 +49,13 @@ class Entrant:
     Attributes:
         level: The load it stood in the search, or should stand; None when it met no SLO.
         stood: It met every SLO at some load in the search.
+        window_s: Length of the windows its claim needs, where it is known to need longer ones.
     """
 
     candidate: Candidate
     level: float | None
     stood: bool = True
+    window_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ class Contender:
         dropped: Why it takes no further part; empty while it does.
         slope: Of a config much like it, for rounds too short to tell their own (`steepness`).
         outclassed: It is so far behind that it is measured in no further rounds.
+        window_s: Its measurements are at least so long.
     """
 
     entrant: Entrant
@@ -120,6 +123,7 @@ class Contender:
     dropped: str = ""
     slope: float | None = None
     outclassed: bool = False
+    window_s: float = 0.0
 
     @property
     def candidate(self) -> Candidate:
@@ -223,6 +227,8 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
             return None
         level = max(floor.level * (1.0 + step), floor.level + least)
     elif floor is None and ceiling is not None:
+        if len(probes) == 1 and (ceiling.stress or math.inf) <= 1.0 / CLOSE:
+            step = SPREAD  # a near miss; what is credited need not be far below
         level = min(ceiling.level / (1.0 + step), ceiling.level - least)
         if ceiling.served_per_s:
             level = min(level, ceiling.served_per_s)

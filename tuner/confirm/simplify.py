@@ -216,7 +216,8 @@ class _Trials:
 
         def measure(level: float) -> Point:
             nonlocal order
-            point = self._bench.measure(level, self._rules.seed + number)
+            seed = self._rules.seed + number
+            point = self._bench.measure(level, seed, self._winner.own.window_s)
             self._rules.record(Row(number, order, Role.SIMPLER, candidate, point))
             order += 1
             return point

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tuner.load.generator import Window
 
@@ -83,5 +84,12 @@ def window_for(
     duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
     warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)
     tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
-    total_s = warmup_s + duration_s + tail_s
-    return Window(duration_s, warmup_s, deadline_s=2.0 * total_s + _SLACK_S, tail_s=tail_s)
+    return lengthened(Window(0.0, warmup_s, deadline_s=0.0, tail_s=tail_s), duration_s)
+
+
+def lengthened(window: Window, duration_s: float) -> Window:
+    """The same window, of this length at least."""
+    if duration_s <= window.duration_s:
+        return window
+    longer = replace(window, duration_s=duration_s)
+    return replace(longer, deadline_s=2.0 * longer.total_s + _SLACK_S)

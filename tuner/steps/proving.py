@@ -12,6 +12,7 @@ from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplified
+from tuner.confirm.window import MOST_WINDOWS, claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
@@ -205,14 +206,24 @@ def _confirmed(
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
     stood = baseline is not None and any(passes(p.slo) for p in baseline.points)
-    current = Entrant(proof.current, level, stood)
-    entrants = [Entrant(t.candidate, level_of(t) or _nearly_stood(t)) for t in finalists]
+    window_s = 0.0 if baseline is None else _claim_window_s(proof, baseline)
+    current = Entrant(proof.current, level, stood, window_s)
+    entrants = [
+        Entrant(t.candidate, level_of(t) or _nearly_stood(t), window_s=_claim_window_s(proof, t))
+        for t in finalists
+    ]
 
     def name(candidate: Candidate) -> str:
         return changes_text(candidate, proof.current)
 
     with rounds_told(proof.record, proof.events, name) as record:
         return confirm(proof.bench, current, entrants, _rules(proof, record))
+
+
+def _claim_window_s(proof: Proof, trial: Trial) -> float:
+    workload = proof.spec.workload
+    most_s = min(MOST_WINDOWS * float(workload.window), float(workload.max_window))
+    return min(claim_window_s(trial.points, proof.spec.slo), most_s)
 
 
 def _nearly_stood(trial: Trial) -> float:

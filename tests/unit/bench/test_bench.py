@@ -276,3 +276,22 @@ def test_a_look_is_over_within_a_second() -> None:
     assert len(windows) == 2
     assert all(0.0 < w.warmup_s < w.duration_s for w in windows)
     assert all(w.warmup_s + w.duration_s < 1.0 for w in windows)
+
+
+def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
+    class Timed(EmulatedLoad):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lengths: list[float] = []
+
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            self.lengths.append(window.duration_s)
+            assert window.deadline_s > window.total_s
+            return super().measure(load, window, seed)
+
+    timed = Timed()
+    bench, _ = a_bench(CountingDeployer(), load=timed)
+    bench.deploy(Candidate())
+    for least_s in (0.0, 0.1, 30.0):
+        bench.measure(50.0, 1, least_s)
+    assert timed.lengths == [timed.lengths[0], timed.lengths[0], 30.0]

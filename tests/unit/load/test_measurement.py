@@ -192,6 +192,25 @@ def test_a_window_is_as_long_as_its_percentile_needs() -> None:
     assert seconds([], 1.0) == pytest.approx(10.5)  # a mean needs some requests too
 
 
+@pytest.mark.parametrize(
+    ("bound_s", "window_s", "warmup_s"), [(0.04, 3.0, 0.5), (0.1, 3.0, 0.5), (1.0, 10.0, 2.0)]
+)
+def test_window_and_warm_up_are_long_beside_the_latency_slo(
+    bound_s: float, window_s: float, warmup_s: float
+) -> None:
+    """In windows of 3 s loads of 1.2 times the saturation were within a bound of a second."""
+    for longest_s in (5.0, 600.0):
+        window = window_for(
+            [0.99],
+            1000.0,
+            window_s=3.0,
+            max_window_s=longest_s,
+            warmup_s=0.5,
+            latency_bound_s=bound_s,
+        )
+        assert (window.duration_s, window.warmup_s) == (window_s, warmup_s)
+
+
 def test_the_lowest_rate_that_is_judged_fills_the_longest_window() -> None:
     assert lowest_rate([0.99, 0.5], 600.0) == pytest.approx(1.05 * 459 / 600)
     assert lowest_rate([0.9], 600.0) == pytest.approx(1.05 * 44 / 600)

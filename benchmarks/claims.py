@@ -1,0 +1,273 @@
+"""Does the load that a run claims hold in the long run? SIMULATED queues, the real code.
+
+No server is started. Arrivals, windows, verdicts, capacity search and confirmation are those of
+`tune run`; only the answers come from small queues whose service times are known. What is
+credited is then held against runs of 120,000 requests under free Poisson arrivals, which also say
+what the true capacity is.
+
+    python benchmarks/claims.py
+    python benchmarks/claims.py --server quickstart --runs 40
+    python benchmarks/claims.py --steadiness
+
+Prints a row a server: credited load and capacity found over the true capacity, the share of late
+requests in the long run at the credited load (1 % is what the SLO allows), and seconds of load.
+Exit code 1 where the median credit is below 93 % of the true capacity or the mean late share is
+above 1.2 %. ``--steadiness``: how often a load of so many times the saturation passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import geometric_mean, median
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.bench.evaluate import LoadPlan, evaluate, probe_of
+from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
+from tuner.confirm.window import MOST_WINDOWS, claim_window_s
+from tuner.load.arrivals import arrivals_of
+from tuner.load.export import Requests
+from tuner.load.generator import Window
+from tuner.load.length import lengthened, window_for
+from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
+from tuner.load.timeline import figures_of, observe_open
+from tuner.score.capacity import Bracket, LevelRange
+from tuner.score.judge import passes
+from tuner.score.point import Point, judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Comparison, Metric, Slo
+
+Times = npt.NDArray[np.float64]
+
+LONG_RUN = 120_000
+WINDOW_S = 3.0
+#: How much single service times vary, and how many long runs say what the truth is.
+JITTER, TRUTHS = 0.03, 4
+#: What the current config needs for a request, over what the other one does.
+SLOWER = 1.6
+CREDITED_LEAST, LATE_MOST = 0.93, 0.012
+
+
+@dataclass(frozen=True)
+class Server:
+    """A queue: ``instances`` serve up to ``most`` requests at once in ``base_s`` + n ``per_s``."""
+
+    base_s: float
+    per_s: float = 0.0
+    instances: int = 1
+    most: int = 1
+    p99_s: float = 0.04
+
+    @property
+    def saturation(self) -> float:
+        return self.instances * self.most / (self.base_s + self.most * self.per_s)
+
+    def answered_s(self, due_s: Times, rng: np.random.Generator, slower: float = 1.0) -> Times:
+        """When each request is answered, first come, first served."""
+        if self.most > 1:
+            return self._batched(due_s, rng, slower)
+        answers = np.empty_like(due_s)
+        # Equal instances take turns, since service times are nearly equal.
+        for one in range(self.instances):
+            own = slice(one, None, self.instances)
+            due = due_s[own]
+            service = slower * self.base_s * (1.0 + JITTER * rng.standard_normal(due.size))
+            done = np.cumsum(service)
+            answers[own] = done + np.maximum.accumulate(due - (done - service))
+        return answers
+
+    def _batched(self, due_s: Times, rng: np.random.Generator, slower: float) -> Times:
+        answers, due, first, free_s = np.empty_like(due_s), due_s.tolist(), 0, 0.0
+        while first < len(due):
+            free_s, behind = max(free_s, due[first]), first + 1
+            while behind < min(first + self.most, len(due)) and due[behind] <= free_s:
+                behind += 1
+            work_s = slower * (self.base_s + (behind - first) * self.per_s)
+            free_s += work_s * (1.0 + JITTER * float(rng.standard_normal()))
+            answers[first:behind] = free_s
+            first = behind
+        return answers
+
+
+SERVERS: Mapping[str, Server] = {
+    "unbatched 6.5 ms, p99 <= 40 ms": Server(6.5e-3, p99_s=0.04),
+    "unbatched 6.5 ms, p99 <= 100 ms": Server(6.5e-3, p99_s=0.1),
+    "batches to 8 of 20 + 5n ms, p99 <= 200 ms": Server(20e-3, 5e-3, most=8, p99_s=0.2),
+    "4 x 5 ms (800/s), p99 <= 1 s": Server(5e-3, instances=4, p99_s=1.0),
+    "quickstart: batches to 32 of 5 + 0.25n ms, p99 <= 40 ms": Server(
+        5e-3, 0.25e-3, most=32, p99_s=0.04
+    ),
+}
+
+CURRENT, OTHER = Candidate({"instance_group.count": 1}), Candidate({"instance_group.count": 2})
+
+
+@dataclass
+class SimulatedBench:
+    """What `tune run` measures with, answered from a queue; ``load_s``: seconds of load so far."""
+
+    server: Server
+    luck: int
+    load_s: float = 0.0
+    slower: float = 1.0
+    deployed: int = field(default=0)
+
+    @property
+    def slo(self) -> Slo:
+        bound = self.server.p99_s
+        return Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 1e6 * bound, f"p99 <= {bound:g}s")
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> None:
+        self.slower = SLOWER if candidate == CURRENT else 1.0
+        self.deployed += 1
+
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        return judge_point([self.slo], self.measurement(level, seed, least_s))
+
+    def measurement(self, level: float, seed: int, least_s: float = 0.0) -> Measurement:
+        window = window_for(
+            [0.99],
+            level,
+            window_s=WINDOW_S,
+            max_window_s=600.0,
+            warmup_s=0.5,
+            latency_bound_s=self.server.p99_s,
+        )
+        window = lengthened(window, least_s)
+        self.load_s += window.total_s
+        return self._measured(LoadPoint(Arrivals.POISSON, level), window, seed)
+
+    def _measured(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        due_s = arrivals_of(load, (window.warmup_s, window.duration_s, window.tail_s + 2.0), seed)
+        rng = np.random.default_rng((self.luck, self.deployed, seed))
+        answered_ns = 1e9 * self.server.answered_s(due_s, rng, self.slower)
+        in_time = answered_ns < 1e9 * window.total_s
+        requests = Requests(
+            (1e9 * due_s[in_time]).astype(np.int64),
+            answered_ns[in_time].astype(np.int64),
+            int(1e9 * window.total_s),
+        )
+        return Measurement(
+            load,
+            seed,
+            failed_count=0,
+            source=LatencySource.REQUESTS,
+            **figures_of(observe_open(requests, due_s, window), window.duration_s, 1),
+        )
+
+
+def long_run_late(server: Server, level: float, seeds: Sequence[int]) -> float:
+    """Share of late requests under free Poisson arrivals."""
+    late = []
+    for seed in seeds:
+        rng = np.random.default_rng(10_000_000 + seed)
+        due_s = np.cumsum(rng.exponential(1.0 / level, LONG_RUN))
+        late.append(np.mean(server.answered_s(due_s, rng) - due_s > server.p99_s))
+    return float(np.mean(late))
+
+
+def true_capacity(server: Server) -> float:
+    """The load at which 1 % is late in the long run."""
+    low, high = 0.3 * server.saturation, server.saturation
+    for _ in range(9):
+        middle = (low * high) ** 0.5
+        if long_run_late(server, middle, range(TRUTHS)) > 0.01:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
+    """A trial of each config and the rounds between them, as in a run with this seed."""
+    levels = LevelRange(0.1, 1e5)
+    objective = Objective(Goal.MAXIMIZE_GOODPUT)
+    plan = LoadPlan(Arrivals.POISSON, None, levels)
+    entrants = []
+    for candidate in (CURRENT, OTHER):
+        bench.deploy(candidate)
+        start = 0.8 * bench.server.saturation / bench.slower
+        found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start, None)
+        level = Bracket.of([probe_of(p) for p in found.points]).capacity()
+        window_s = min(claim_window_s(found.points, [bench.slo]), MOST_WINDOWS * WINDOW_S)
+        entrants.append(Entrant(candidate, level, window_s=window_s))
+    rules = Rules(objective, levels, 3, 0.02, seed + 500_000, lambda _: None)
+    return confirm(bench, entrants[0], entrants[1:], rules)[0]
+
+
+@dataclass(frozen=True)
+class Claim:
+    credited: float
+    capacity: float
+    late: float
+    load_s: float
+
+
+def claims(server: Server, runs: int) -> list[Claim]:
+    found = []
+    for run in range(runs):
+        bench = SimulatedBench(server, luck=run)
+        result = confirmed(bench, 1000 * (run + 1))
+        if not result.own.rounds:
+            continue
+        level = result.level
+        late = long_run_late(server, level, [50 * run + i for i in range(TRUTHS)])
+        found.append(Claim(level, geometric_mean(result.own.capacities()), late, bench.load_s))
+    return found
+
+
+def told(name: str, server: Server, runs: int) -> bool:
+    true, found = true_capacity(server), claims(server, runs)
+    credited = [c.credited / true for c in found]
+    late = [c.late for c in found]
+    good = median(credited) >= CREDITED_LEAST and float(np.mean(late)) <= LATE_MOST
+    print(
+        f"{name:<56} {true:>7.1f} {median(credited):>9.3f} {min(credited):>7.3f} "
+        f"{median(c.capacity / true for c in found):>9.3f} {np.mean(late):>7.2%} "
+        f"{max(late):>7.2%} {median(c.load_s for c in found):>7.0f}",
+        flush=True,
+    )
+    return good
+
+
+def tell_steadiness(runs: int) -> None:
+    """How often single measurements pass, below and above the saturation."""
+    shares = (0.9, 0.95, 1.02, 1.05, 1.1)
+    print(f"{'SIMULATED: passes at so many times the saturation':<56}", *shares, sep="  ")
+    for name, server in SERVERS.items():
+        cells = []
+        for share in shares:
+            points = [
+                SimulatedBench(server, luck=run).measure(share * server.saturation, run)
+                for run in range(runs)
+            ]
+            in_time = [p for p in points if p.slo[0].value and p.slo[0].value <= p.slo[0].bound]
+            cells.append(f"{sum(passes(p.slo) for p in points)}/{len(in_time)}")
+        print(f"{name:<56}", *cells, sep="  ", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--server", help="only those whose name holds this")
+    parser.add_argument("--steadiness", action="store_true", help="how often loads pass")
+    options = parser.parse_args()
+    if options.steadiness:
+        tell_steadiness(options.runs)
+        return 0
+    chosen: Callable[[str], bool] = lambda name: (options.server or "") in name  # noqa: E731
+    heads = ("true", "credited", "least", "capacity", "late", "worst", "load s")
+    widths = (7, 9, 7, 9, 7, 7, 7)
+    print(f"{'SIMULATED, medians of runs (late: mean, worst)':<56}", end=" ")
+    print(*(f"{h:>{w}}" for h, w in zip(heads, widths, strict=True)))
+    good = [told(name, server, options.runs) for name, server in SERVERS.items() if chosen(name)]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""How long the windows must be in which a claim is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tuner.bench.evaluate import probe_of
+from tuner.confirm.rounds import NEAR, steepness
+from tuner.score.point import Point
+from tuner.spec.slo import Slo
+
+#: Standard error of a window's capacity, as a share, that is good enough.
+ERROR = 0.08
+#: A claim's window is at most so many of the spec's windows: what is written is soaked besides.
+MOST_WINDOWS = 5.0
+
+
+def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:
+    """The window that puts a config's capacity within `ERROR`, as its search measured it.
+
+    Requests are late together, so a window holds as many independent ones as it is long in
+    relaxation times (over two). From n of them, with an exponential tail, the quantile q of the
+    latency has a relative standard error of sqrt(q / (1 - q) / n) / -ln(1 - q) (asymptotic variance
+    of a sample quantile, q (1 - q) / (n f^2)); the capacity one that is smaller by the power of the
+    load with which the latency rises. Short windows also put it too high, by about as much: most
+    of them hold no busy spell.
+
+    Args:
+        points: The search's measurements of the config.
+        slos: What it is held to.
+
+    Returns:
+        Seconds; 0 where the search does not tell: no window need be longer then.
+    """
+    quantile = max((s.metric.quantile or 0.0 for s in slos), default=0.0)
+    slope = steepness([[probe_of(p) for p in points]])
+    relaxation_s = max((_relaxation_s(p) for p in points), default=0.0)
+    if quantile <= 0.0 or slope is None:
+        return 0.0
+    one = math.sqrt(quantile / (1.0 - quantile)) / -math.log1p(-quantile)
+    independent = (one / (ERROR * slope)) ** 2
+    return 2.0 * relaxation_s * independent
+
+
+def _relaxation_s(point: Point) -> float:
+    """Of a load near the bound that the server kept up with; else 0.
+
+    Short windows show too short a memory, so the longest that was seen is taken.
+    """
+    probe, course = probe_of(point), point.measurement.course
+    if course is None or probe.saturated or probe.stress is None:
+        return 0.0
+    low, high = NEAR
+    return course.relaxation_s if low <= probe.stress <= high else 0.0
