@@ -106,17 +106,19 @@ def noise_lines(noise: Noise) -> list[str]:
     """What was measured, what to set, and why."""
     now, advised = noise.settings, noise.advice.settings
     unsure = 1.0 / math.sqrt(2.0 * (noise.servers - 1))  # of a standard deviation, normal noise
-    where = f"{noise.model} at {digits(noise.level, 4)}, {noise.servers} fresh servers"
+    where = f"{noise.model} at {digits(noise.level, 4)}, {noise.servers} rounds on fresh servers"
+    beside = f" beside {noise.neighbour}" if noise.neighbour else ""
     return [
         "",
-        f"{where}, the same arrivals each time ({noise.seconds:.0f} s)",
+        f"{where}{beside} ({noise.seconds:.0f} s)",
         "coefficient of variation    within one server    between servers",
         _row("throughput", noise.throughput_within, noise.throughput_between),
         _row("p99 latency", noise.p99_within, noise.p99_between),
         _row("capacity", None, noise.capacity),
+        *([_row("ratio of the two", None, noise.comparison)] if noise.neighbour else []),
         "",
         *noise.advice.reasons,
-        f"A spread of {noise.servers} servers is itself uncertain by about {unsure:.0%}.",
+        f"A spread of {noise.servers} rounds is itself uncertain by about {unsure:.0%}.",
         *(f"DISTURBED: {d} Measure again when it is quiet." for d in noise.disturbances),
         "",
         f"workload.window   {advised.window_s:.1f}s{_was(now.window_s, advised.window_s, '.1f')}",

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuner.bench.evaluate import probe_of
-from tuner.confirm.statistics import ERROR, half_width
+from tuner.confirm.looks import LOOKS, Looks
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
@@ -19,6 +19,8 @@ from tuner.score.point import Point
 LEAST_ROUNDS, MOST_ROUNDS = 3, 10
 #: Gains below this are not worth a change on any machine.
 LEAST_GAIN = 0.01
+#: Share of runs in which a gain should be found that is there.
+POWER = 0.8
 #: Longest window recommended, as a multiple of the present one.
 MOST_WINDOWS = 8
 
@@ -51,26 +53,38 @@ def spread(groups: Iterable[Sequence[float]]) -> Spread:
     return Spread(math.sqrt(squares / freedom) if freedom else None, count)
 
 
-def provable_gain(cv: float, rounds: int, looks: int = 1) -> float:
-    """The half width of the interval of a ratio, as a gain: what noise alone may seem to be.
+def provable_gain(deviation: float, rounds: int, min_gain: float) -> float:
+    """The true gain that a confirmation calls one in `POWER` of its runs.
 
-    Two configs are compared by the mean of n logarithms of ratios, each of two values with this
-    coefficient of variation (small, so that it is the logarithm's deviation): half width
-    ``h = t * sqrt(2) * cv / sqrt(n)`` with Student's t of n - 1 degrees of freedom, and
-    ``exp(h) - 1`` as a gain. It is the interval of `tuner.confirm.statistics.paired_ratio`, at
-    the last look, when there are ``n = rounds * looks``.
+    It is called one where the lower end of the interval of n rounds' logarithms of ratios is above
+    ``min_gain``: where ``(mean - log(1 + min_gain)) / (s / sqrt(n))`` exceeds Student's t, which is
+    a noncentral t statistic. Of the last look, with ``n`` twice the rounds: the first one finds
+    hardly any gain of this size. Source: any text on the power of the t test; Johnson and Welch,
+    Applications of the non-central t-distribution (1940).
+
+    Args:
+        deviation: Standard deviation of the logarithm of a round's ratio of two configs.
+        rounds: At the first look.
+        min_gain: What a change must be worth.
     """
-    return math.expm1(half_width(math.sqrt(2.0) * cv, rounds * looks, ERROR / looks))
+    from scipy.special import nctdtrinc, stdtrit
+
+    count = rounds * LOOKS
+    error = Looks(rounds).error(count)
+    least = float(stdtrit(count - 1, 1.0 - error / 2))
+    ahead = float(nctdtrinc(count - 1, 1.0 - POWER, least))  # in standard errors
+    return math.expm1(math.log1p(min_gain) + ahead * deviation / math.sqrt(count))
 
 
-def rounds_needed(cv: float, min_gain: float, looks: int = 1) -> int | None:
-    """Fewest rounds whose `provable_gain` is below ``min_gain``; None when `MOST_ROUNDS` do not do.
+def worth_of(min_gain: float) -> float:
+    """A gain that a confirmation should hardly ever miss: what a change must be worth, twice."""
+    return math.expm1(2.0 * math.log1p(min_gain))
 
-    Source: Law, Simulation Modeling and Analysis, fixed-sample-size procedure for an absolute
-    error: the smallest n with ``t(n-1, 1-a/2) * sqrt(S^2/n) <= error``, S^2 from a pilot sample.
-    """
+
+def rounds_needed(deviation: float, min_gain: float) -> int | None:
+    """Fewest rounds whose `provable_gain` is no more than is worth it; None above `MOST_ROUNDS`."""
     for rounds in range(LEAST_ROUNDS, MOST_ROUNDS + 1):
-        if provable_gain(cv, rounds, looks) < min_gain:
+        if provable_gain(deviation, rounds, min_gain) <= worth_of(min_gain):
             return rounds
     return None
 
@@ -95,44 +109,49 @@ class Advice:
         return asdict(self)
 
 
-def advice(cv: float, now: Settings, max_window_s: float, looks: int = 1) -> Advice:
-    """The cheapest change that lets ``min_gain`` be proved: rounds, then longer windows, then less.
+def advice(deviation: float, now: Settings, max_window_s: float) -> Advice:
+    """The cheapest change that lets a gain of twice ``min_gain`` be confirmed as a rule.
 
-    Noise is taken to fall with the square root of the window (independent stretches). What is
-    only between one start of the server and the next does not fall with it, so a longer window is
-    worth another look at the noise.
+    Rounds, then longer windows, then a larger ``min_gain``. Noise is taken to fall with the square
+    root of the window (independent stretches). What is only between one start of the server and
+    the next does not fall with it, so a longer window is worth another look at the noise.
+
+    Args:
+        deviation: Standard deviation of the logarithm of a round's ratio of two configs.
+        now: What the spec says.
+        max_window_s: The longest window it allows.
     """
-    proved = provable_gain(cv, now.rounds, looks)
+    proved = provable_gain(deviation, now.rounds, now.min_gain)
     first = (
-        f"Capacity repeats within {cv:.1%} (coefficient of variation): "
-        f"{rounds_text(now.rounds, looks)} tell a gain from nothing when it is above {proved:.1%}."
+        f"A round's ratio of two configs varies by {deviation:.1%} (standard deviation): "
+        f"{rounds_text(now.rounds)} confirm a gain of {proved:.1%} in {POWER:.0%} of runs."
     )
-    rounds = rounds_needed(cv, now.min_gain, looks)
+    wanted = f"a gain of {worth_of(now.min_gain):.1%}, twice min_gain"
+    rounds = rounds_needed(deviation, now.min_gain)
     if rounds is not None and rounds <= now.rounds:
-        return Advice(now, (first, f"That is below min_gain = {now.min_gain:.1%}: keep all."))
+        return Advice(now, (first, f"That is no more than {wanted}: keep all."))
     if rounds is not None:
-        said = f"For min_gain = {now.min_gain:.1%} it takes {rounds_text(rounds, looks)}."
+        said = f"For {wanted}, it takes {rounds_text(rounds)}."
         return Advice(Settings(now.window_s, rounds, now.min_gain), (first, said))
 
     def with_window(factor: int) -> int | None:
-        return rounds_needed(cv / math.sqrt(factor), now.min_gain, looks)
+        return rounds_needed(deviation / math.sqrt(factor), now.min_gain)
 
     factor = _smallest(lambda f: with_window(f) is not None, now.window_s, max_window_s)
     if factor is not None:
         longer = Settings(factor * now.window_s, with_window(factor) or MOST_ROUNDS, now.min_gain)
         said = (
-            f"{MOST_ROUNDS} rounds would not do for min_gain = {now.min_gain:.1%}: windows "
-            f"{factor} times as long and {rounds_text(longer.rounds, looks)} would, if noise falls "
-            "with the square root of the window; measure it again with them."
+            f"{MOST_ROUNDS} rounds would not do for {wanted}: windows {factor} times as long and "
+            f"{rounds_text(longer.rounds)} would, if noise falls with the square root of the "
+            "window; measure it again with them."
         )
         return Advice(longer, (first, said))
-    return _less(cv, now, looks, first)
+    return _larger(deviation, now, first)
 
 
-def rounds_text(rounds: int, looks: int) -> str:
+def rounds_text(rounds: int) -> str:
     """``3 rounds (6 where they leave it open)``."""
-    more = "" if looks == 1 else f" ({rounds * looks} where they leave it open)"
-    return f"{rounds} rounds{more}"
+    return f"{rounds} rounds ({rounds * LOOKS} where they leave it open)"
 
 
 def _smallest(good: Callable[[int], bool], window_s: float, max_window_s: float) -> int | None:
@@ -140,13 +159,16 @@ def _smallest(good: Callable[[int], bool], window_s: float, max_window_s: float)
     return next((f for f in factors if good(f)), None)
 
 
-def _less(cv: float, now: Settings, looks: int, first: str) -> Advice:
-    """A gain that can be proved, with rounds enough that more would bring little."""
+def _larger(deviation: float, now: Settings, first: str) -> Advice:
+    """A ``min_gain`` that is confirmed where it is had twice; more rounds would bring little."""
     rounds = max(now.rounds, min(2 * LEAST_ROUNDS, MOST_ROUNDS))
-    gain = max(LEAST_GAIN, math.ceil(100.0 * provable_gain(cv, rounds, looks)) / 100.0)
+    # provable_gain is worth_of where log(1 + min_gain) is what noise adds to it
+    noise = math.log1p(provable_gain(deviation, rounds, 0.0))
+    gain = max(LEAST_GAIN, math.ceil(100.0 * math.expm1(noise)) / 100.0)
     said = (
-        f"min_gain = {now.min_gain:.1%} cannot be proved here, neither with {MOST_ROUNDS} rounds "
-        f"nor with the longest windows: {rounds_text(rounds, looks)} prove {gain:.0%}."
+        f"Twice min_gain = {now.min_gain:.1%} cannot be confirmed as a rule here, neither with "
+        f"{MOST_ROUNDS} rounds nor with the longest windows: with min_gain = {gain:.0%} "
+        f"{rounds_text(rounds)} confirm {worth_of(gain):.1%}."
     )
     return Advice(Settings(now.window_s, rounds, gain), (first, said))
 

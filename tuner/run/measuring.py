@@ -29,7 +29,7 @@ class Measuring:
     """A `tune` that measures.
 
     Attributes:
-        what: Its command: run, check, worker.
+        what: Its command: run, check, worker, doctor.
         run: Id of the run or check.
         model: The model's directory, links resolved.
         gpus: Its server may see: ``all``, ``none``, or numbers.

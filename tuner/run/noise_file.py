@@ -38,14 +38,15 @@ def read_noise(results: Path, fingerprint: str, model: str) -> dict[str, Any] | 
 
 def is_noise(data: Mapping[str, Any]) -> bool:
     """It has what runs and reports look at: date, model, spread of the capacity, advice."""
-    capacity, advice, p99 = (data.get(n, {}) for n in ("capacity", "advice", "p99_between"))
-    if not all(isinstance(part, dict) for part in (capacity, advice, p99)) or not capacity:
+    names = ("capacity", "advice", "p99_between", "comparison")
+    capacity, advice, p99, comparison = (data.get(name, {}) for name in names)
+    if not all(isinstance(p, dict) for p in (capacity, advice, p99, comparison)) or not capacity:
         return False
     reasons = advice.get("reasons", [])
     return (
         all(isinstance(data.get(name), str) for name in ("measured_at", "model"))
         and isinstance(capacity.get("cv", ""), int | float | None)
-        and isinstance(p99.get("cv"), int | float | None)
+        and all(isinstance(part.get("cv"), int | float | None) for part in (p99, comparison))
         and isinstance(reasons, list)
         and all(isinstance(reason, str) for reason in reasons)
     )

@@ -14,6 +14,8 @@ from tuner.run.locking import Lock, lock
 from tuner.run.measuring import Measuring, others, registered
 from tuner.steps.job import Job
 
+#: They measure a model beside a run of it.
+_BESIDE = ("worker", "doctor")
 #: How often it is looked for others while something is measured.
 POLL_S = 5.0
 
@@ -55,7 +57,7 @@ def among_neighbours(
     """Lets others know that this one measures, and looks who else does.
 
     Args:
-        what: Command that measures: run, check, worker.
+        what: Command that measures: run, check, worker, doctor.
         run: Id of the run or check.
         job: What is measured.
         note: Told of each that disturbs.
@@ -103,7 +105,7 @@ def _directory(job: Job) -> Path:
 
 def _first_on(directory: Path, *, reading: bool) -> Measuring | None:
     model = str(directory.resolve())
-    there = (o for o in others(None) if o.model == model and o.what != "worker")
+    there = (o for o in others(None) if o.model == model and o.what not in _BESIDE)
     return next((o for o in there if not (reading and o.what == "check")), None)
 
 

@@ -1,21 +1,26 @@
 """`tune doctor --noise`: how well measurements of a model repeat on this machine.
 
-The current config is measured again and again near its capacity: at the same load on each of
-several fresh servers, on the first ones twice, and each time its capacity as the confirmation
-would find it, always with the same arrivals. So what differs is noise.
+In rounds, as in a confirmation: the current config and a neighbour (another instance count, if the
+spec has one) are each measured near their capacity on a fresh server under the same arrivals; the
+next round has other arrivals, the one after it the first ones again. How the ratio of the two
+varies is what a confirmation has to see through: two configs meet different parts of the same
+arrivals. The current config is also measured at one load again and again, on the first servers
+twice, which tells the noise within a server and between servers.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tuner.confirm.looks import LOOKS
 from tuner.confirm.repeatability import (
+    POWER,
     Advice,
     Settings,
     Spread,
@@ -23,6 +28,7 @@ from tuner.confirm.repeatability import (
     provable_gain,
     rounds_text,
     spread,
+    worth_of,
 )
 from tuner.confirm.rounds import (
     SPREAD,
@@ -32,32 +38,41 @@ from tuner.confirm.rounds import (
     fixed_round,
     searched_round,
 )
-from tuner.errors import EnvironmentNotReadyError
+from tuner.errors import EnvironmentNotReadyError, TrialError
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import value_of
 from tuner.score.point import Point
-from tuner.search.incumbent import NEAR_MISS
+from tuner.search.incumbent import NEAR_MISS, changes
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text
 from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.looking import RoundsBench, highest_that_holds, rough_capacity
+from tuner.steps.neighbours import among_neighbours
 from tuner.steps.programs import installed
 from tuner.steps.rig import Watch, rigged
 from tuner.steps.serving import serving
 from tuner.steps.stop import Stop
 from tuner.triton.private import private_directory
 
-#: No further server is started that would not be done within this time ...
-BUDGET_S = 80.0
+#: No further round is begun that would not be done within this time ...
+BUDGET_S = 160.0
 #: ... but a spread of fewer than this many says nothing, and more than this many little more.
-LEAST_SERVERS, MOST_SERVERS = 3, 6
+LEAST_ROUNDS, MOST_ROUNDS = 3, 6
 #: Servers on which the same load is put twice; then that is known, and time is short.
 REPEATED_ON = 2
-#: Arrivals of every measurement, other than those of any run.
-SEED = 700_000
+#: First of the arrivals of the rounds, other than those of any run, and how many there are in turn.
+SEED, SEEDS = 700_000, 2
+#: Configs of a space that are looked at for a neighbour.
+_LOOKED_AT = 2000
 #: A p99's noise is taken to be within these limits, as a share, whatever a few repeats said.
 LEAST_P99_NOISE, MOST_P99_NOISE = 0.02, 0.25
+
+
+#: Nothing was repeated.
+UNKNOWN = Spread(None, 0)
 
 
 @dataclass(frozen=True)
@@ -66,9 +81,12 @@ class Noise:
 
     Attributes:
         level: Load of the repeats, requests per second or concurrency.
-        capacity: Between fresh servers, of what a confirmation compares.
+        servers: Fresh ones of the current config: rounds.
+        capacity: Between fresh servers under the same arrivals, of what a confirmation compares.
         settings: What the spec says now, with the window really measured.
         disturbances: What else went on meanwhile; the noise then is not the machine's own.
+        neighbour: The config that the current one was compared with, in words; empty without one.
+        comparison: From round to round, of the ratio of the two: a confirmation's noise.
     """
 
     model: str
@@ -87,6 +105,8 @@ class Noise:
     advice: Advice
     seconds: float
     disturbances: tuple[str, ...] = ()
+    neighbour: str = ""
+    comparison: Spread = UNKNOWN
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,8 +114,9 @@ class Noise:
 
 @dataclass(frozen=True)
 class _Repeat:
-    """One fresh server: the same load once or twice, and what it stood."""
+    """A round: the same load once or twice on a fresh server, what it stood, and the neighbour."""
 
+    seed: int
     points: tuple[Point, ...]
     round: Round
 
@@ -108,7 +129,16 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
     """
     stop = Stop(events.note)
     job, book = prepare(Request(spec=spec_path)), TimeBook()
-    with stop.listening(), installed(job, environment) as programs:
+    with (
+        stop.listening(),
+        among_neighbours("doctor", "--noise", job, events.note) as neighbours,
+        installed(job, environment) as programs,
+    ):
+
+        def looking() -> None:
+            neighbours.look()
+            stop.checkpoint()
+
         if not programs.launcher.restartable:
             raise EnvironmentNotReadyError(
                 "a remote server cannot be started afresh, so its noise cannot be measured",
@@ -117,35 +147,68 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
         with (
             private_directory() as logs,
             serving(job, programs, logs, book) as served,
-            rigged(served, Watch(book, events, stop.checkpoint)) as bench,
+            rigged(served, Watch(book, events, looking)) as bench,
         ):
-            return noise_on(bench, served.job, programs.fingerprint(), events)
+            found = noise_on(bench, served.job, programs.fingerprint(), events)
+            return replace(found, disturbances=(*found.disturbances, *neighbours.remarks))
 
 
 def noise_on(bench: RoundsBench, job: Job, fingerprint: str, events: Events) -> Noise:
     """`measured_noise` on a rig that is there."""
     begin = time.monotonic()
-    repeats = _repeats(job, bench, events, begin)
-    return _noise(job, repeats, fingerprint, time.monotonic() - begin)
+    neighbour = neighbour_of(job)
+    other = None if neighbour is None else Contender(Entrant(neighbour, None))
+    repeats = _repeats(job, bench, events, begin, other)
+    return _noise(job, repeats, other, fingerprint, time.monotonic() - begin)
 
 
-def _repeats(job: Job, bench: RoundsBench, events: Events, begin: float) -> list[_Repeat]:
+def _repeats(
+    job: Job, bench: RoundsBench, events: Events, begin: float, other: Contender | None
+) -> list[_Repeat]:
+    """Rounds of the current config, and of the neighbour ``other`` as long as that is served."""
     events.phase("looking for the capacity of the current config")
     bench.deploy(job.space.current)
     expected = _expected_level(job, bench)
+    if other is not None:
+        other.entrant = replace(other.entrant, level=expected)
     repeats: list[_Repeat] = []
     started = time.monotonic()
-    while len(repeats) < MOST_SERVERS:
+    while len(repeats) < MOST_ROUNDS:
         now = time.monotonic()
-        if len(repeats) >= LEAST_SERVERS:
+        if len(repeats) >= LEAST_ROUNDS:
             one_s = (now - started) / len(repeats)
             if now + one_s > begin + BUDGET_S:
                 break
-        events.phase(f"fresh server {len(repeats) + 1}, about {digits(expected, 4)} expected")
+        seed = SEED + len(repeats) % SEEDS
+        events.phase(f"round {len(repeats) + 1}, about {digits(expected, 4)} expected")
         bench.deploy(job.space.current, fresh=True)
         times = 2 if len(repeats) < REPEATED_ON else 1
-        repeats.append(_repeat(job, bench, expected, times))
+        repeats.append(_repeat(job, bench, expected, times, seed))
+        if other is not None and not other.dropped:
+            _measure_other(job, bench, other, seed)
     return repeats
+
+
+def _measure_other(job: Job, bench: RoundsBench, other: Contender, seed: int) -> None:
+    """A round of the neighbour; without it the noise is told of the current config alone."""
+    try:
+        bench.deploy(other.candidate, fresh=True)
+        expected = other.expected_level()
+        other.rounds.append(_round(job, lambda at: bench.measure(at, seed), expected))
+    except TrialError as error:
+        other.dropped = error.message
+
+
+def neighbour_of(job: Job) -> Candidate | None:
+    """The current config with another instance count, or the closest one in the space."""
+    current = job.space.current
+    every = [c for c in islice(job.space.enumerate(), _LOOKED_AT) if c != current]
+    for candidate in every:
+        counts = {p: v for p, v in candidate.fields.items() if p.endswith(".count")}
+        other = Candidate({**current.fields, **counts}, current.server_args)
+        if other != current and not job.space.violations(other):
+            return other
+    return min(every, key=lambda c: changes(c, current), default=None)
 
 
 def _expected_level(job: Job, bench: RoundsBench) -> float:
@@ -155,21 +218,24 @@ def _expected_level(job: Job, bench: RoundsBench) -> float:
     return rough_capacity(bench, job.plan, SEED).level
 
 
-def _repeat(job: Job, bench: RoundsBench, expected: float, times: int) -> _Repeat:
+def _repeat(job: Job, bench: RoundsBench, expected: float, times: int, seed: int) -> _Repeat:
     level = expected
     if job.plan.listed is None:
         level = job.plan.levels.nearest(expected * (1.0 - SPREAD))  # where a round begins
-    points = tuple(bench.measure(level, SEED) for _ in range(times))
+    points = tuple(bench.measure(level, seed) for _ in range(times))
     known = {level: points[0]}
 
     def measure(wanted: float) -> Point:
-        return known.pop(wanted, None) or bench.measure(wanted, SEED)
+        return known.pop(wanted, None) or bench.measure(wanted, seed)
 
+    return _Repeat(seed, points, _round(job, measure, expected))
+
+
+def _round(job: Job, measure: Callable[[float], Point], expected: float) -> Round:
+    """As in a confirmation."""
     if job.plan.listed is None:
-        round_ = searched_round(measure, expected, job.plan.levels)
-    else:
-        round_ = fixed_round(measure, level)
-    return _Repeat(points, round_)
+        return searched_round(measure, expected, job.plan.levels, fine=True)
+    return fixed_round(measure, expected)
 
 
 def _compared(job: Job, rounds: Sequence[Round]) -> list[float]:
@@ -182,14 +248,32 @@ def _compared(job: Job, rounds: Sequence[Round]) -> list[float]:
     return Contender(Entrant(job.space.current, None), list(rounds)).capacities()
 
 
-def _noise(job: Job, repeats: Sequence[_Repeat], fingerprint: str, seconds: float) -> Noise:
+def _by_arrivals(repeats: Sequence[_Repeat], values: Sequence[float]) -> list[list[float]]:
+    """What was found under the same arrivals, together."""
+    seeds = dict.fromkeys(r.seed for r in repeats)
+    pairs = list(zip(repeats, values, strict=True))
+    return [[value for repeat, value in pairs if repeat.seed == seed] for seed in seeds]
+
+
+def _ratios(job: Job, own: Sequence[float], other: Contender | None) -> list[float]:
+    """Of each round that both were measured in."""
+    if other is None or not other.rounds:
+        return []
+    return [a / b for a, b in zip(own, _compared(job, other.rounds), strict=False) if b > 0.0]
+
+
+def _noise(
+    job: Job, repeats: Sequence[_Repeat], other: Contender | None, fingerprint: str, seconds: float
+) -> Noise:
     servers = [[p.measurement for p in r.points] for r in repeats]
     first = servers[0][0]
-    capacity = spread([_compared(job, [r.round for r in repeats])])
+    own = _compared(job, [r.round for r in repeats])
+    capacity, comparison = spread(_by_arrivals(repeats, own)), spread([_ratios(job, own, other)])
     confirm = job.spec.confirm
     now = Settings(first.duration_s, confirm.rounds, float(confirm.min_gain))
     max_window_s = float(job.spec.workload.max_window)
     seen = (d for server in servers for m in server for d in m.disturbances)
+    known = comparison.cv is not None and other is not None
     return Noise(
         model=job.spec.model,
         fingerprint=fingerprint,
@@ -199,31 +283,44 @@ def _noise(job: Job, repeats: Sequence[_Repeat], fingerprint: str, seconds: floa
         level=first.load.level,
         servers=len(repeats),
         throughput_within=spread([[m.throughput_infer_per_s for m in s] for s in servers]),
-        throughput_between=spread([[s[0].throughput_infer_per_s for s in servers]]),
+        throughput_between=spread(
+            _by_arrivals(repeats, [s[0].throughput_infer_per_s for s in servers])
+        ),
         p99_within=spread([[m.p99_latency_us for m in s] for s in servers]),
-        p99_between=spread([[s[0].p99_latency_us for s in servers]]),
+        p99_between=spread(_by_arrivals(repeats, [s[0].p99_latency_us for s in servers])),
         capacity=capacity,
         settings=now,
-        advice=advice(capacity.cv or 0.0, now, max_window_s, LOOKS),
+        advice=advice(_deviation(comparison.cv, capacity.cv) or 0.0, now, max_window_s),
         seconds=seconds,
         disturbances=tuple(dict.fromkeys(seen)),
+        neighbour=changes_text(other.candidate, job.space.current) if known and other else "",
+        comparison=comparison,
     )
+
+
+def _deviation(comparison: float | None, capacity: float | None) -> float | None:
+    """Of a round's ratio; by the spread of one config alone where no two were compared."""
+    if comparison is not None:
+        return comparison
+    return None if capacity is None else math.sqrt(2.0) * capacity
 
 
 def too_fine(recorded: Mapping[str, Any] | None, spec: Spec) -> str:
     """One sentence when the spec asks for a proof that the recorded noise does not allow; or ''."""
-    cv = None if recorded is None else recorded["capacity"]["cv"]
-    if recorded is None or not cv:
+    if recorded is None:
         return ""
+    deviation = _deviation(recorded.get("comparison", {}).get("cv"), recorded["capacity"].get("cv"))
     rounds, min_gain = spec.confirm.rounds, float(spec.confirm.min_gain)
-    proved = provable_gain(cv, rounds, LOOKS)
-    if proved < min_gain:
+    if not deviation:
+        return ""
+    proved = provable_gain(deviation, rounds, min_gain)
+    if proved <= worth_of(min_gain):
         return ""
     return (
-        f"measured on {recorded['measured_at'][:10]}, the capacity of {recorded['model']} repeats "
-        f"within {cv:.1%} on this machine: {rounds_text(rounds, LOOKS)} tell gains above "
-        f"{proved:.1%} from noise, not min_gain = {min_gain:.1%}; `tune doctor --noise` recommends "
-        "settings"
+        f"measured on {recorded['measured_at'][:10]}, a round's ratio of two configs of "
+        f"{recorded['model']} varies by {deviation:.1%} on this machine: {rounds_text(rounds)} "
+        f"confirm a gain of {proved:.1%} in {POWER:.0%} of runs, and smaller ones, of min_gain = "
+        f"{min_gain:.1%} or little more, mostly not; `tune doctor --noise` recommends settings"
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.cli.doctor_command import noise_lines
-from tuner.confirm.repeatability import Settings, Spread, advice
+from tuner.confirm.repeatability import Settings, Spread, advice, rounds_needed
 from tuner.errors import EnvironmentNotReadyError
 from tuner.steps.noise import Noise
 
@@ -42,17 +43,22 @@ def noise(cv: float, disturbances: tuple[str, ...] = ()) -> Noise:
         p99_between=Spread(None, 1),
         capacity=Spread(cv, 3),
         settings=settings,
-        advice=advice(cv, settings, 20.0, looks=2),
+        advice=advice(cv * math.sqrt(2), settings, 20.0),
+        neighbour="instances 2",
+        comparison=Spread(cv * math.sqrt(2), 3),
         seconds=80.0,
         disturbances=disturbances,
     )
 
 
 def test_the_settings_to_change_stand_beside_what_they_are_now() -> None:
-    lines = noise_lines(noise(0.02))
-    assert "confirm.rounds    7  (now 3)" in lines
+    lines = noise_lines(noise(0.0175))
+    needed = rounds_needed(0.0175 * math.sqrt(2), 0.02)
+    assert f"confirm.rounds    {needed}  (now 3)" in lines
+    assert any("rounds (" in line and f"{needed} rounds" in line for line in lines)
     assert "workload.window   5.0s  (as now)" in lines
     assert any("2.42%" in line for line in lines)
+    assert any("ratio of the two" in line and "2.47%" in line for line in lines)
     assert any("uncertain by about 50%" in line for line in lines)
 
 
