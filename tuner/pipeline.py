@@ -31,6 +31,7 @@ from tuner.steps.estimate import Seen, estimated
 from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.lengths import trace_notes
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.noise import near_miss, too_fine
 from tuner.steps.opening import OpenRun, open_run, open_store
@@ -133,7 +134,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
     events.started(store.directory, spec.budget.trials, opened.manifest.space_size)
     if warning := too_fine(opened.manifest.noise, spec):
         events.note(warning)
-    for warning in large_requests(session.job):
+    for warning in (*large_requests(session.job), *trace_notes(spec, session.job.plan)):
         events.note(warning)
     for warning in foreseen(session.job) if session.request.write else ():
         events.note(warning)

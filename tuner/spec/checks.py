@@ -5,6 +5,7 @@ Whether files, models and GPUs exist is the environment's business and not check
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from tuner.spec.space_checks import (
     check_space,
 )
 from tuner.spec.workload import (
+    BUSY_TIMES,
     BurstArrivals,
     CacheState,
     ClosedArrivals,
@@ -165,13 +167,15 @@ def _check_bursts(spec: Spec) -> Iterator[Finding]:
         yield Finding((*where, "burst_share"), f"must be above 0% and below 100%, not {share}")
     elif length <= 0:
         yield Finding((*where, "burst_length"), "must be above 0")
-    elif length / share > spec.workload.window:
+    elif BUSY_TIMES * arrivals.cycle_s > spec.workload.max_window:
+        needs_s = math.ceil(BUSY_TIMES * arrivals.cycle_s)
         text = (
-            f"a busy time comes every {digits(length / share)}s on average, and window is "
-            f"{spec.workload.window}: some measurements would see none"
+            f"a busy time comes every {digits(arrivals.cycle_s)}s on average, and a measurement "
+            f"needs {BUSY_TIMES} of them: raise max_window, {spec.workload.max_window}, to "
+            f"{needs_s}s or more"
         )
         given = [n for n in ("burst_length", "burst_share") if _is_given(arrivals, n)]
-        yield Finding((*where, given[0]) if given else ("workload", "window"), text)
+        yield Finding((*where, given[0]) if given else ("workload", "max_window"), text)
 
 
 def _check_inputs(spec: Spec) -> Iterator[Finding]:

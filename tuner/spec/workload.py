@@ -55,8 +55,15 @@ class PoissonArrivals(Strict):
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
+#: A window sees so many busy times: what a config stands in a few of them is luck.
+BUSY_TIMES = 30
+
+
 class BurstArrivals(Strict):
-    """Open loop: Poisson arrivals that switch between a calm and a busy rate by chance."""
+    """Open loop: Poisson arrivals that switch between a calm and a busy rate by chance.
+
+    A window is as long as 30 busy times take to come, on average.
+    """
 
     kind: Literal["bursts"] = _KIND
     rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
@@ -70,6 +77,11 @@ class BurstArrivals(Strict):
     burst_length: Seconds = Field(
         Seconds(0.2), description="mean length of a busy time; lengths are exponential"
     )
+
+    @property
+    def cycle_s(self) -> float:
+        """From one busy time to the next, on average."""
+        return float(self.burst_length) / float(self.burst_share)
 
 
 class TraceArrivals(Strict):

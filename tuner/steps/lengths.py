@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from tuner.bench.evaluate import MOST_PROBES, LoadPlan
 from tuner.errors import LoadFailedError
+from tuner.load.arrivals import read_trace
 from tuner.load.length import requests_for
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.spec.slo import Metric, Slo, requests_needed, tail_shares
+from tuner.spec.workload import TraceArrivals
 from tuner.steps.looking import First
 from tuner.steps.rig import window_of
 
@@ -58,6 +60,23 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
     )
 
 
+def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
+    """How much of a recorded trace one measurement goes through, where that is not all."""
+    arrivals = spec.workload.arrivals
+    if not isinstance(arrivals, TraceArrivals):
+        return
+    gaps = read_trace(arrivals.file).size
+    level = min(plan.listed) if plan.listed else plan.levels.nearest(_FAST_PER_S)
+    window_s = length_s(spec, plan, level)
+    used = window_s * level
+    if used < gaps:
+        yield (
+            f"a measurement at {digits(level, 3)}/s goes through {digits(100 * used / gaps, 2)} % "
+            f"of the trace ({digits(used, 3)} of {gaps} gaps), from a place that its seed draws: "
+            "what is rare in it may be missing; raise workload.window"
+        )
+
+
 def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
     """Where even the longest window holds too few requests for a verdict.
 
@@ -79,6 +98,8 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
     )
 
 
+#: Of a rate that is not known yet, an example.
+_FAST_PER_S = 100.0
 #: Percentiles that need fewer requests than the next.
 _EASIER = (Metric.P95_LATENCY, Metric.P90_LATENCY, Metric.P50_LATENCY)
 

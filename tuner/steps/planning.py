@@ -24,7 +24,7 @@ from tuner.steps.cache_outlook import cache_notes
 from tuner.steps.earlier import seen_before
 from tuner.steps.estimate import Estimate, Seen, estimated
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.lengths import window_notes
+from tuner.steps.lengths import trace_notes, window_notes
 from tuner.steps.noise import too_fine
 from tuner.steps.programs import installed
 from tuner.steps.request_size import request_notes
@@ -102,6 +102,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
             *notes,
             *request_notes(job),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
+            *trace_notes(job.spec, job.plan),
             *_completion_notes(job),
             *cache_notes(job),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from tuner.search.incumbent import NEAR_MISS
 from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
+from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
@@ -65,7 +67,7 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
     baseline_trial = _trial_of(proof.current, trials)
     baseline = side_of_trial(baseline_trial)
     if not feasible(trials, proof.spec, proof.current):
-        reasons = (_nearest_miss(trials), *_failures(proof, trials), *_limits(trials))
+        reasons = (_nearest_miss(trials, proof.plan), *_failures(proof, trials), *_limits(trials))
         return Verdict(Status.INFEASIBLE, reasons, baseline)
     finalists = _finalists(proof, trials)
     _refuse_without_alternative(proof, trials)
@@ -276,13 +278,18 @@ def _limits(trials: Sequence[Trial]) -> list[str]:
     return [f"Not every config was measured to its capacity: {text}" for text in said][-1:]
 
 
-def _nearest_miss(trials: Sequence[Trial]) -> str:
+def _nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> str:
     scored = [t for t in trials if t.score is not None]
     if not scored:
         return "No trial gave a measurement."
     nearest = min(scored, key=lambda t: t.score.violation if t.score else 0.0)
     missed = [s for p in nearest.points[-1:] for s in p.slo if (s.margin or 0.0) < 0]
     what = "; ".join(s.expression for s in missed) or "an SLO without enough data"
+    sentence = f"No config meets every SLO. The nearest was trial {nearest.number}, which misses"
+    lowest = min((p.measurement.load.level for p in nearest.points), default=math.inf)
+    if not plan.arrivals.open_loop or plan.listed or lowest > plan.levels.lowest:
+        return f"{sentence} {what}."
     return (
-        f"No config meets every SLO. The nearest was trial {nearest.number}, which misses {what}."
+        f"{sentence} {what} at {digits(lowest, 3)}/s. At lower rates max_window is too short for a "
+        "verdict: raise it, or bound a lower percentile."
     )

@@ -17,6 +17,7 @@ from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.slo import Comparison
+from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 from tuner.steps.client import client_of
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
@@ -92,9 +93,16 @@ def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> W
     window = window_for(
         [bound.share for bound in bounds],
         load.level if load.arrivals.open_loop else rate_per_s,
-        window_s=float(workload.window),
+        window_s=_shortest_s(workload),
         max_window_s=float(workload.max_window),
         warmup_s=float(workload.warmup),
         latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
     )
     return replace(window, bounds=bounds)
+
+
+def _shortest_s(workload: Workload) -> float:
+    arrivals, window_s = workload.arrivals, float(workload.window)
+    if isinstance(arrivals, BurstArrivals):
+        return max(window_s, BUSY_TIMES * arrivals.cycle_s)
+    return window_s

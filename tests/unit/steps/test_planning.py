@@ -129,3 +129,18 @@ def test_how_long_the_percentile_makes_a_measurement_is_told(
     told = [note for note in notes if note.startswith("p99_latency")]
     assert bool(told) is bool(said)
     assert said in "".join(told)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "rate", "said"),
+    [(100_000, 200, "(750 of 100000 gaps)"), (100_000, None, "at 100/s"), (300, 200, "")],
+)
+def test_the_share_of_a_trace_that_a_measurement_sees_is_told(
+    tmp_path: Path, gaps: int, rate: int | None, said: str
+) -> None:
+    (tmp_path / "gaps.txt").write_text("1000\n" * gaps)
+    listed = "" if rate is None else f", rate: [{rate}]"
+    trace = f"workload: {{arrivals: {{kind: trace, file: gaps.txt{listed}}}}}\n"
+    told = [note for note in planned(tmp_path, FOREIGN + trace).notes if "trace" in note]
+    assert bool(told) is bool(said)
+    assert said in "".join(told)

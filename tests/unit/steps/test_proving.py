@@ -387,6 +387,15 @@ def test_of_several_limits_the_last_is_told() -> None:
     assert told == ["Not every config was measured to its capacity: the second limit"]
 
 
+def test_a_miss_at_the_lowest_rate_that_can_be_judged_is_told_as_that() -> None:
+    """A lower rate might be met: no window is long enough to see it."""
+    spec = spec_of(workload={"max_window": "10.5s", "window": "3s"})
+    bench = ProvingBench(spec, {CURRENT: 0.5, OTHER: 0.5})
+    verdict = prove(bench, trial(bench, 0, CURRENT, 1.0), trial(bench, 1, OTHER, 1.0))
+    assert verdict.status is Status.INFEASIBLE
+    assert "misses p99_latency <= 40ms at 1/s. At lower rates max_window" in verdict.reasons[0]
+
+
 def test_the_nearest_miss_is_named_with_what_it_missed_last() -> None:
     spec = spec_of(slo=["p99_latency <= 40ms", "p50_latency <= 60ms"])
     bench = ProvingBench(spec, {CURRENT: 100.0, OTHER: 100.0})

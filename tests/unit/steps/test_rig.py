@@ -76,6 +76,17 @@ def test_a_window_is_as_long_as_its_percentile_needs_at_that_rate(
     assert window.bounds == (LatencyBound(0.99, 0.4), LatencyBound(0.5, 0.005))
 
 
+def test_a_window_sees_thirty_busy_times_of_bursts() -> None:
+    arrivals = {"kind": "bursts", "burst_share": 0.1, "burst_length": "100ms"}
+    spec = spec_with(*SLOS)
+    bursts = spec.workload.model_validate(
+        {**spec.workload.model_dump(), "arrivals": arrivals, "max_window": "1m"}
+    )
+    load = LoadPoint(Arrivals.BURSTS, 1000.0)
+    spec = spec.model_copy(update={"workload": bursts})
+    assert window_of(spec, load).duration_s == pytest.approx(30.0)
+
+
 def test_a_closed_loops_window_follows_the_rate_that_was_seen() -> None:
     load = LoadPoint(Arrivals.CLOSED, 8.0)
     assert window_of(spec_with(*SLOS), load, 50.0).duration_s == pytest.approx(1.05 * 459 / 50)
