@@ -32,6 +32,7 @@ from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.lengths import trace_notes
+from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.noise import near_miss, too_fine
 from tuner.steps.opening import OpenRun, open_run, open_store
@@ -107,7 +108,8 @@ def _run(request: Request, events: Events) -> Finished:
         ):
             session = _Session(request, job, store, neighbours, book, stop, events)
             try:
-                return _served(session, programs)
+                with meanwhile(job.spec, book):
+                    return _served(session, programs)
             except Exception as error:
                 _ended_early(session, explained_error(error, store.directory))
                 raise

@@ -19,7 +19,7 @@ from tuner.twin.host import (
     send_next,
     start_front,
 )
-from tuner.twin.jit import compiled
+from tuner.twin.jit import compiled, entry
 from tuner.twin.queue import accepts, push, shift
 from tuner.twin.state import (
     ANSWERING,
@@ -35,7 +35,7 @@ from tuner.twin.state import (
 )
 
 
-@compiled
+@entry
 def run(states: Any, m: Any, warm_keys: Any) -> None:
     """Simulates until ``end_s``; what is not answered by then stays pending."""
     s = states[0]

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,6 +100,7 @@ class Workplace:
         monkeypatch.setattr(pipeline, "rigged", rigged)
         monkeypatch.setattr(pipeline, "proved", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "overloaded", overloaded)
+        monkeypatch.setattr(pipeline, "meanwhile", lambda *_: nullcontext())
 
     def tune(self, *arguments: str) -> int:
         return guarded(cli, [*arguments])
