@@ -89,7 +89,8 @@ class Fitting:
 def told(fitted: Twin | Unmodelled) -> str:
     """A line for the user."""
     if isinstance(fitted, Unmodelled):
-        return f"the twin does not fit: {fitted.reason}; TPE goes on"
+        unfit = f"the twin, a simulation of Triton's scheduler, does not fit: {fitted.reason}"
+        return f"{unfit}; Optuna's TPE goes on, which learns from scores alone"
     off = fitted.fitness.off
     return (
         f"twin fitted: throughput {off[Figure.THROUGHPUT]:.1%}, p50 {off[Figure.P50]:.1%}, "

@@ -126,7 +126,7 @@ class TwinStrategy:
         taken = {t.candidate.key for t in history}
         if len(history) != first or not self.aim.modelled or self._exhausted(taken):
             return None
-        return f"fitting the twin to {first} trials"
+        return f"fitting the twin, a simulation of Triton's scheduler, to {first} trials"
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -59,7 +59,7 @@ def test_it_says_beforehand_that_the_first_fit_takes_a_while(simulation: Simulat
     strategy = TwinStrategy.of(simulation.space, simulation.spec)
     told = [strategy.outlook(simulation.history[:count]) for count in range(7)]
     assert [text is not None for text in told] == [False] * 4 + [True] + [False] * 2
-    assert told[4] == "fitting the twin to 4 trials"
+    assert told[4] == "fitting the twin, a simulation of Triton's scheduler, to 4 trials"
 
 
 def test_it_leads_with_a_few_instances_unless_it_has_one_trial_only() -> None:
@@ -175,7 +175,10 @@ def test_memory_is_no_matter_for_a_twin() -> None:
         None,
         None,
         None,
-        "the twin does not fit: GPU memory is not simulated; TPE goes on",
+        (
+            "the twin, a simulation of Triton's scheduler, does not fit: GPU memory is not "
+            "simulated; Optuna's TPE goes on, which learns from scores alone"
+        ),
         None,
     ]
 
