@@ -189,14 +189,17 @@ def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
     objective = Objective(Goal.MAXIMIZE_GOODPUT)
     plan = LoadPlan(Arrivals.POISSON, None, levels)
     entrants = []
+
+    def window_of(points: Sequence[Point]) -> float:
+        return min(claim_window_s(points, [bench.slo]), MOST_WINDOWS * WINDOW_S)
+
     for candidate in (CURRENT, OTHER):
         bench.deploy(candidate)
         start = 0.8 * bench.server.saturation / bench.slower
         found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start, None)
         level = Bracket.of([probe_of(p) for p in found.points]).capacity()
-        window_s = min(claim_window_s(found.points, [bench.slo]), MOST_WINDOWS * WINDOW_S)
-        entrants.append(Entrant(candidate, level, window_s=window_s))
-    rules = Rules(objective, levels, 3, 0.02, seed + 500_000, lambda _: None)
+        entrants.append(Entrant(candidate, level, window_s=window_of(found.points)))
+    rules = Rules(objective, levels, 3, 0.02, seed + 500_000, lambda _: None, window_of)
     return confirm(bench, entrants[0], entrants[1:], rules)[0]
 
 

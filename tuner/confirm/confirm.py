@@ -136,6 +136,7 @@ class Rules:
         rounds: At the first look; twice as many at the second.
         seed: Different from every seed of the search.
         record: Stores a row at once.
+        claim_window_s: From what was measured of a config to the window that its claim needs.
     """
 
     objective: Objective
@@ -144,6 +145,7 @@ class Rules:
     min_gain: float
     seed: int
     record: Callable[[Row], None]
+    claim_window_s: Callable[[Sequence[Point]], float] = lambda _: 0.0
 
 
 def confirm(
@@ -172,7 +174,6 @@ class _Rotation:
         self._looks = Looks(rules.rounds, tests=max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
-        self._lengthen_windows()
 
     def run(self) -> list[Confirmation]:
         for number in range(self._rules.rounds * LOOKS):
@@ -190,12 +191,17 @@ class _Rotation:
 
         Of a config that is far behind no claim is made that would need one.
         """
-        sides = [self._current, *self._finalists]
+        sides = [self._current, *self._racing()]
         best = max((f.entrant.level or 0.0 for f in self._finalists), default=0.0)
         close = [s for s in sides if (s.entrant.level or 0.0) >= COMPARABLE * best]
-        window_s = max((s.entrant.window_s for s in close), default=0.0)
+        window_s = max((self._claim_window_s(s) for s in close), default=0.0)
         for side in close:
             side.window_s = window_s
+
+    def _claim_window_s(self, side: Contender) -> float:
+        """By its search and its rounds so far, which see busy spells that the search did not."""
+        points = [p for r in side.rounds for p in r.points]
+        return max(side.entrant.window_s, side.window_s, self._rules.claim_window_s(points))
 
     def _racing(self) -> list[Contender]:
         return [f for f in self._finalists if not f.dropped]
@@ -245,6 +251,7 @@ class _Rotation:
 
     def _round(self, number: int) -> None:
         self._order = 0
+        self._lengthen_windows()
         compared = self._current_stands and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
         for side in self._in_order(sides, number):

@@ -27,20 +27,26 @@ def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:
     of them hold no busy spell.
 
     Args:
-        points: The search's measurements of the config.
+        points: Measurements of the config, at several loads.
         slos: What it is held to.
 
     Returns:
         Seconds; 0 where the search does not tell: no window need be longer then.
     """
     quantile = max((s.metric.quantile or 0.0 for s in slos), default=0.0)
-    slope = steepness([[probe_of(p) for p in points]])
+    slope = steepness([[probe_of(p) for p in own] for own in _by_seed(points)])
     relaxation_s = max((_relaxation_s(p) for p in points), default=0.0)
     if quantile <= 0.0 or slope is None:
         return 0.0
     one = math.sqrt(quantile / (1.0 - quantile)) / -math.log1p(-quantile)
     independent = (one / (ERROR * slope)) ** 2
     return 2.0 * relaxation_s * independent
+
+
+def _by_seed(points: Sequence[Point]) -> list[list[Point]]:
+    """Those under the same arrivals: what differs between arrivals is no slope."""
+    seeds = dict.fromkeys(p.measurement.seed for p in points)
+    return [[p for p in points if p.measurement.seed == seed] for seed in seeds]
 
 
 def _relaxation_s(point: Point) -> float:

@@ -19,6 +19,7 @@ from tuner.report.result_schema import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level
 from tuner.score.judge import passes
+from tuner.score.point import Point
 from tuner.search.incumbent import NEAR_MISS
 from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate
@@ -208,12 +209,13 @@ def _confirmed(
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
     stood = baseline is not None and any(passes(p.slo) for p in baseline.points)
-    window_s = 0.0 if baseline is None else _claim_window_s(proof, baseline)
+    window_s = _claim_window_s(proof, baseline.points) if baseline is not None else 0.0
     current = Entrant(proof.current, level, stood, window_s)
-    entrants = [
-        Entrant(t.candidate, level_of(t) or _nearly_stood(t), window_s=_claim_window_s(proof, t))
-        for t in finalists
-    ]
+    entrants = []
+    for trial in finalists:
+        window_s = _claim_window_s(proof, trial.points)
+        expected = level_of(trial) or _nearly_stood(trial)
+        entrants.append(Entrant(trial.candidate, expected, window_s=window_s))
 
     def name(candidate: Candidate) -> str:
         return changes_text(candidate, proof.current)
@@ -222,10 +224,10 @@ def _confirmed(
         return confirm(proof.bench, current, entrants, _rules(proof, record))
 
 
-def _claim_window_s(proof: Proof, trial: Trial) -> float:
+def _claim_window_s(proof: Proof, points: Sequence[Point]) -> float:
     workload = proof.spec.workload
     most_s = min(MOST_WINDOWS * float(workload.window), float(workload.max_window))
-    return min(claim_window_s(trial.points, proof.spec.slo), most_s)
+    return min(claim_window_s(points, proof.spec.slo), most_s)
 
 
 def _nearly_stood(trial: Trial) -> float:
@@ -241,6 +243,7 @@ def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
         min_gain=float(proof.spec.confirm.min_gain),
         seed=of_search if proof.arrivals is None else proof.arrivals,
         record=record,
+        claim_window_s=lambda points: _claim_window_s(proof, points),
     )
 
 
