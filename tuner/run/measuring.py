@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tuner.run.locking import Lock, lock
+from tuner.locking import Lock, lock
 from tuner.run.reading import UnreadableFileError, read_as, read_json
 
 _DIRECTORY = "tune-measuring"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.run.locking import Lock, lock
+from tuner.locking import Lock, lock
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_as, read_bytes, read_json, read_rows
 from tuner.run.rejected import Rejected, Stage

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.run.locking import Lock, lock
+from tuner.locking import Lock, lock
 from tuner.run.measuring import Measuring, others, registered
 from tuner.steps.job import Job
 

@@ -5,7 +5,6 @@ Whatever a run keeps in a temporary directory belongs into one of these.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -13,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tuner.locking import Lock, lock
 
 #: Only directories made here have it: whatever has it and is not locked may be removed.
 _PREFIX = ".tune-private-"
@@ -28,12 +29,12 @@ def private_directory() -> Iterator[Path]:
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
-        lock = os.open(name, os.O_RDONLY)
+        descriptor = os.open(name, os.O_RDONLY)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock(descriptor)
             yield Path(name)
         finally:
-            os.close(lock)
+            os.close(descriptor)
 
 
 def _remove_abandoned(parent: Path) -> None:
@@ -41,9 +42,9 @@ def _remove_abandoned(parent: Path) -> None:
         with suppress(OSError):  # in use, somebody else's, or gone by now
             if time.time() - directory.stat().st_mtime < _YOUNG_S:
                 continue
-            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(directory)
+                if lock(descriptor) is Lock.HELD:
+                    shutil.rmtree(directory)
             finally:
-                os.close(lock)
+                os.close(descriptor)

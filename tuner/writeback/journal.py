@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.run.locking import Lock, lock
+from tuner.locking import Lock, lock
 from tuner.writeback.files import (
     explained,
     read_plain,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import shlex
@@ -23,6 +24,7 @@ from tuner import pipeline
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.report.render import render_all
 from tuner.report.result_schema import Status
 from tuner.run.manifest import arrivals_of
 from tuner.run.measuring import Measuring, registered
@@ -101,6 +103,9 @@ class Workplace:
         monkeypatch.setattr(pipeline, "proved", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "overloaded", overloaded)
         monkeypatch.setattr(pipeline, "meanwhile", lambda *_: nullcontext())
+        # Drawing them takes longer than all else in most of these tests.
+        without_pictures = functools.partial(render_all, pictures=False)
+        monkeypatch.setattr(pipeline, "render_all", without_pictures)
 
     def tune(self, *arguments: str) -> int:
         return guarded(cli, [*arguments])
