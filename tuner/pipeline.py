@@ -26,7 +26,7 @@ from tuner.run.rejected import Stage
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.uninterrupted import uninterrupted
-from tuner.steps.client import client_note, client_of
+from tuner.steps.client import client_notes
 from tuner.steps.estimate import Seen, estimated
 from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
@@ -124,7 +124,7 @@ def _served(session: _Session, programs: Programs) -> Finished:
     ):
         if served.completed:
             events.note(served.completed)
-        if told := client_note(client_of(served.job)):
+        for told in client_notes(served.job):
             events.note(told)
         session = replace(session, job=served.job)
         return _ended(session, opened, _tuned(session, served, opened))

@@ -29,6 +29,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import DeployRefusedError
 from tuner.load import csvfile
+from tuner.load.choice import choose
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.workload import load_generator
@@ -131,6 +132,7 @@ def loads(bed: Bed, levels: Sequence[int]) -> None:
             bed.program,
             bed.directory,
             server=ServerMode.LOCAL,
+            client=choose(bed.control.running_config(BERT.name), {}, 1, may_refuse=False).client,
         )
         for level in levels:
             measured = generator.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)

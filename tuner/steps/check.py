@@ -46,7 +46,7 @@ from tuner.steps.check_outcome import (
     verdict_of,
 )
 from tuner.steps.check_rounds import Checked, Checking, checked
-from tuner.steps.client import client_note, client_of
+from tuner.steps.client import client_notes, client_of
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
@@ -193,11 +193,10 @@ def _measured(
             rigged(served, watch) as bench,
         ):
             store.write_manifest(with_completed(session.manifest, served.job).to_json())
-            chosen = client_of(served.job)
-            if told := client_note(chosen):
+            for told in client_notes(served.job):
                 events.note(told)
             baseline = session.compared_with.baseline
-            if reason := _otherwise_measured(baseline, chosen.client):
+            if reason := _otherwise_measured(baseline, client_of(served.job).client):
                 if not session.request.accept:
                     return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                 baseline = None

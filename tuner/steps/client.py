@@ -21,6 +21,7 @@ def client_of(job: Job) -> Choice:
     )
 
 
-def client_note(choice: Choice) -> str:
-    """One sentence where perf_analyzer does not measure; else empty."""
-    return choice.why and f"measured with {choice.client}: {choice.why}"
+def client_notes(job: Job) -> list[str]:
+    """One sentence where perf_analyzer does not measure."""
+    choice = client_of(job)
+    return [f"measured with {choice.client}: {choice.why}"] if choice.why else []

@@ -21,6 +21,7 @@ from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.model import ServerMode, Spec, Strategy
 from tuner.steps.cache_outlook import cache_notes
+from tuner.steps.client import client_notes
 from tuner.steps.earlier import seen_before
 from tuner.steps.estimate import Estimate, Seen, estimated
 from tuner.steps.job import Job, Request, prepare
@@ -101,6 +102,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         notes=(
             *notes,
             *request_notes(job),
+            *client_notes(job),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
             *trace_notes(job.spec, job.plan),
             *_completion_notes(job),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuner.load.choice import Client
-from tuner.steps.client import client_note, client_of
+from tuner.steps.client import client_notes, client_of
 from tuner.steps.job import Job, Request, prepare
 
 CONFIG = """name: "m"
@@ -34,15 +34,16 @@ def job(tmp_path: Path, dims: str, space: str = "", batching: str = "") -> Job:
 
 
 def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
-    found = client_of(job(tmp_path, "8"))
-    assert found.client is Client.PERF_ANALYZER
-    assert client_note(found) == ""
+    small = job(tmp_path, "8")
+    assert client_of(small).client is Client.PERF_ANALYZER
+    assert client_notes(small) == []
 
 
 def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:
-    found = client_of(job(tmp_path, "3, 224, 224"))
-    assert found.client is Client.OWN
-    assert client_note(found) == (
+    images = job(tmp_path, "3, 224, 224")
+    assert client_of(images).client is Client.OWN
+    (note,) = client_notes(images)
+    assert note == (
         "measured with tune's own client: perf_analyzer writes about 3.0 MB for each request to "
         "tell its latency"
     )
