@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 from tuner.triton.host import read_governor
+from tuner.triton.own_containers import is_inside
 
 
 @dataclass(frozen=True)
@@ -32,24 +33,28 @@ class MachineReading:
 
 
 class OwnProcesses:
-    """The calling process and its descendants.
+    """The calling process and its descendants, and with ``containers`` those of our containers.
 
     To list a process's children psutil reads about every process of the machine, 25 us each:
     too long for a look twice a second on a machine with thousands. So only those that have come
     since the last look are asked whose children they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, containers: bool = False) -> None:
         self._ours = {os.getpid(): psutil.Process()}
         self._others: set[int] = set()
+        self._containers = containers
+        self._seen_inside = False
 
-    def cpu_s(self) -> float:
-        """CPU seconds of them all, the ended ones included.
+    def cpu_s(self) -> float | None:
+        """CPU seconds of them all, the ended ones included; None while no container's are seen.
 
         A process that ended is in its parent's ``children_*`` once it was waited for, so the sum
         does not fall when one ends.
         """
         self._look()
+        if self._containers and not self._seen_inside:
+            return None
         seconds = 0.0
         for process in self._ours.values():
             with suppress(psutil.NoSuchProcess):
@@ -63,7 +68,11 @@ class OwnProcesses:
         parents: dict[int, int] = {}
         for pid in present - self._ours.keys() - self._others:
             with suppress(psutil.NoSuchProcess):
-                parents[pid] = psutil.Process(pid).ppid()
+                if self._containers and is_inside(pid):
+                    self._ours[pid] = psutil.Process(pid)
+                    self._seen_inside = True
+                else:
+                    parents[pid] = psutil.Process(pid).ppid()
         while found := {pid for pid, parent in parents.items() if parent in self._ours}:
             for pid in found:
                 del parents[pid]
@@ -73,7 +82,7 @@ class OwnProcesses:
 
 
 def read_machine(ours: OwnProcesses | None) -> MachineReading:
-    """Reads it now; ``ours`` only where the server is a child of this process."""
+    """Reads it now; ``ours`` only where the server's processes are known."""
     own = None if ours is None else ours.cpu_s()
     now = psutil.cpu_times()
     waiting = getattr(now, "iowait", 0.0)

@@ -58,8 +58,9 @@ class Sampler:
     Args:
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
-        server: Whose processes and GPUs are the server's. Only a local server's processes are
-            known to be ours; a remote one may have other GPUs than this machine.
+        server: Whose processes and GPUs are the server's. A remote server's processes are not
+            known, nor are a container's where its engine shows none here; a remote one may have
+            other GPUs than this machine.
         gpus: Of this machine's GPUs those that the server may see.
     """
 
@@ -105,7 +106,8 @@ class Sampler:
     def _run(self) -> None:
         remote = self._server is ServerMode.REMOTE
         cores = None if remote else psutil.cpu_count()
-        ours = OwnProcesses() if self._server is ServerMode.LOCAL else None
+        in_container = self._server is ServerMode.DOCKER
+        ours = None if remote else OwnProcesses(containers=in_container)
         with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
             due = time.monotonic()
             while True:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from tuner.errors import EnvironmentNotReadyError
 from tuner.spec.fields import Gpus
 from tuner.triton import access, container_owner, process
+from tuner.triton.own_containers import known_as_own
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
@@ -201,6 +202,7 @@ class DockerLauncher:
         follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
         with ExitStack() as after_removal, _reaped(container, self.engine_environment):
             _start(container)
+            after_removal.enter_context(known_as_own(container.id))
             follower.start()
             after_removal.callback(follower.join, _LOG_END_S)
             if network is Network.PUBLISHED:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -15,6 +16,8 @@ from tuner.load.machine import (
     read_machine,
     stolen_percent,
 )
+from tuner.triton import own_containers
+from tuner.triton.own_containers import known_as_own
 
 Times = namedtuple("Times", "user system children_user children_system")
 
@@ -108,6 +111,34 @@ def test_a_process_that_ends_while_it_is_looked_at(
 @pytest.mark.usefixtures("fake")
 def test_ours_is_unknown_when_the_server_is_elsewhere() -> None:
     assert read_machine(None).ours_s is None
+
+
+CONTAINER, WORKER = 800, 801
+ID = "3f1c" * 16
+
+
+@pytest.mark.parametrize("group", [f"0::/system.slice/docker-{ID}.scope", f"1:cpu:/docker/{ID}"])
+def test_the_processes_of_our_container_are_ours(
+    group: str, fake: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.table[CONTAINER] = (1, Times(7.0, 1.0, 0.0, 0.0))
+    fake.table[WORKER] = (CONTAINER, Times(2.0, 0.0, 0.0, 0.0))
+    for pid in fake.table:
+        (tmp_path / str(pid)).mkdir()
+        mine = pid in (CONTAINER, WORKER)
+        (tmp_path / str(pid) / "cgroup").write_text(group if mine else "0::/user.slice\n")
+    monkeypatch.setattr(own_containers, "_PROC", tmp_path)
+    elsewhere = OwnProcesses(containers=True)
+    assert elsewhere.cpu_s() is None  # none of ours: all others would seem to disturb
+    with known_as_own(ID):
+        assert OwnProcesses(containers=True).cpu_s() == 52.0
+        assert OwnProcesses().cpu_s() == 42.0
+    assert OwnProcesses(containers=True).cpu_s() is None
+
+
+def test_an_engine_that_shows_no_processes_here_leaves_ours_unknown() -> None:
+    with known_as_own(ID):
+        assert read_machine(OwnProcesses(containers=True)).ours_s is None
 
 
 def test_this_machine_can_be_read() -> None:
