@@ -202,17 +202,26 @@ class Deployer:
     def _bring(self, candidate: Candidate, config: Any) -> DeploymentKind:
         running = self._running
         if running is None or running.server_args != candidate.server_args or not self._healthy():
-            self._stop()
-            running = self._start(candidate.server_args)
-            self._load(running, config)
-            return DeploymentKind.RESTART
+            return self._restart(candidate, config)
         if running.config == config:
             return DeploymentKind.UNCHANGED
         in_place = running.config is not None and _without_instances(running.config) == (
             _without_instances(config)
         )
+        if not in_place and self._slow_to_load(running):
+            return self._restart(candidate, config)
         self._load(running, config, unload_first=self._unload_first and not in_place)
         return DeploymentKind.IN_PLACE if in_place else DeploymentKind.RELOAD
+
+    def _slow_to_load(self, running: _Running) -> bool:
+        """A reload on a server that completes takes longer than to start one that does not."""
+        return running.completes and not self.completes and self._launcher.restartable
+
+    def _restart(self, candidate: Candidate, config: Any) -> DeploymentKind:
+        self._stop()
+        running = self._start(candidate.server_args)
+        self._load(running, config)
+        return DeploymentKind.RESTART
 
     def _healthy(self) -> bool:
         running = self._running

@@ -231,6 +231,19 @@ def test_servers_of_a_model_that_completes_nothing_are_started_without_completio
     ]
 
 
+@pytest.mark.parametrize("restartable", [True, False])
+def test_a_server_that_completes_is_left_behind_with_the_first_reload(
+    restartable: bool, notes: Notes
+) -> None:
+    with deployer(notes, restartable=restartable) as used:
+        used.deploy(count(1))
+        used.completes = False
+        kind = used.deploy(count(2, max_batch_size=4)).kind
+    left = ["stop", WITHOUT] if restartable else []
+    assert notes.events == ["start", "load 1", *left, "load 2", "stop"]
+    assert kind is (DeploymentKind.RESTART if restartable else DeploymentKind.RELOAD)
+
+
 def test_what_is_refused_without_completion_is_tried_with_it(notes: Notes) -> None:
     with deployer(notes) as used:
         used.completes = False
