@@ -246,8 +246,12 @@ class Bench:
             raise ServerGoneError("no candidate is deployed")
         if self._candidate is not None and self._rules.cache.of(self._candidate) is not None:
             return None
-        with self._book.phase(Phase.MEASURING):
-            return self._generator.seconds_for(count, self._rules.first_answer_s)
+        try:
+            with self._book.phase(Phase.MEASURING):
+                return self._generator.seconds_for(count, self._rules.first_answer_s)
+        except LoadFailedError:
+            self._backlog = True  # it may still be at work on them
+            raise
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         """Requests answered per second with so many under way: about where the server saturates.

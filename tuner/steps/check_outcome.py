@@ -174,9 +174,8 @@ def _unclear(points: Sequence[Point], where: str) -> str:
     missed = sum(any(s.verdict.missed for s in p.slo) for p in points)
     if missed:
         return f"{_missed(points)} {where} in {missed} of {len(points)} rounds: at the very edge."
-    open_loop = points[0].measurement.load.arrivals.open_loop  # whose window follows the rate
-    longer = "workload.max_window" if open_loop else "workload.window"
-    return f"Too few requests were answered {where} to judge a percentile: raise {longer}."
+    few = f"Too few requests were answered {where} to judge a percentile"
+    return f"{few}: raise workload.max_window."
 
 
 def _limited(found: Checked) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.stepping import FromAbove
@@ -21,12 +22,13 @@ from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
 from tuner.confirm.statistics import ERROR, Ratio, paired_ratio, two_sample_ratio
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
-from tuner.score.judge import value_of
+from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
+from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import RoundsBench, Start, highest_that_holds, rough_capacity
 
 #: Servers on which no load tried met the SLOs, each of several, before that is believed.
@@ -124,7 +126,8 @@ def _start(step: Checking) -> Start:
         return Start(baseline.expected)
     step.events.phase("looking for the capacity")
     step.bench.deploy(step.current)
-    return rough_capacity(step.bench, step.plan, step.seed)
+    bound, refuse = tightest_latency(step.spec.slo), partial(refuse_too_slow, step.spec, step.plan)
+    return rough_capacity(step.bench, step.plan, step.seed, bound, refuse)
 
 
 def _listed_level(step: Checking, listed: Sequence[float]) -> float:

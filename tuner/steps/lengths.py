@@ -84,7 +84,7 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
         LoadFailedError: With what to set.
     """
     slo = _hardest(spec)
-    if first.most >= plan.levels.lowest or slo is None:
+    if not plan.arrivals.open_loop or first.most >= plan.levels.lowest or slo is None:
         return
     count = requests_needed(slo.metric)
     needs_s = requests_for(tail_shares(spec.slo)) / first.most

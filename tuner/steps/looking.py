@@ -134,10 +134,26 @@ def _duration(seconds: float) -> str:
     return f"{digits(seconds * 1e3, 3)} ms" if seconds < 1.0 else f"{digits(seconds, 3)} s"
 
 
-def rough_capacity(bench: RoundsBench, plan: LoadPlan, seed: int) -> Start:
-    """Where the capacity of the deployed config about is; the lowest load tried if all failed."""
+def rough_capacity(
+    bench: RoundsBench,
+    plan: LoadPlan,
+    seed: int,
+    bound: Slo | None = None,
+    looked: Callable[[First], None] = lambda _: None,
+) -> Start:
+    """Where the capacity of the deployed config about is; the lowest load tried if all failed.
+
+    Args:
+        bench: With the config on it.
+        plan: Which loads there are.
+        seed: Of the arrivals.
+        bound: The tightest on a latency; a closed loop begins by it.
+        looked: Told what the first look saw; raises where it is no use to go on.
+    """
     above = FromAbove(lambda level: probe_of(bench.measure(level, seed)), plan.levels)
-    known = above.result(first_level(bench, plan, seed).level)
+    first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
+    looked(first)
+    known = above.result(first.level)
     probes = [known]
 
     def probe(level: float) -> Probe:

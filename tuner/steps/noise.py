@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from tuner.confirm.rounds import (
 )
 from tuner.errors import EnvironmentNotReadyError, TrialError
 from tuner.run.timebook import TimeBook
-from tuner.score.judge import value_of
+from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.search.incumbent import NEAR_MISS, changes
 from tuner.space.candidate import Candidate
@@ -49,6 +50,7 @@ from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import RoundsBench, highest_that_holds, rough_capacity
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.programs import installed
@@ -215,7 +217,8 @@ def _expected_level(job: Job, bench: RoundsBench) -> float:
     """Where the capacity about is; the highest listed load that holds where the spec lists them."""
     if job.plan.listed is not None:
         return highest_that_holds(bench, job.plan.listed, SEED)
-    return rough_capacity(bench, job.plan, SEED).level
+    bound, refuse = tightest_latency(job.spec.slo), partial(refuse_too_slow, job.spec, job.plan)
+    return rough_capacity(bench, job.plan, SEED, bound, refuse).level
 
 
 def _repeat(job: Job, bench: RoundsBench, expected: float, times: int, seed: int) -> _Repeat:

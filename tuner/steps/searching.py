@@ -274,8 +274,8 @@ class _Evaluating:
         bound = tightest_latency(search.spec.slo)
         first = first_level(search.bench, search.plan, self._seed, search.events.note, bound)
         plan = search.plan
+        refuse_too_slow(search.spec, plan, first)
         if plan.arrivals.open_loop:
-            refuse_too_slow(search.spec, plan, first)
             self._tell_length(plan.levels.nearest(first.level))
         if first.lowest:
             lowest = plan.levels.nearest(first.level)

@@ -49,3 +49,15 @@ def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
     found = bench.generator("types", inputs=inputs).answers()
     assert len(found.alone) == 9
     assert {a.outputs["sizes"].tolist()[0][0] for a in found.alone} == {6}
+
+
+def test_how_long_requests_take_one_by_one_and_at_once_is_asked_without_a_load_generator(
+    bench: Bench,
+) -> None:
+    """One instance, 10 ms each."""
+    generator = bench.generator("plain")
+    alone_s, twenty_s = generator.seconds_for(1, 30.0), generator.seconds_for(20, 30.0)
+    assert alone_s is not None
+    assert twenty_s is not None
+    assert 0.010 <= alone_s < 0.2
+    assert 0.200 <= twenty_s < 1.0

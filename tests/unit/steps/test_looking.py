@@ -138,6 +138,19 @@ def test_a_rough_capacity_is_near_the_true_one_after_four_loads(capacity: float)
     assert set(bench.seeds) | {seed for seed, _ in bench.looks} == {7}
 
 
+def test_a_look_that_shows_no_use_in_going_on_ends_it() -> None:
+    bench, seen = Serving(100.0), []
+
+    def refuse(first: First) -> None:
+        seen.append(first)
+        raise LoadFailedError("too slow")
+
+    with pytest.raises(LoadFailedError, match="too slow"):
+        rough_capacity(bench, POISSON, 7, None, refuse)
+    assert seen == [First(pytest.approx(88.0), most=pytest.approx(110.0))]
+    assert bench.levels == []
+
+
 def test_where_no_load_tried_holds_the_lowest_is_told_as_missed() -> None:
     impossible = replace(P99_40MS, bound=1_000.0)
     bench = Serving(100.0, slos=(impossible, NO_ERRORS))
