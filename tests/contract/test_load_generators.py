@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from contract.load_contract import CLOSED, OPEN, RATE, LoadCase, LoadGeneratorContract
-from google.protobuf.json_format import MessageToJson
 from integration.load.repository import make_repository
 
+from tuner.load.choice import Client
 from tuner.load.generator import LoadGenerator
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.recorded import RecordedFailure, RecordedLoad
@@ -51,7 +51,7 @@ class TestRecorded(LoadGeneratorContract):
 
 
 @contextmanager
-def a_case(directory: Path, *, rejecting: bool) -> Iterator[LoadCase]:
+def a_case(directory: Path, client: Client) -> Iterator[LoadCase]:
     repository = make_repository(directory)
     with (
         tritonserver(None, os.environ) as installation,
@@ -60,12 +60,8 @@ def a_case(directory: Path, *, rejecting: bool) -> Iterator[LoadCase]:
         Control(server.endpoints) as control,
     ):
         control.load("plain", None, 60.0)
-        if rejecting:
-            config = control.running_config("plain")
-            config.dynamic_batching.default_queue_policy.max_queue_size = 1000
-            control.load("plain", MessageToJson(config), 60.0)
         generator = load_generator(
-            Workload(), "plain", control, server.endpoints, program, directory
+            Workload(), "plain", control, server.endpoints, program, directory, client=client
         )
 
         def kill_in_a_second() -> LoadGenerator:
@@ -77,13 +73,13 @@ def a_case(directory: Path, *, rejecting: bool) -> Iterator[LoadCase]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    with a_case(tmp_path_factory.mktemp("plain"), rejecting=False) as case:
+    with a_case(tmp_path_factory.mktemp("plain"), Client.PERF_ANALYZER) as case:
         yield case
 
 
 @pytest.fixture(scope="module")
-def rejecting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    with a_case(tmp_path_factory.mktemp("rejecting"), rejecting=True) as case:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
+    with a_case(tmp_path_factory.mktemp("own"), Client.OWN) as case:
         yield case
 
 
@@ -96,8 +92,6 @@ class TestPerfAnalyzer(LoadGeneratorContract):
 
 @pytest.mark.integration
 class TestOpenClient(LoadGeneratorContract):
-    """Open loops go to the client, since the config may refuse requests."""
-
     @pytest.fixture
-    def case(self, rejecting: LoadCase) -> LoadCase:
-        return rejecting
+    def case(self, own: LoadCase) -> LoadCase:
+        return own
