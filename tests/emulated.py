@@ -49,6 +49,7 @@ class EmulatedBench:
         weather: How much the arrivals of a seed move all candidates together, as a share.
         seed: Of the servers' luck.
         troubles: What goes wrong when a candidate is deployed, once each.
+        lasting: What of a capacity lasts longer than a window, as a share.
 
     Attributes:
         serves: The capacity of the server that is there now.
@@ -69,13 +70,14 @@ class EmulatedBench:
         arrivals: Arrivals = Arrivals.POISSON,
         troubles: Mapping[Candidate, list[Exception]] | None = None,
         alone_s: float = 0.01,
+        lasting: float = 1.0,
     ) -> None:
         self.capacity = capacity
         self.noise, self.weather = noise, weather
         self.random = random.Random(seed)
         self.slos, self.arrivals = slos, arrivals
         self.troubles = troubles or {}
-        self.alone_s = alone_s
+        self.alone_s, self.lasting = alone_s, lasting
         self.answer: Mapping[Candidate, float] = {}
         self.candidate = Candidate({})
         self.serves = 0.0
@@ -83,6 +85,7 @@ class EmulatedBench:
         self.deployed: list[tuple[Candidate, bool]] = []
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[Asked] = []
+        self.soaks: list[Asked] = []
         self.given_up: list[str] = []
 
     def enter(self, stage: object) -> None:
@@ -99,6 +102,16 @@ class EmulatedBench:
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         self.asked.append(self._asked(level, seed))
         return judge_point(self.slos, replace(self.reading(level, seed), seed=seed))
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        self.soaks.append(self._asked(level, seed))
+        reading = self.reading(level / self.lasting, seed)
+        load = replace(reading.load, level=level)
+        served = min(level, reading.throughput_infer_per_s * self.lasting)
+        if not self.arrivals.open_loop:
+            served = reading.throughput_infer_per_s
+        reading = replace(reading, load=load, throughput_infer_per_s=served, duration_s=30.0)
+        return judge_point(self.slos, replace(reading, seed=seed))
 
     def reading(self, level: float, seed: int) -> Measurement:
         """What the load generator tells of the candidate there; tests may know better."""

@@ -32,7 +32,7 @@ objective: maximize goodput
 space:
   dynamic_batching: {choice: [off, on]}
 %(more)sbudget: {trials: %(trials)d}
-confirm: {rounds: 3, finalists: 1}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
 """
 
 

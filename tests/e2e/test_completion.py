@@ -46,7 +46,7 @@ objective: maximize goodput
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
-confirm: {rounds: 3, finalists: 1}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
 """
 
 

@@ -47,7 +47,7 @@ space:
   instance_group.count: {int: [1, 2]}
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 4}
-confirm: {rounds: 3, finalists: 1}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
 """
 
 

@@ -22,6 +22,10 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     assert result["status"] == "improved"
     assert result["winner"]["fields"]["dynamic_batching"] is True
     assert result["improvement"]["goodput_ratio"]["low"] > 1.02
+    (soak,) = result["winner"]["soak"]["tried"]
+    assert soak["measurement"]["duration_s"] >= 3.0
+    assert result["winner"]["goodput_infer_per_s"] == soak["measurement"]["throughput_infer_per_s"]
+    assert "soak: 8 concurrent for 3 s: p99 " in done.stderr
     assert workplace.config.read_bytes() != before
     assert workplace.config.read_text() == result["config_after"]
     assert (workplace.run / "best" / "config.pbtxt").read_text() == result["config_after"]

@@ -44,7 +44,7 @@ slo: [p90_latency <= 1s]
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
-confirm: {rounds: 3, finalists: 1}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
 """
 
 

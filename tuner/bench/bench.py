@@ -51,6 +51,10 @@ SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 LONGER = 1.1
 
 
+#: Requests per second to expect, None where that is not known, to the length of a measurement.
+_WindowAt = Callable[[float | None], Window]
+
+
 class Deploys(Protocol):
     """What the bench needs of `tuner.triton.deploy.Deployer`."""
 
@@ -81,6 +85,8 @@ class BenchRules:
         rejected: Gets each measurement that counts for nothing.
         note: Told what takes long.
         first_answer_s: A model that was just loaded may take this long to answer.
+        soak: As ``window`` for a load on what is to be written, which is to last for so many
+            seconds; None: no longer than any other.
     """
 
     slos: Sequence[Slo]
@@ -92,6 +98,7 @@ class BenchRules:
     rejected: Callable[[Rejected], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
     first_answer_s: float = 120.0
+    soak: Callable[[LoadPoint, float | None, float], Window] | None = None
 
 
 class Bench:
@@ -181,8 +188,19 @@ class Bench:
             ServerGoneError: The server died, or none is deployed.
         """
         load = LoadPoint(self._rules.arrivals, level)
+        window = self._rules.window
+        return self._kept(load, lambda rate: lengthened(window(load, rate), least_s), seed)
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        """The same for as long as a soak lasts, ``least_s`` if that is possible; see `measure`."""
+        load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
+        if soak is None:
+            return self.measure(level, seed, least_s)
+        return self._kept(load, lambda rate: soak(load, rate, least_s), seed)
+
+    def _kept(self, load: LoadPoint, window: _WindowAt, seed: int) -> Point:
         try:
-            point = self._judged(load, seed, least_s)
+            point = self._judged(load, window, seed)
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
@@ -194,14 +212,14 @@ class Bench:
     def _rates(self) -> Rates:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
-    def _judged(self, load: LoadPoint, seed: int, least_s: float) -> Point:
+    def _judged(self, load: LoadPoint, window_at: _WindowAt, seed: int) -> Point:
         """Measured again for longer, where too few requests were answered for a verdict."""
-        window = lengthened(self._rules.window(load, self._rates.expected(load)), least_s)
+        window = window_at(self._rates.expected(load))
         point = judge_point(self._rules.slos, self._believable(load, window, seed))
         self._rates.seen(point.measurement)
         if not undecided(point.slo):
             return point
-        longer = self._rules.window(load, self._rates.expected(load))
+        longer = window_at(self._rates.expected(load))
         if longer.duration_s < LONGER * window.duration_s:
             return point
         answered = point.measurement.completed_count

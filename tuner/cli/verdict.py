@@ -11,6 +11,7 @@ import click
 
 from tuner.cli.console import value_text
 from tuner.cli.terminal import say_json, say_lines
+from tuner.confirm.soak import Soak
 from tuner.load.measurement import Measurement
 from tuner.report.quantities import count_text
 from tuner.score.judge import value_of
@@ -44,6 +45,9 @@ def lines_of(directory: Path, result: Mapping[str, Any]) -> list[str]:
     color, headline = _HEADLINES[result["status"]]
     lines = ["", click.style(f"{result['model']}: {headline}", fg=color, bold=True)]
     lines += _numbers(result) if result["winner"] else [f"  {r}" for r in result["reasons"]]
+    lines += [
+        f"  soak      {sentence}" for sentence in _soaks(result["winner"] or result["baseline"])
+    ]
     lines += ["", *_colored(result["diff"])] if result["diff"] else []
     lines += _next_steps(directory, result)
     return lines
@@ -56,8 +60,20 @@ def _numbers(result: Mapping[str, Any]) -> list[str]:
     lines = [f"  config    {changes_text(now, before)}", *_gain(result)]
     for slo in winner["slo"]:
         value = "unknown" if slo["value"] is None else value_text(slo["metric"], slo["value"])
-        lines.append(f"  slo       {slo['expression']}: {value}, worst of the rounds")
+        soak = " and the soak" if _soak(winner).held else ""
+        lines.append(f"  slo       {slo['expression']}: {value}, worst of the rounds{soak}")
     return lines
+
+
+def _soak(facts: Mapping[str, Any] | None) -> Soak:
+    """The long loads on a config, lowered until one held."""
+    found = None if facts is None else facts.get("soak")
+    return Soak() if found is None else Soak.from_json(found)
+
+
+def _soaks(facts: Mapping[str, Any] | None) -> list[str]:
+    soak = _soak(facts)
+    return [*(s.sentence for s in soak.tried), *([soak.reason] if soak.reason else [])]
 
 
 def _gain(result: Mapping[str, Any]) -> list[str]:
@@ -89,6 +105,8 @@ def _goodput(facts: Mapping[str, Any] | None) -> str:
         return "unknown"
     if facts["goodput_infer_per_s"] is None:
         return "none within the SLOs"
+    if _soak(facts).held:  # for long: that is what it is credited with
+        return f"{digits(facts['goodput_infer_per_s'], 4)}/s"
     met, rounds = facts.get("rounds_met"), len(facts["measurements"])
     if met is None or facts.get("worst_round_infer_per_s") is None:
         return f"{digits(facts['goodput_infer_per_s'], 4)}/s"

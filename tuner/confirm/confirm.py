@@ -57,6 +57,7 @@ class Role(Enum):
     CURRENT = "current"
     CANDIDATE = "candidate"
     SIMPLER = "simpler"  # the winner with one change undone
+    SOAK = "soak"  # what is to be written, or stays, under one long load
 
 
 class Outcome(Enum):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuner.bench.evaluate import probe_of
+from tuner.confirm.confirm import Role
 from tuner.confirm.looks import LOOKS, Looks
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Bracket
@@ -198,6 +199,8 @@ def noise_of(rows: Iterable[Mapping[str, Any]]) -> RunNoise | None:
     same_load: dict[tuple[str, float], list[Measurement]] = defaultdict(list)
     rounds: dict[tuple[str, int], list[Point]] = defaultdict(list)
     for row in rows:
+        if row.get("role") == Role.SOAK.value:
+            continue  # another window, and chosen by what the one before showed
         point = Point.from_json(row["point"])
         same_load[row["candidate_key"], point.measurement.load.level].append(point.measurement)
         rounds[row["candidate_key"], row["round"]].append(point)

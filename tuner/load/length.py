@@ -16,6 +16,9 @@ _FEWEST = 10
 #: In units of the largest latency SLO: a window in which a queue that grows by a twentieth of the
 #: load takes up half of what the SLO allows, and load before it for the queue to form.
 WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
+#: A soak holds requests for the percentile with so many late ones, and so many times what the
+#: largest latency SLO allows; but it is at most so many times as long as the spec says.
+_SOAK_LATE, _SOAK_OVER_BOUND, _SOAK_AT_MOST = 5, 20.0, 10.0
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
 
@@ -93,3 +96,23 @@ def lengthened(window: Window, duration_s: float) -> Window:
         return window
     longer = replace(window, duration_s=duration_s)
     return replace(longer, deadline_s=2.0 * longer.total_s + _SLACK_S)
+
+
+def soak_for(
+    window: Window, shares: Iterable[float], rate_per_s: float | None, soak_s: float, least_s: float
+) -> Window:
+    """The window of a soak: as long as the spec says, or as the statistics need.
+
+    Args:
+        window: Of any other measurement at this load; a soak is no shorter.
+        shares: Percentiles the SLOs name, as shares.
+        rate_per_s: Requests per second to expect; None when it is not known.
+        soak_s: From the spec. It may become ten times as long.
+        least_s: What is known to be needed, by how long the latency remembers.
+    """
+    needed = max((requests_needed(share, _SOAK_LATE) for share in shares), default=0)
+    wanted_s = needed / rate_per_s if rate_per_s else 0.0
+    bound_s = max((bound.within_s for bound in window.bounds), default=0.0)
+    wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * bound_s, least_s)
+    duration_s = min(wanted_s, _SOAK_AT_MOST * soak_s)
+    return lengthened(window, duration_s)

@@ -165,8 +165,8 @@ class Measurement:
         backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; ``None`` when source is
             WINDOWS. Not stored on disk.
-        by_arrival_us: The same in the order in which requests were due (open loop only). Not
-            stored on disk.
+        by_arrival_us: The same in the order in which requests were due, infinite for those that
+            were refused or failed (open loop only). Not stored on disk.
         course: How they went over the window; None for closed loops, or from too few requests.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).

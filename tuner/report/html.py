@@ -34,6 +34,7 @@ from tuner.report.sentence import (
     predicted_text,
     score_axis,
     score_text,
+    soak_sentences,
     verdict_sentence,
 )
 from tuner.report.side import by_load, judged_point
@@ -113,6 +114,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "measured_again": measured_again(data),
         "simpler_note": simpler_note(data),
         "overload_sentences": overload_sentences(data),
+        "soak_sentences": soak_sentences(data),
         "warnings": _warnings(data),
         "diff": [(_diff_kind(line), line) for line in data.diff.splitlines()],
         "next_steps": next_steps(data),

@@ -25,6 +25,7 @@ from tuner.report.sentence import (
     change_text,
     overload_sentences,
     score_text,
+    soak_sentences,
     verdict_sentence,
 )
 from tuner.report.tables import comparison, count_of_refused, rejections, simplification
@@ -45,6 +46,7 @@ def render(data: ReportData) -> str:
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
         *titled("SLOs", slo_table(data)),
+        *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled("In numbers", comparison(data)),
         *titled("Searched and measured again", measured_again(data)),
         *([escaped(note)] if (note := simpler_note(data)) else []),

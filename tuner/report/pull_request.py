@@ -14,7 +14,7 @@ from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
 from tuner.report.markdown import escaped, joined, slo_table, titled, titled_code
 from tuner.report.next_steps import repeat_commands
-from tuner.report.sentence import overload_sentences, verdict_sentence
+from tuner.report.sentence import overload_sentences, soak_sentences, verdict_sentence
 from tuner.report.tables import comparison, simplification
 from tuner.run.store import BEST, RunStore
 from tuner.run.writing import own_directory, write_bytes
@@ -73,6 +73,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
         *titled("SLOs", slo_table(data)),
+        *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("In numbers", comparison(data)),
         *titled("Field by field", simplification(data)),

@@ -99,6 +99,34 @@ class SloFacts(Facts):
     reason: str = Field("", description="why a load within its bound was not steady")
 
 
+class LateFacts(Facts):
+    """How many requests of a soak were late, and how many may be in the long run."""
+
+    requests: Count = Field(description="due in the window")
+    late: Count = Field(description="of them, those answered too late, refused, or not answered")
+    effective: NotNegative = Field(
+        description="independent requests that would tell as much: late ones come in rows"
+    )
+    at_most: float = Field(ge=0, le=1, description="upper 95 % limit of their share")
+
+
+class SoakedFacts(Facts):
+    """One long load on one config; it held where every SLO passes."""
+
+    measurement: MeasurementFacts
+    slo: list[SloFacts]
+    late: LateFacts | None = Field(
+        None, description="null in closed loops, and where single latencies are not known"
+    )
+
+
+class SoakFacts(Facts):
+    """The load a config is credited with, put on it for long; lowered until one held."""
+
+    tried: list[SoakedFacts] = Field(description="in order; only the last one may have held")
+    reason: str = Field("", description="why none tells whether the claim holds")
+
+
 class ConfigFacts(Facts):
     """A config, what it needs, and what was measured of it."""
 
@@ -107,7 +135,7 @@ class ConfigFacts(Facts):
     measurements: list[MeasurementFacts] = Field(description="what the numbers below come from")
     goodput_infer_per_s: float | None = Field(
         description="throughput at the highest load that met every SLO, of a winner in every "
-        "round; null when none did"
+        "round, and where a soak held, in that; null when none did"
     )
     worst_round_infer_per_s: float | None = Field(
         None,
@@ -122,6 +150,7 @@ class ConfigFacts(Facts):
     p95_latency_us: float | None
     p99_latency_us: float | None
     slo: list[SloFacts]
+    soak: SoakFacts | None = Field(None, description="null: the run did not come to it")
 
 
 class Interval(Facts):

@@ -87,6 +87,15 @@ def overload_sentences(data: ReportData) -> list[str]:
     return [*sentences, *(reason[0].upper() + reason[1:] for reason in data.overload.reasons)]
 
 
+def soak_sentences(data: ReportData) -> list[str]:
+    """What each long load on the config that the verdict is about showed."""
+    if data.subject is None:
+        return []
+    soak = data.subject.soak
+    sentences = [*(s.sentence for s in soak.tried), *([soak.reason] if soak.reason else [])]
+    return [f"Soak: {sentence}." for sentence in sentences]
+
+
 def _improved(data: ReportData) -> str:
     assert data.best is not None
     not_there = "found, wrote and took back" if data.taken_back else "found, and did not write,"

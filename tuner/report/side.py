@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tuner.confirm.confirm import Role
+from tuner.confirm.soak import Soak, Soaked
 from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.run.typed import misfit
 from tuner.score.judge import passes, violation
+from tuner.score.late_share import LateShare
 from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """One measurement of the confirmation; ``role`` is current, candidate or simpler."""
+    """One measurement of the confirmation; ``role``: see `tuner.confirm.confirm.Role`."""
 
     round: int
     order: int
     role: str
     candidate_key: str
     point: Point
+
+    @property
+    def of_soak(self) -> bool:
+        return self.role == Role.SOAK.value
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,10 @@ class Side:
         proofs: Those of them that its numbers come from, one a round: the result's; without a
             result, each round's highest load that met every SLO, or lowest when none did.
         judged: The measurement that stands for it: the worst proof; else the search's at the
-            highest load that met every SLO, or, when none did, the one that came nearest.
+            highest load that met every SLO, or, when none did, the one that came nearest. Of a
+            config with a soak that held, that.
         goodput_infer_per_s: That of ``judged``; ``None`` when no load met every SLO.
+        soak: Long loads, lowered until one held.
     """
 
     candidate: Candidate
@@ -48,10 +58,20 @@ class Side:
     proofs: tuple[Repeat, ...]
     judged: Point | None
     goodput_infer_per_s: float | None
+    soak: Soak = field(default_factory=Soak)
 
     @property
     def rounds_text(self) -> str:
-        """In how many rounds it stood its goodput: ` in each of 3 rounds`; empty for one."""
+        """How it stood its goodput: ` in each of 3 rounds, and for 30 s`; empty for one round."""
+        held = self.soak.held
+        if held is None:
+            return self._rounds_text
+        lasting = f" for {digits(held.point.measurement.duration_s)} s"
+        late = "" if held.late is None else f": {held.late.text}"
+        return f"{self._rounds_text}{', and' if self._rounds_text else ''}{lasting}{late}"
+
+    @property
+    def _rounds_text(self) -> str:
         rounds, met = len(self.proofs), sum(passes(r.point.slo) for r in self.proofs)
         if rounds < 2:
             return ""
@@ -74,11 +94,29 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     candidate = Candidate.from_json({"fields": facts.fields, "server_args": facts.server_args})
     side = measured_side(candidate, trials, repeats)
     made = {(m.load, m.seed) for m in facts.measurements}
-    proofs = tuple(r for r in side.repeats if _identity(r.point) in made)
+    proofs = tuple(r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
     judged = _worst(points) or side.judged
+    soak = _soak(facts, [r.point for r in side.repeats if r.of_soak])
+    judged = judged if soak.held is None else soak.held.point
     goodput = None if facts.goodput_infer_per_s is None else _goodput(judged)
-    return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput)
+    return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput, soak=soak)
+
+
+def _soak(facts: ConfigFacts, points: Sequence[Point]) -> Soak:
+    """Those that the result names, with what was stored of them."""
+    if facts.soak is None:
+        return Soak()
+    stored = {_identity(point): point for point in points}
+    named = (
+        (stored.get((s.measurement.load, s.measurement.seed)), s.late) for s in facts.soak.tried
+    )
+    tried = (
+        Soaked(point, None if late is None else LateShare(**late.model_dump()))
+        for point, late in named
+        if point is not None
+    )
+    return Soak(tuple(tried), facts.soak.reason)
 
 
 def _identity(point: Point) -> tuple[LoadPoint, int]:
@@ -111,7 +149,7 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
     """Of each round the highest load that was stood, or the lowest when none was."""
     rounds: dict[int, list[Repeat]] = defaultdict(list)
     for repeat in repeats:
-        if repeat.role != "simpler":
+        if repeat.role != "simpler" and not repeat.of_soak:
             rounds[repeat.round].append(repeat)
     proofs = []
     for tried in rounds.values():

@@ -35,7 +35,8 @@ def comparison(data: ReportData) -> Table | None:
     goodputs = tuple(_goodput(side) for _, side, _ in shown)
     points = [point for _, _, point in shown]
     again = any(len(side.proofs) > 1 for _, side, _ in shown)
-    rows = [("goodput, worst of the rounds" if again else "goodput", *goodputs)]
+    soaked = any(side.soak.held for _, side, _ in shown)
+    rows = [("goodput, worst of the rounds" if again and not soaked else "goodput", *goodputs)]
     rows += _means(data) if len(shown) == 2 else []  # of both configs
     by_point = [_numbers(point) for point in points]
     rows += [

@@ -7,9 +7,14 @@ would. The *effective* number of requests says how many; the upper limit is that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from tuner.load.measurement import LatencySource, Measurement
+from tuner.score.judge import tail_slo
+from tuner.spec.digits import digits
+from tuner.spec.slo import Slo
 
 if TYPE_CHECKING:  # numpy takes a tenth of a second to import
     import numpy as np
@@ -46,12 +51,29 @@ class LateShare:
         """0..1."""
         return self.late / self.requests
 
+    @property
+    def text(self) -> str:
+        """`0.6 % late (at most 0.9 %)`."""
+        share, at_most = (digits(100.0 * part, 2) for part in (self.share, self.at_most))
+        return f"{share} % late (at most {at_most} %)"
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LateShare:
         return cls(**data)
+
+
+def measured_late_share(measurement: Measurement, slos: Iterable[Slo]) -> LateShare | None:
+    """Of the requests that an open loop's SLO on the tail of the latency is about.
+
+    None without such an SLO, and where the latency of each request is not known.
+    """
+    tail, latencies = tail_slo(slos), measurement.by_arrival_us
+    if tail is None or latencies is None or measurement.source is not LatencySource.REQUESTS:
+        return None
+    return late_share(latencies, tail.bound)
 
 
 def late_share(latencies_us: npt.NDArray[np.float64], bound_us: float) -> LateShare:

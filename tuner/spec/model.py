@@ -252,6 +252,11 @@ class Confirm(Strict):
     )
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
     finalists: Count = Field(2, description="best candidates that are measured again")
+    soak: Seconds = Field(
+        Seconds(30.0),
+        description="length of the last load on what is written, or kept, at the load it is "
+        "credited with; up to ten times as long where the SLO needs more; 0: no such load",
+    )
     tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         1e-3,
         description="how far the winner's floats may be from the current config's answers, "

@@ -15,7 +15,7 @@ from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
 from tuner.steps.lengths import most_probes
 from tuner.steps.overloading import why_none
-from tuner.steps.rig import window_of
+from tuner.steps.rig import soak_of, window_of
 
 #: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
 DEPLOY_S, OVERHEAD_S = 1.8, 0.6
@@ -51,7 +51,7 @@ class Estimate:
     Attributes:
         search_s: At the most; patience may end it earlier.
         confirmation_s: Up to its first look at the rounds; each other look costs as much again.
-        after_s: Undoing changes, comparing answers, overloading.
+        after_s: Undoing changes, comparing answers, the soak, overloading.
         loads: Of the model, each of which takes ``load_s``; at the most, with one look.
     """
 
@@ -90,9 +90,9 @@ def estimated(job: Job, seen: Seen = Seen()) -> Estimate:
     confirmation_s = spec.confirm.rounds * sides * (load_s + per_round * point_s)
     # A change that matters costs one measurement, one that does not as many as there are rounds.
     undone = len(spec.space) * (1 + spec.confirm.rounds) / 2
-    overload_s = _overload_s(job)
-    last = ANSWERS + (OVERLOADS if overload_s else 0)
-    after_s = undone * (load_s + point_s) + last * load_s + OVERLOADS * overload_s
+    soak_s, overload_s = _soak_s(job, seen), _overload_s(job)
+    last = ANSWERS + (1 if soak_s else 0) + (OVERLOADS if overload_s else 0)
+    after_s = undone * (load_s + point_s) + last * load_s + soak_s + OVERLOADS * overload_s
     loads = round(trials + spec.confirm.rounds * sides + undone + last)
     return Estimate(search_s, confirmation_s, after_s, loads, load_s)
 
@@ -111,13 +111,23 @@ def _points(job: Job, trials: int, seen: Seen) -> float:
 def _measurement_s(job: Job, seen: Seen) -> float:
     """One measurement; at low rates it is longer, as long as the percentile needs."""
     spec = job.spec
-    searched = job.plan.levels.highest if seen.rate_per_s is None else seen.rate_per_s
-    level = searched if job.plan.listed is None else job.plan.listed[0]
-    window = window_of(spec, LoadPoint(job.plan.arrivals, level))
+    window = window_of(spec, _load(job, seen))
     arrivals = spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     each_s = part_s(window.duration_s, starts)
     return starts * (window.warmup_s + each_s + window.tail_s + OVERHEAD_S)
+
+
+def _load(job: Job, seen: Seen) -> LoadPoint:
+    searched = job.plan.levels.highest if seen.rate_per_s is None else seen.rate_per_s
+    return LoadPoint(job.plan.arrivals, searched if job.plan.listed is None else job.plan.listed[0])
+
+
+def _soak_s(job: Job, seen: Seen) -> float:
+    """One long load on what is written; lowered ones, where that is too much, are not foreseen."""
+    if float(job.spec.confirm.soak) == 0.0:
+        return 0.0
+    return soak_of(job.spec, _load(job, seen)).total_s + OVERHEAD_S
 
 
 def _overload_s(job: Job) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from tuner.confirm.confirm import Confirmation
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
+from tuner.confirm.soak import Soak, Soaked
 from tuner.confirm.statistics import CONFIDENCE
 from tuner.load.overload import Overload
 from tuner.report.result_schema import SCHEMA_VERSION, Status
@@ -33,11 +34,20 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Side:
-    """A config and the measurements its numbers come from."""
+    """A config and the measurements its numbers come from.
+
+    ``soak``: one long load at what it is credited with; None where the run did not come to that.
+    """
 
     candidate: Candidate
     points: tuple[Point, ...]
     feasible: bool
+    soak: Soak | None = None
+
+    @property
+    def held(self) -> Soaked | None:
+        """The long load that it stood."""
+        return None if self.soak is None else self.soak.held
 
 
 @dataclass(frozen=True)
@@ -144,22 +154,29 @@ def _config_facts(
 ) -> dict[str, Any] | None:
     """Facts of one side; ``of_rounds`` picks its goodput from the rounds, in doubt for the current.
 
-    The winner is credited with what it stood in every round, the current config with its best.
+    The winner is credited with what it stood in every round, the current config with its best;
+    either with what it stood for long, where it was soaked.
     """
     if side is None:
         return None
     measurements = [p.measurement for p in side.points]
     stood = [p.measurement.throughput_infer_per_s for p in side.points if passes(p.slo)]
+    goodput = of_rounds(stood) if side.feasible and stood else None
+    points = side.points
+    if side.held is not None:
+        goodput = side.held.throughput_infer_per_s
+        points = (*points, side.held.point)
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
     return {
         **side.candidate.to_json(),
         "measurements": [m.to_json() for m in measurements],
-        "goodput_infer_per_s": of_rounds(stood) if side.feasible and stood else None,
+        "goodput_infer_per_s": goodput,
         "worst_round_infer_per_s": min(stood) if side.feasible and stood else None,
         "rounds_met": len(stood),
         # The worst of the repeats: an SLO is met when it is met every time.
-        **{name: max(getattr(m, name) for m in measurements) for name in percentiles},
-        "slo": [_worst(results) for results in zip(*(p.slo for p in side.points), strict=True)],
+        **{name: max(getattr(p.measurement, name) for p in points) for name in percentiles},
+        "slo": [_worst(results) for results in zip(*(p.slo for p in points), strict=True)],
+        "soak": None if side.soak is None else side.soak.to_json(),
     }
 
 

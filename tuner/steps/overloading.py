@@ -63,7 +63,7 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
     if any(stood.values()):
         step.events.phase("overloading")
     found: dict[str, Overload] = {}
-    for name, side in sides.items():
+    for name, side in sorted(sides.items(), key=lambda item: not _still_served(item[1])):
         if side is None or not stood[name]:
             continue
         try:
@@ -77,7 +77,9 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
 
 
 def _stood(side: Side) -> list[float]:
-    """Loads at which it met every SLO; the lowest is what it stood every time."""
+    """Loads at which it met every SLO; the lowest is what it stood every time, or for long."""
+    if side.held is not None:
+        return [side.held.level]
     return [p.measurement.load.level for p in side.points if passes(p.slo)]
 
 
@@ -86,8 +88,18 @@ def _far_below(current: Sequence[float], winner: Sequence[float]) -> bool:
     return bool(current and winner) and OVERLOAD * max(current) < min(winner)
 
 
+def _still_served(side: Side | None) -> bool:
+    """Whether nothing was served since its soak: that server was fresh, and stood its load."""
+    return (
+        side is not None
+        and side.held is not None
+        and side.soak is not None
+        and len(side.soak.tried) == 1
+    )
+
+
 def _probed(step: Overloading, side: Side, level: float, slo: Slo) -> Overload:
-    step.bench.deploy(side.candidate, fresh=True)
+    step.bench.deploy(side.candidate, fresh=not _still_served(side))
     return step.bench.overload(level, slo, step.spec.search.seed * 1000 + SEED_OFFSET)
 
 

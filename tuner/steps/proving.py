@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.bench.bench import Bench
 from tuner.bench.evaluate import LoadPlan, probe_of
@@ -13,6 +13,7 @@ from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplified
+from tuner.confirm.soak import Soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.report.result_schema import Status
@@ -31,9 +32,12 @@ from tuner.steps.events import Events
 from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.rounds_told import rounds_told
+from tuner.steps.soaking import Soaking, kept_soaked, winner_soaked
 
 #: Seeds of confirmation rounds begin this far from those of the search.
 SEED_OFFSET = 500_000
+#: Seeds of soaks are this far from those of the rounds.
+SOAK_OFFSET = 100_000
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,45 @@ class Proof:
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
 
+    @property
+    def soaking(self) -> Soaking:
+        return Soaking(
+            self.spec,
+            self.plan,
+            self.bench,
+            self.record,
+            self.events,
+            seed=self.first_seed + SOAK_OFFSET,
+        )
+
+    @property
+    def first_seed(self) -> int:
+        """Of the first round's arrivals."""
+        of_search = self.spec.search.seed * 1000 + SEED_OFFSET
+        return of_search if self.arrivals is None else self.arrivals
+
 
 def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
-    """Confirms the finalists; the best that holds is made as simple as it can be.
+    """Confirms the finalists; the best that holds is made as simple as it can be, and soaked.
+
+    A current config that stays is soaked too: its goodput is told as well.
 
     Raises:
         InterruptedRunError: The user stopped it.
         TooManyFailedTrialsError: Every config but the current one failed.
         NothingToSearchError: None was tried in the budget's time or trials.
     """
+    verdict = _decided(proof, trials)
+    if verdict.status is not Status.KEPT:
+        return verdict
+    try:
+        return replace(verdict, baseline=kept_soaked(proof.soaking, verdict.baseline))
+    except TrialError as error:
+        reason = f"the current config could not be soaked: {error.message}"
+        return replace(verdict, reasons=(*verdict.reasons, reason))
+
+
+def _decided(proof: Proof, trials: Sequence[Trial]) -> Verdict:
     baseline_trial = _trial_of(proof.current, trials)
     baseline = side_of_trial(baseline_trial)
     if not feasible(trials, proof.spec, proof.current):
@@ -95,19 +129,25 @@ def _best_that_holds(
         return Verdict(Status.UNCONFIRMED, (reason,), baseline)
     baseline = _baseline_again(baseline, results[0])
     reasons = [*_limits(finalists), *(f"{names[r.candidate]}: {r.reason}" for r in results)]
+    outcomes = {r.candidate: r.outcome for r in results}
     for result in _best_first(proof, results):
         name = names[result.candidate]
         try:
             simplest = _simplest(proof, result, trials)
             answers = _same_answers(proof, simplest)
+            reasons.append(f"{name}: {answers.sentence}")
+            if answers.changed:
+                continue
+            proven = winner_soaked(proof.soaking, simplest.proof)
         except TrialError as error:
             reasons.append(f"{name}: {error.message}")
             continue
-        reasons.append(f"{name}: {answers.sentence}")
-        if not answers.changed:
+        reasons += [f"{name}: {proven.reason}"] if proven.reason else []
+        if proven.refused is None:
             told = (*reasons, *_failures(proof, trials))
-            return _improved(proof, simplest, baseline, told)
-    no_gain = all(r.outcome is Outcome.NOT_BETTER for r in results)
+            return _improved(proof, simplest, proven.soak, baseline, told)
+        outcomes[result.candidate] = proven.refused
+    no_gain = all(outcome is Outcome.NOT_BETTER for outcome in outcomes.values())
     status = Status.KEPT if no_gain else Status.UNCONFIRMED
     return Verdict(status, (*reasons, *_failures(proof, trials)), baseline)
 
@@ -172,7 +212,11 @@ def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
 
 
 def _improved(
-    proof: Proof, simplest: Simplified, baseline: Side | None, reasons: tuple[str, ...]
+    proof: Proof,
+    simplest: Simplified,
+    soaked: Soak | None,
+    baseline: Side | None,
+    reasons: tuple[str, ...],
 ) -> Verdict:
     metric = proof.spec.objective.metric
     loads = "throughput" if proof.plan.listed else "capacity"
@@ -180,7 +224,7 @@ def _improved(
         Status.IMPROVED,
         reasons,
         baseline,
-        Side(simplest.candidate, simplest.proof.points, feasible=True),
+        Side(simplest.candidate, simplest.proof.points, feasible=True, soak=soaked),
         simplest.proof,
         compared=loads if metric is None else metric.value,
         simplification=simplest.tried,
@@ -235,13 +279,12 @@ def _nearly_stood(trial: Trial) -> float:
 
 
 def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
-    of_search = proof.spec.search.seed * 1000 + SEED_OFFSET
     return Rules(
         objective=proof.spec.objective,
         levels=None if proof.plan.listed else proof.plan.levels,
         rounds=proof.spec.confirm.rounds,
         min_gain=float(proof.spec.confirm.min_gain),
-        seed=of_search if proof.arrivals is None else proof.arrivals,
+        seed=proof.first_seed,
         record=record,
         claim_window_s=lambda points: _claim_window_s(proof, points),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tuner.bench.bench import Bench, BenchRules
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.length import window_for
+from tuner.load.length import soak_for, window_for
 from tuner.load.measurement import LoadPoint
 from tuner.load.runner import PATIENCE_S
 from tuner.load.workload import load_generator
@@ -43,6 +43,7 @@ def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
             rejected=watch.rejected,
             note=watch.events.note,
             first_answer_s=float(spec.server.load_timeout),
+            soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
             cache=CacheRules(
                 spec.workload.cache,
                 lambda candidate: cache_of(
@@ -106,3 +107,13 @@ def _shortest_s(workload: Workload) -> float:
     if isinstance(arrivals, BurstArrivals):
         return max(window_s, BUSY_TIMES * arrivals.cycle_s)
     return window_s
+
+
+def soak_of(
+    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, least_s: float = 0.0
+) -> Window:
+    """The window of a soak at this load; see `tuner.load.length.soak_for` and `window_of`."""
+    window = window_of(spec, load, rate_per_s)
+    rate = load.level if load.arrivals.open_loop else rate_per_s
+    shares = [bound.share for bound in window.bounds]
+    return soak_for(window, shares, rate, float(spec.confirm.soak), least_s)

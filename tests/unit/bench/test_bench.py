@@ -15,6 +15,7 @@ from tuner.load.filling import Filling
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import TimeBook
+from tuner.score.judge import passes
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
 from tuner.triton.deploy import DeploymentKind
@@ -295,3 +296,27 @@ def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
     for least_s in (0.0, 0.1, 30.0):
         bench.measure(50.0, 1, least_s)
     assert timed.lengths == [timed.lengths[0], timed.lengths[0], 30.0]
+
+
+def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -> None:
+    windows: list[Window] = []
+
+    class Watched(EmulatedLoad):
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            windows.append(window)
+            return super().measure(load, window, seed)
+
+    rules = BenchRules(
+        slos=[P99_40MS, NO_ERRORS],
+        arrivals=Arrivals.POISSON,
+        window=lambda _, rate: Window(1, 0, 10),
+        checkpoint=lambda: None,
+        measured=lambda _: None,
+        soak=lambda _, rate, least_s: Window(max(30.0, least_s), 0, 100),
+    )
+    bench = Bench(CountingDeployer(), lambda _: Watched(), rules, TimeBook())
+    bench.deploy(ONE)
+    assert passes(bench.soak(90, 1, 5.0).slo)
+    assert not passes(bench.soak(120, 1, 45.0).slo)
+    assert passes(bench.measure(90, 1).slo)
+    assert [window.duration_s for window in windows] == [30.0, 45.0, 1]

@@ -175,3 +175,17 @@ def test_percentiles_are_observed_values(
     values: Sequence[int], share: float, expected: int
 ) -> None:
     assert percentile(np.array(values, dtype=float), share) == expected
+
+
+def test_latencies_by_arrival_hold_those_refused_where_they_were_due() -> None:
+    due = np.array([0.1, 0.2, 0.4, 0.5])
+    found = observe_open(
+        requests(due[:3], due[:3] + np.array([0.01, 0.02, 0.03]), 2.0),
+        due,
+        Window(1.0, 0.0, 10.0),
+        np.array([0.3]),
+    )
+    assert found.by_arrival_us is not None
+    by_arrival = found.by_arrival_us.tolist()
+    assert by_arrival[:4] == pytest.approx([10e3, 20e3, np.inf, 30e3])
+    assert by_arrival[4] >= 1.5e6  # never answered

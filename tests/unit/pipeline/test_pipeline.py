@@ -33,7 +33,7 @@ from tuner.run.trial import Trial
 from tuner.search.study import StudyRecord
 from tuner.steps.job import Job
 from tuner.steps.outcome import Side, Verdict
-from tuner.steps.proving import Proof
+from tuner.steps.proving import Proof, proved
 from tuner.steps.serving import Serving
 from tuner.steps.writing import write_back
 
@@ -355,6 +355,33 @@ def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
     workplace.overloading = lambda: None
     assert workplace.tune(*printed_command(err)[1:]) == 0
     assert workplace.config.read_bytes() != before
+
+
+def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pipeline, "proved", proved)
+    soak = workplace.bench.soak
+
+    def interrupted_soak(*arguments: Any) -> Any:
+        interrupt()
+        return soak(*arguments)
+
+    monkeypatch.setattr(workplace.bench, "soak", interrupted_soak)
+    before = workplace.config.read_bytes()
+    assert workplace.tune("run", "my spec.yaml") == 130
+    err = capsys.readouterr().err
+    assert "nothing was written; 4 trials kept; its proof begins anew" in err
+    assert workplace.config.read_bytes() == before
+    assert [row["role"] for row in workplace.store.confirmation()][-1] == "soak"
+    monkeypatch.setattr(workplace.bench, "soak", soak)
+    assert workplace.tune(*printed_command(err)[1:]) == 0
+    assert workplace.config.read_bytes() != before
+    assert workplace.result["winner"]["soak"]["tried"]
+    rows = [row["role"] for row in workplace.store.confirmation()]
+    assert rows.count("soak") == 1
+    again = [r for r in workplace.store.rejected() if "was interrupted" in r.reason]
+    assert len(again) > len(rows) - 2  # what the stopped proof had measured, its soak included
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

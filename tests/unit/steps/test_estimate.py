@@ -20,7 +20,7 @@ space:
   instance_group.count: {{int: [1, 6]}}
   dynamic_batching.max_queue_delay_microseconds: {{int: [1, 500], or: 0}}
 budget: {{trials: {trials}{time}}}
-confirm: {{rounds: {rounds}, finalists: {finalists}}}
+confirm: {{rounds: {rounds}, finalists: {finalists}, soak: {soak}}}
 """
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 #: With the 0.25 s that load goes on after the window.
@@ -36,6 +36,7 @@ def estimate(directory: Path, **changes: object) -> Estimate:
         "time": "",
         "rounds": 3,
         "finalists": 2,
+        "soak": "30s",
     }
     path = directory / "spec.yaml"
     path.write_text(SPEC.format(repository=REPOSITORY, **{**given, **changes}))
@@ -65,7 +66,14 @@ def test_what_a_run_of_twenty_trials_takes(tmp_path: Path) -> None:
     assert found.search_s == pytest.approx(20 * 1.8 + (20 + 4 * incumbents) * measuring_s)
     assert found.confirmation_s == pytest.approx(3 * 3 * (1.8 + 2 * measuring_s))
     without = estimate(tmp_path, slo="avg_latency <= 40ms").after_s
-    assert without == pytest.approx(2 * (1 + 3) / 2 * (1.8 + measuring_s) + 2 * 1.8)
+    soak_s = 1.8 + 30.0 + 0.5 + 0.25 + 0.6
+    assert without == pytest.approx(2 * (1 + 3) / 2 * (1.8 + measuring_s) + 2 * 1.8 + soak_s)
+
+
+def test_a_soak_is_counted_as_long_as_it_will_be(tmp_path: Path) -> None:
+    soaks = [estimate(tmp_path, soak=s).after_s for s in ("0", "10s", "30s")]
+    assert soaks[2] - soaks[1] == pytest.approx(20.0)
+    assert soaks[1] - soaks[0] == pytest.approx(DEPLOY_S + 10.0 + 0.5 + 0.25 + OVERHEAD_S)
 
 
 def test_a_single_trial_is_an_incumbent_and_the_only_finalist(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from emulated import EmulatedBench, an_overload
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.confirm.soak import Soak, Soaked
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.measurement import Arrivals
 from tuner.load.overload import Overload
@@ -194,3 +195,26 @@ def test_the_slo_on_the_highest_percentile_is_what_it_is_held_to() -> None:
     found = tail_slo([Slo.parse(text) for text in texts])
     assert str(found) == "p99_latency <= 40ms"
     assert tail_slo([Slo.parse("avg_latency <= 5ms")]) is None
+
+
+def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> Side:
+    """A config whose soaks were at these loads; the last one held."""
+    late = synthetic_measurement(levels[0], 90e3)
+    held = synthetic_measurement(levels[-1], 20e3)
+    measured = [late] * (len(levels) - 1) + [held]
+    tried = tuple(Soaked(judge_point([P99_40MS, NO_ERRORS], m), None) for m in measured)
+    return replace(side(candidate, 400.0), soak=Soak(tried))
+
+
+def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_stood_it() -> None:
+    bench = Probed()
+    near = Verdict(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
+    overloaded(step(bench), near)
+    assert asked(bench) == [(WINNER, 400.0, False), (CURRENT, 390.0, True)]
+
+
+def test_a_lowered_claim_is_what_an_overload_exceeds() -> None:
+    bench = Probed()
+    near = Verdict(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
+    overloaded(step(bench), near)
+    assert asked(bench) == [(CURRENT, 340.0, True), (WINNER, 350.0, True)]

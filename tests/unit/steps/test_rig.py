@@ -22,7 +22,7 @@ from tuner.steps import rig
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.programs import Programs, installed
-from tuner.steps.rig import Watch, rigged, window_of
+from tuner.steps.rig import Watch, rigged, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.triton.local import LocalLauncher
 
@@ -224,3 +224,33 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
         assert programs.versions()["perf_analyzer"] == "2.50.0"
     assert seen[:2] == [(("--log-verbose=1",), {"A": "b"}), (None, {"A": "b"})]
     assert seen[2:] == ([python] if looked else [])
+
+
+@pytest.mark.parametrize(
+    ("load", "least_s", "soak_s"),
+    [
+        (LoadPoint(Arrivals.POISSON, 1000.0), 0.0, 30.0),
+        (LoadPoint(Arrivals.POISSON, 10.0), 0.0, 130.7),  # five late ones of 1307
+        (LoadPoint(Arrivals.POISSON, 0.5), 0.0, 300.0),  # not for ever
+        (LoadPoint(Arrivals.POISSON, 1000.0), 45.0, 45.0),
+        (LoadPoint(Arrivals.POISSON, 1000.0), 4500.0, 300.0),
+        (LoadPoint(Arrivals.CLOSED, 8.0), 0.0, 30.0),
+    ],
+)
+def test_a_soak_lasts_as_long_as_its_percentile_needs(
+    load: LoadPoint, least_s: float, soak_s: float
+) -> None:
+    spec = spec_with("p99_latency <= 400ms")
+    soak, window = soak_of(spec, load, None, least_s), window_of(spec, load)
+    assert soak.duration_s == pytest.approx(soak_s)
+    assert (soak.bounds, soak.warmup_s, soak.tail_s) == (
+        window.bounds,
+        window.warmup_s,
+        window.tail_s,
+    )
+    assert soak.deadline_s > soak.total_s
+
+
+def test_a_soak_lasts_many_times_what_a_slow_slo_allows() -> None:
+    load = LoadPoint(Arrivals.POISSON, 1000.0)
+    assert soak_of(spec_with("p99_latency <= 4s"), load).duration_s == pytest.approx(80.0)

@@ -1,0 +1,228 @@
+"""What a run claims in the end: what held under one long load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from unit.steps.test_proving import (
+    CURRENT,
+    OTHER,
+    ProvingBench,
+    result_of,
+    spec_of,
+    trial,
+)
+
+from tuner.bench.evaluate import load_plan
+from tuner.confirm.confirm import Role, Row
+from tuner.errors import InterruptedRunError, ModelFailsError
+from tuner.load.measurement import Course, Measurement
+from tuner.report.result_schema import Status
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps.events import Silent
+from tuner.steps.outcome import Verdict
+from tuner.steps.proving import Proof, proved
+from tuner.steps.soaking import RELAXATIONS
+
+
+class Watching(Silent):
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.notes: list[str] = []
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Lasting(ProvingBench):
+    """``lasting``: what of a config's capacity lasts, where that is not all of it."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: Mapping[Candidate, float],
+        lasting: Mapping[Candidate, float],
+        trouble: Exception | None = None,
+    ) -> None:
+        super().__init__(spec, capacity, weather=0.0)
+        self.shares = lasting
+        self.trouble = trouble
+        self.least_s: list[float] = []
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        self.least_s.append(least_s)
+        if self.trouble is not None:
+            raise self.trouble
+        self.lasting = self.shares.get(self.candidate, 1.0)
+        return super().soak(level, seed, least_s)
+
+    @property
+    def soaked(self) -> list[tuple[Candidate, float]]:
+        return [(a.candidate, a.level) for a in self.soaks]
+
+
+def told(bench: ProvingBench) -> tuple[Verdict, Watching, list[Row]]:
+    """The current config and another one through the whole proof."""
+    current, other = bench.capacity_of(CURRENT), bench.capacity_of(OTHER)
+    watching, rows = Watching(), list[Row]()
+    plan = load_plan(bench.spec.workload, bench.spec.objective)
+    proof = Proof(bench.spec, plan, bench, rows.append, watching, CURRENT, lambda _: True)  # type: ignore[arg-type]
+    levels = plan.listed
+    trials = (
+        trial(bench, 0, CURRENT, *(levels or (0.98 * current, 1.1 * current))),
+        trial(bench, 1, OTHER, *(levels or (0.98 * other, 1.1 * other))),
+    )
+    return proved(proof, trials), watching, rows
+
+
+def gains(other: float, lasting: float, current: float = 100.0, **changes: Any) -> Lasting:
+    return Lasting(spec_of(**changes), {CURRENT: current, OTHER: other}, {OTHER: lasting})
+
+
+def test_what_is_written_is_credited_with_the_load_that_held_for_long() -> None:
+    bench = gains(1000.0, 0.9)
+    verdict, watching, rows = told(bench)
+    assert verdict.status is Status.IMPROVED
+    assert verdict.confirmation is not None
+    (first, claimed), (second, held) = bench.soaked
+    assert (first, second) == (OTHER, OTHER)
+    assert claimed == verdict.confirmation.level
+    assert 0.8 * claimed < held < 0.95 * claimed
+    result = result_of(bench, verdict)
+    assert result["winner"]["goodput_infer_per_s"] == held
+    assert result["winner"]["worst_round_infer_per_s"] == claimed
+    # the gain is the rounds' own: both sides met the same arrivals there
+    assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
+    assert [len(result["winner"]["soak"][k]) for k in ("tried", "reason")] == [2, 0]
+    assert "soaking the winner" in watching.phases
+    soaks = [note for note in watching.notes if note.startswith("soak: ")]
+    assert len(soaks) == 2
+    assert f"soak: {claimed:.4g}/s for 30 s: p99 " in soaks[0]
+    assert soaks[0].endswith("; misses p99_latency <= 40ms")
+    assert any("what it stood in each round does not last" in r for r in verdict.reasons)
+    assert [r.candidate for r in rows if r.role is Role.SOAK] == [OTHER, OTHER]
+
+
+def test_a_claim_that_holds_stays_and_nothing_else_is_soaked() -> None:
+    bench = gains(1000.0, 1.0)
+    verdict, _, _ = told(bench)
+    assert verdict.confirmation is not None
+    assert bench.soaked == [(OTHER, verdict.confirmation.level)]
+    assert not any("last" in reason for reason in verdict.reasons)
+
+
+def test_the_winner_is_soaked_on_a_fresh_server_under_arrivals_of_its_own() -> None:
+    bench = gains(1000.0, 1.0)
+    told(bench)
+    (asked,) = bench.soaks
+    assert bench.deployed[asked.server - 1] == (OTHER, True)
+    assert asked.seed not in bench.seeds
+
+
+def test_a_gain_that_does_not_last_is_not_written() -> None:
+    """8 % more in short windows, and less in a long one, which the current config stands."""
+    bench = gains(1080.0, 0.88, current=1000.0)
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.KEPT
+    assert verdict.winner is None
+    (reason,) = (r for r in verdict.reasons if "does not last" in r)
+    assert "what lasts is not better by 2%: the current config stood " in reason
+    # what stays is soaked as well: its goodput is what the result tells
+    assert bench.soaked[-1][0] == CURRENT
+    assert result_of(bench, verdict)["baseline"]["soak"] is not None
+
+
+def test_a_gain_stays_where_what_the_current_config_stood_does_not_last_either() -> None:
+    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1080.0}, {CURRENT: 0.85, OTHER: 0.88})
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.IMPROVED
+    soaked = [candidate for candidate, _ in bench.soaked]
+    assert soaked[-1] == CURRENT
+    (tie,) = (level for candidate, level in bench.soaked if candidate == CURRENT)
+    held = result_of(bench, verdict)["winner"]["goodput_infer_per_s"]
+    assert tie == pytest.approx(held / 1.02, rel=1e-3)
+
+
+def test_a_config_that_stands_nothing_for_long_is_not_written() -> None:
+    bench = gains(1000.0, 0.3)
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.UNCONFIRMED
+    assert any("what it stood in each round does not last" in r for r in verdict.reasons)
+    assert len(bench.soaks) == 3
+
+
+def test_a_model_that_fails_in_the_soak_is_not_written() -> None:
+    spec = spec_of()
+    trouble = ModelFailsError("the model failed 3 of 9000 requests: out of handles")
+    bench = Lasting(spec, {CURRENT: 100.0, OTHER: 1000.0}, {}, trouble)
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.reasons[-1].endswith("out of handles")
+
+
+def test_a_stop_in_the_soak_ends_the_proof() -> None:
+    bench = Lasting(
+        spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {}, InterruptedRunError("stopped by a signal")
+    )
+    with pytest.raises(InterruptedRunError):
+        told(bench)
+
+
+def test_a_config_that_is_kept_is_soaked_at_what_it_is_said_to_stand() -> None:
+    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1005.0}, {CURRENT: 0.9})
+    verdict, watching, _ = told(bench)
+    assert verdict.status is Status.KEPT
+    assert {candidate for candidate, _ in bench.soaked} == {CURRENT}
+    assert "soaking the current config" in watching.phases
+    held = bench.soaked[-1][1]
+    assert held < 0.95 * bench.soaked[0][1]
+    assert result_of(bench, verdict)["baseline"]["goodput_infer_per_s"] == held
+
+
+def test_a_kept_config_that_cannot_be_soaked_stays_all_the_same() -> None:
+    trouble = ModelFailsError("the model failed 3 of 9000 requests")
+    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1005.0}, {}, trouble)
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.KEPT
+    assert verdict.reasons[-1].startswith("the current config could not be soaked: ")
+
+
+def test_no_soak_is_made_where_the_spec_wants_none() -> None:
+    bench = gains(1000.0, 0.5, confirm={"soak": 0})
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.IMPROVED
+    assert bench.soaks == []
+    assert result_of(bench, verdict)["winner"]["soak"] is None
+
+
+def test_a_listed_load_is_lowered_to_the_next_and_must_still_be_a_gain() -> None:
+    listed = {"arrivals": {"kind": "poisson", "rate": [90, 500, 900]}}
+    verdict, _, _ = told(gains(1000.0, 0.7, workload=listed))
+    assert verdict.status is Status.IMPROVED
+    assert verdict.winner is not None
+    assert verdict.winner.held is not None
+    assert verdict.winner.held.level == 500.0
+    lower = {"arrivals": {"kind": "poisson", "rate": [90, 900]}}
+    verdict, _, _ = told(gains(1000.0, 0.7, workload=lower))
+    assert verdict.status is Status.KEPT  # the current config stands 90/s too
+
+
+class Remembering(Lasting):
+    """Its latency remembers what was half a second ago."""
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        return replace(super().reading(level, seed), course=Course(0.0, 0.1, 0.5))
+
+
+def test_a_latency_that_remembers_for_long_is_soaked_for_long() -> None:
+    bench = Remembering(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+    told(bench)
+    assert bench.least_s == [RELAXATIONS * 0.5]

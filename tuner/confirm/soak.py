@@ -1,0 +1,222 @@
+"""One long load on what is to be written: the claim that users act on, tested itself.
+
+The windows of the rounds are short, and late requests come in busy spells that a short window may
+not hold. So the load that a config is credited with is put on it once more, on a fresh server, for
+as long as production would feel it. Where it does not hold there (an SLO is missed, or the load is
+not steady), the claim is lowered to where it does: by the stress that was seen, or, of an
+overloaded server, by what it answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.confirm.confirm import Role, Row
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.load.measurement import Measurement
+from tuner.score.capacity import Probe
+from tuner.score.judge import passes
+from tuner.score.late_share import LateShare, measured_late_share
+from tuner.score.point import Point
+from tuner.score.verdict import SloResult, Verdict
+from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
+from tuner.spec.slo import Slo
+
+#: Soaks of one config, the first and those at lowered claims.
+MOST = 3
+#: Near saturation the tail of the latency rises with this power of the load at least: in a queue
+#: at 85 % of its capacity it is 1 / (1 - 0.85).
+STEEP = 6.0
+#: A lowered claim is this share below where the stress would be one, twice that the next time.
+BELOW = 0.015
+#: What the rounds have shown is not lowered by more than this share at once.
+MOST_AT_ONCE = 0.15
+
+
+class Bench(Protocol):
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """One long load.
+
+    Attributes:
+        point: The measurement, judged by the SLOs.
+        late: Its late requests; None in closed loops, without an SLO on the tail of the latency,
+            and where the latency of each request is not known.
+    """
+
+    point: Point
+    late: LateShare | None
+
+    @property
+    def level(self) -> float:
+        return self.point.measurement.load.level
+
+    @property
+    def throughput_infer_per_s(self) -> float:
+        return self.point.measurement.throughput_infer_per_s
+
+    @property
+    def held(self) -> bool:
+        return passes(self.point.slo)
+
+    @property
+    def sentence(self) -> str:
+        """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
+        measurement = self.point.measurement
+        found = [] if self.late is None else [self.late.text]
+        found.append(f"p99 {digits(measurement.p99_latency_us / 1e3)} ms")
+        missed = [_missed(s) for s in self.point.slo if s.verdict is not Verdict.PASS]
+        told = "; ".join([", ".join(found), *missed])
+        return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "measurement": self.point.measurement.to_json(),
+            "slo": [s.to_json() for s in self.point.slo],
+            "late": None if self.late is None else self.late.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Soaked:
+        slo = tuple(SloResult.from_json(s) for s in data["slo"])
+        late = data["late"]
+        point = Point(Measurement.from_json(data["measurement"]), slo, None)
+        return cls(point, None if late is None else LateShare.from_json(late))
+
+
+@dataclass(frozen=True)
+class Soak:
+    """The soaks of one config, in the order they were made.
+
+    Attributes:
+        reason: Why there is none that tells whether the claim holds; empty where one does.
+    """
+
+    tried: tuple[Soaked, ...] = ()
+    reason: str = ""
+
+    @property
+    def held(self) -> Soaked | None:
+        """The one whose load held; None when none did."""
+        return self.tried[-1] if self.tried and self.tried[-1].held else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tried": [s.to_json() for s in self.tried], "reason": self.reason}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Soak:
+        return cls(tuple(Soaked.from_json(s) for s in data["tried"]), data["reason"])
+
+
+@dataclass(frozen=True)
+class SoakRules:
+    """How to soak.
+
+    Attributes:
+        plan: Loads that may be asked for.
+        seed: Different from all others; a lowered load has the same arrivals, slower.
+        least_s: How long a soak is to last at least, if that is possible.
+        record: Stores a row at once.
+        told: Told of each soak when it is over.
+    """
+
+    slos: Sequence[Slo]
+    plan: LoadPlan
+    seed: int
+    least_s: float
+    record: Callable[[Row], None]
+    told: Callable[[Soaked], None]
+
+
+def soak(
+    bench: Bench,
+    candidate: Candidate,
+    level: float,
+    rules: SoakRules,
+    *,
+    slope: float | None = None,
+    at_most: int = MOST,
+) -> Soak:
+    """Puts the load a config is credited with on it for long, and lower ones until one holds.
+
+    Args:
+        bench: Measures.
+        candidate: Gets a fresh server each time.
+        level: What it is credited with.
+        rules: What is common to all soaks of a run.
+        slope: Power of the load with which stress rises, as the rounds show it; None: not known.
+        at_most: Soaks.
+
+    Raises:
+        TrialError: It could not be served, or no load gave a result.
+    """
+    tried: list[Soaked] = []
+    next_level: float | None = level
+    while next_level is not None and len(tried) < at_most:
+        try:
+            point = _measured(bench, candidate, next_level, rules)
+        except ClientLimitError as error:
+            return Soak(tuple(tried), error.message)
+        rules.record(Row(0, len(tried), Role.SOAK, candidate, point))
+        tried.append(Soaked(point, measured_late_share(point.measurement, rules.slos)))
+        rules.told(tried[-1])
+        if tried[-1].held:
+            break
+        next_level = _lowered(tried, slope, rules.plan)
+    return Soak(tuple(tried))
+
+
+def _measured(bench: Bench, candidate: Candidate, level: float, rules: SoakRules) -> Point:
+    """A load that gave no result is put on it once more: the generator may have failed."""
+    bench.deploy(candidate, fresh=True)
+    try:
+        return bench.soak(level, rules.seed, rules.least_s)
+    except ModelFailsError:
+        raise
+    except LoadFailedError:
+        bench.deploy(candidate, fresh=True)
+        return bench.soak(level, rules.seed, rules.least_s)
+
+
+def _lowered(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> float | None:
+    """Where the load should hold after it did not at the last one; None where none is left."""
+    failed = tried[-1].level
+    if plan.listed is not None:
+        return max((level for level in plan.listed if level < failed), default=None)
+    probes = [probe_of(s.point) for s in tried]
+    level = _bearable(probes, slope) * (1.0 - BELOW * len(tried))
+    level = max(level, (1.0 - MOST_AT_ONCE) * failed)
+    if plan.levels.whole:
+        level = min(math.floor(level), failed - 1.0)
+    level = plan.levels.nearest(level)
+    return level if level < failed else None
+
+
+def _bearable(probes: Sequence[Probe], slope: float | None) -> float:
+    """The load at which the stress would be one, or what a saturated server answered."""
+    last = probes[-1]
+    if last.saturated and last.served_per_s:
+        return last.served_per_s
+    if last.stress is None or last.stress <= 1.0:
+        return last.level  # it was something else than the latency: feel the way down
+    slope = max(slope or STEEP, STEEP)
+    above = probes[-2] if len(probes) > 1 else last
+    if above.stress is not None and above.stress > last.stress:
+        slope = math.log(above.stress / last.stress) / math.log(above.level / last.level)
+    return last.level * float(last.stress ** (-1.0 / slope))
+
+
+def _missed(result: SloResult) -> str:
+    if result.verdict is Verdict.FAIL:
+        return f"misses {result.expression}"
+    return f"{result.expression}: {result.verdict.value}"

@@ -1,0 +1,150 @@
+"""The soak: what is to be written, or stays, under one long load at what it is credited with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tuner.bench.evaluate import LoadPlan
+from tuner.confirm.confirm import Confirmation, Outcome, Row
+from tuner.confirm.soak import MOST, Bench, Soak, Soaked, SoakRules, soak
+from tuner.score.judge import passes
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps.events import Events
+from tuner.steps.outcome import Side
+
+#: A soak lasts for so many of the times for which the latency remembers what was before: a hundred
+#: independent requests put a p99 within a fifth, and so the load, where it is near its bound,
+#: within 2 or 3 % (see `tuner.confirm.window.claim_window_s`).
+RELAXATIONS = 200.0
+#: What is answered of a load in a window is that load but for so much.
+_NEARLY = 0.99
+
+
+@dataclass(frozen=True)
+class Soaking:
+    """Collaborators of the step; ``seed``: of the arrivals of every soak."""
+
+    spec: Spec
+    plan: LoadPlan
+    bench: Bench
+    record: Callable[[Row], None]
+    events: Events
+    seed: int
+
+    @property
+    def on(self) -> bool:
+        """Whether the spec wants a soak."""
+        return float(self.spec.confirm.soak) > 0.0
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What the soak makes of a proof.
+
+    Attributes:
+        soak: Of the config that is to be written; None where the spec wants none.
+        refused: As what it is not written after all; None where it is.
+        reason: In one sentence; empty where nothing is to be said.
+    """
+
+    soak: Soak | None
+    refused: Outcome | None = None
+    reason: str = ""
+
+
+def winner_soaked(step: Soaking, proof: Confirmation) -> Proven:
+    """The claim of a proof, held against one long load.
+
+    A claim that had to be lowered must still be worth a change. Where it is no longer above what
+    the current config stood in every round by so much, that is soaked too, at the load at which
+    the two would be as good; the winner is refused where it holds.
+
+    Raises:
+        TrialError: The winner could not be served, or no load gave a result.
+        InterruptedRunError: The user stopped it.
+    """
+    if not step.on:
+        return Proven(None)
+    step.events.phase("soaking the winner")
+    found = _soak(step, proof.candidate, proof.level, proof.points, proof.own.steepness())
+    if not found.tried:
+        return Proven(found, reason=f"its load could not be held for long: {found.reason}")
+    if found.held is not None and found.held.level >= proof.level:
+        return Proven(found)
+    reason = f"what it stood in each round does not last: {found.tried[0].sentence}"
+    if found.held is None:
+        return Proven(found, Outcome.NOT_FEASIBLE, reason)
+    beside = _as_good(step, proof, found.held)
+    if beside is not None:
+        bar = f"{float(step.spec.confirm.min_gain):.0%}"
+        why = f"and what lasts is not better by {bar}: the current config stood {beside.sentence}"
+        return Proven(found, Outcome.NOT_BETTER, f"{reason}; {why}")
+    return Proven(found, reason=f"{reason}; what lasts is {found.held.sentence}")
+
+
+def _as_good(step: Soaking, proof: Confirmation, claim: Soaked) -> Soaked | None:
+    """The soak of the current config that makes a lowered claim no gain; None where it is one."""
+    current = proof.current
+    if proof.gain is None or not current.rounds:
+        return None
+    enough = 1.0 + float(step.spec.confirm.min_gain)
+    rounds = min(p.measurement.throughput_infer_per_s for p in current.points)
+    if rounds * enough <= claim.throughput_infer_per_s:
+        return None
+    level = current.credited_level  # of a closed loop: clients are no goodput
+    if step.plan.arrivals.open_loop:
+        level = claim.level / enough
+    if step.plan.listed is not None:
+        level = min(listed for listed in step.plan.listed if listed >= level)
+    beside = _soak(step, current.candidate, level, current.points, at_most=1).held
+    if (
+        beside is None
+        or beside.throughput_infer_per_s * enough < _NEARLY * claim.throughput_infer_per_s
+    ):
+        return None
+    return beside
+
+
+def kept_soaked(step: Soaking, side: Side | None) -> Side | None:
+    """The current config that stays, with the load that it stands for long.
+
+    Raises:
+        TrialError: It could not be served, or no load gave a result.
+        InterruptedRunError: The user stopped it.
+    """
+    if side is None or not step.on:
+        return side
+    stood = [p for p in side.points if passes(p.slo)]
+    if not stood:
+        return side
+    step.events.phase("soaking the current config")
+    level = min(p.measurement.load.level for p in stood)
+    return replace(side, soak=_soak(step, side.candidate, level, stood))
+
+
+def _soak(
+    step: Soaking,
+    candidate: Candidate,
+    level: float,
+    points: Sequence[Point],
+    slope: float | None = None,
+    at_most: int = MOST,
+) -> Soak:
+    rules = SoakRules(
+        slos=step.spec.slo,
+        plan=step.plan,
+        seed=step.seed,
+        least_s=_least_s(points),
+        record=step.record,
+        told=lambda soaked: step.events.note(f"soak: {soaked.sentence}"),
+    )
+    return soak(step.bench, candidate, level, rules, slope=slope, at_most=at_most)
+
+
+def _least_s(points: Sequence[Point]) -> float:
+    """How long the latency remembers, as the windows show it, times `RELAXATIONS`."""
+    courses = [p.measurement.course for p in points]
+    return RELAXATIONS * max((c.relaxation_s for c in courses if c is not None), default=0.0)
