@@ -20,8 +20,10 @@ import tritonclient.grpc
 from integration.triton.repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
+from tuner.load.machine import OwnProcesses
 from tuner.triton.control import Control
 from tuner.triton.docker import DockerLauncher, DockerServer, Network
+from tuner.triton.own_containers import is_inside
 
 pytestmark = pytest.mark.docker
 
@@ -97,6 +99,16 @@ def test_a_model_answers_and_nothing_is_left(
     assert server.container_id not in containers(engine)
     assert not server.alive()
     assert f"successfully loaded '{MODEL}'" in log.read_text()
+
+
+def test_the_processes_in_our_container_are_told_from_others(
+    launcher: DockerLauncher, tmp_path: Path
+) -> None:
+    with launcher.launch([], tmp_path / "log"):
+        inside = [psutil.Process(pid).name() for pid in psutil.pids() if is_inside(pid)]
+        assert any(name.startswith("triton") for name in inside)
+        assert not is_inside(os.getpid())
+        assert OwnProcesses(containers=True).cpu_s() is not None
 
 
 @pytest.mark.parametrize("network", Network)

@@ -59,7 +59,8 @@ def unsimplified(data: ReportData) -> Trial | None:
     if data.best is None or data.best.trial is not None or not data.simplification:
         return None
     again = {r.candidate_key for r in data.repeats if r.role == "candidate"}
-    finalists = [t for t in data.scored if t.candidate.key in again]
+    # one that nearly won its race is a finalist too
+    finalists = [t for t in data.trials if t.score is not None and t.candidate.key in again]
     winner = data.best.candidate
     return min(finalists, key=lambda t: _differences(t.candidate, winner), default=None)
 

@@ -17,7 +17,7 @@ def test_a_gain_that_is_just_not_worth_a_change_is_hardly_ever_confirmed(
 
 def test_a_gain_of_five_percent_is_found_through_noise_of_one() -> None:
     found = simulate(0.05, 0.01, 1, 60)
-    assert as_wanted(5.0, 1.0, found)
+    assert as_wanted(5.0, 1.0, found, 60)
     assert found.rounds > 3.0  # three rounds alone prove little
 
 
