@@ -47,6 +47,8 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 #: A model that takes longer for a request is looked at by asking so many, one after another, or as
 #: many as it answers in this time.
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
+#: A measurement of this length is not repeated for what repeating the last one did not help.
+LONG_S = 30.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
 
@@ -128,6 +130,7 @@ class Bench:
         self._candidate: Candidate | None = None
         self._backlog = False
         self._must_be_empty = False
+        self._in_vain = False  # what disturbed the last measurement disturbed its repetition too
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
 
     @property
@@ -180,7 +183,8 @@ class Bench:
 
         A measurement in which the client could not keep up, or which something else on the
         machine spoilt, is repeated once. The second one counts, disturbed or not; the first one
-        where it was only disturbed and the client fell behind in the second.
+        where it was only disturbed and the client fell behind in the second. A long one is not
+        repeated where the machine is disturbed for good.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -323,7 +327,9 @@ class Bench:
     def _believable(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         first = self._checked(load, window, seed)
         doubt = doubt_about(first)
-        if not doubt:
+        in_vain = self._in_vain and window.total_s > LONG_S and client_kept_up(first)
+        if not doubt or in_vain:
+            self._in_vain = bool(doubt)
             return first
         try:
             again = self._repeated(load, window, seed)
@@ -333,6 +339,7 @@ class Bench:
             self._rejects.reject(doubt, first)
             raise
         self._rejects.reject(doubt, first)
+        self._in_vain = bool(doubt_about(again))
         return again
 
     def _repeated(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
