@@ -113,7 +113,7 @@ class OpenClient:
         planned = window
         if stopped_ns is not None and due_s is not None:
             window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
-        _check_sent(answers, load)
+        check_sent(answers, load)
         observed = observe(answers, due_s, window)
         if due_s is not None:
             check_decided(observed.latencies_us, due_s, window, planned)
@@ -276,7 +276,7 @@ def _answered(answers: Answers, due_s: Times) -> tuple[Requests, Times]:
     return requests, due_s[told]
 
 
-def _check_sent(answers: Answers, load: LoadPoint) -> None:
+def check_sent(answers: Answers, load: LoadPoint) -> None:
     """Without an answer nothing else tells of a client that was behind.
 
     Raises:

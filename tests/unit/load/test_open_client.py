@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from tritonclient.grpc import model_config_pb2
 
-from tuner.errors import LoadFailedError
+from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.arrivals import poisson
 from tuner.load.calls import Done
 from tuner.load.choice import Client, may_reject
@@ -23,7 +23,7 @@ from tuner.load.export import Requests
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.messages import RequestForm
-from tuner.load.open_client import measurement, observe, processes_for, shared
+from tuner.load.open_client import check_sent, measurement, observe, processes_for, shared
 from tuner.load.timeline import observe_open
 from tuner.load.workload import ByClient
 from tuner.spec.workload import Protocol
@@ -133,6 +133,13 @@ class TestFigures:
         nothing = answers(outcomes({Outcome.FAILED: DUE >= 0.0}), failure="negative input")
         with pytest.raises(LoadFailedError, match="negative input"):
             observe(nothing, DUE, WINDOW)
+
+    def test_a_client_so_far_behind_that_nothing_was_answered_is_the_limit(self) -> None:
+        behind = answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0, Outcome.UNSENT: DUE > 1.5}))
+        with pytest.raises(ClientLimitError, match="with 100/s; it sent"):
+            check_sent(behind, LOAD)
+        check_sent(answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0})), LOAD)  # the server's
+        check_sent(answers(outcomes({Outcome.UNSENT: DUE > 1.5})), LOAD)  # the figures tell
 
     def test_a_measurement_with_rejections_survives_json(self) -> None:
         found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH})))
