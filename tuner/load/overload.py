@@ -126,9 +126,7 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
         LoadFailedError: It shows nothing over time, or the client could not keep up.
     """
     if not measurement.slices or measurement.latencies_us is None:
-        raise LoadFailedError(
-            "its requests are too large to have the latency of each, so there is none over time"
-        )
+        raise LoadFailedError("it has no latency of each request, so there is none over time")
     if not client_kept_up(measurement):
         raise LoadFailedError("the load generator could not keep up with the overload")
     slices = _judged(measurement.slices, window, slo.bound)
