@@ -22,6 +22,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from tuner.load.measurement import Measurement
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
@@ -107,7 +108,7 @@ def read(model: str) -> list[list[Trial]]:
 
 def setting(model: str) -> Setting:
     path = ROOT / "model_repository" / model / "config.pbtxt"
-    return Setting(parse(path.read_text(), str(path)), cores=CORES)
+    return Setting(Base.of_file(parse(path.read_text(), str(path))), cores=CORES)
 
 
 def compare(twin: Twin, rounds: Sequence[Sequence[Trial]]) -> list[Compared]:

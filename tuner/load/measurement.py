@@ -89,6 +89,7 @@ class HostUse:
     load_1m: float | None = None  # load average over the last minute, at the end
     governor: str | None = None  # frequency governor of the first core
     pending_requests_max: float | None = None  # nv_inference_pending_request_count, sampled
+    gpus: int | None = None  # that the server sees
     gpu_memory_used_bytes: int | None = None  # peak over the window, all GPUs
     gpu_utilization: float | None = None  # mean, 0..1
     gpu_power_w: float | None = None  # mean

@@ -151,6 +151,7 @@ def host_use(samples: Sequence[Sample], model: str) -> HostUse:
         pending_requests_max=max(
             _sums(readings, "nv_inference_pending_request_count", model=model), default=None
         ),
+        gpus=max((len(m.values("nv_gpu_memory_used_bytes")) for m in readings), default=0) or None,
         gpu_memory_used_bytes=int(max(memory)) if memory else None,
         gpu_utilization=_mean([v for m in readings for v in m.values("nv_gpu_utilization")]),
         gpu_power_w=_mean(_sums(readings, "nv_gpu_power_usage")),

@@ -14,9 +14,10 @@ from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.space import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Space
+from tuner.twin.model import is_instance_count
 
+#: Stands for every number of instances.
 COUNT = "instance_group.count"
-_COUNTS = (COUNT, "instance_group[0].count")
 #: Designed trials, the one with a cache not counted.
 _PLAIN = 3
 
@@ -60,7 +61,7 @@ def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
         if not values:
             continue
         path = parameter.path
-        pick = chooses.get(COUNT if path in _COUNTS else path)
+        pick = chooses.get(COUNT if is_instance_count(path) else path)
         if pick is not None:
             chosen[path] = pick(values)
         else:

@@ -154,8 +154,8 @@ def _step_instances(s: Any, m: Any, now_s: float) -> None:
             if s.doing[i] == WAKING:
                 _take_work(s, m, i, now_s)
             else:
-                s.device_busy[i % s.devices] = 0
-                _use_device(s, i % s.devices, now_s)
+                s.device_busy[s.device_of[i]] = 0
+                _use_device(s, s.device_of[i], now_s)
                 _answer(s, m, i, now_s)
     _foresee(s)
 
@@ -219,7 +219,7 @@ def _reach_device(s: Any, m: Any, i: int, now_s: float) -> None:
     s.reached_s[i] = now_s
     if s.exclusive_base_s + s.exclusive_item_s == 0.0:
         _answer(s, m, i, now_s)
-    elif s.device_busy[i % s.devices] == 0:
+    elif s.device_busy[s.device_of[i]] == 0:
         _run_on_device(s, i, now_s)
 
 
@@ -227,8 +227,9 @@ def _reach_device(s: Any, m: Any, i: int, now_s: float) -> None:
 def _use_device(s: Any, device: int, now_s: float) -> None:
     """First come, first served."""
     chosen = -1
-    for i in range(device, s.instances, s.devices):
-        if s.doing[i] == QUEUED and (chosen < 0 or s.reached_s[i] < s.reached_s[chosen]):
+    for i in range(s.instances):
+        here = s.device_of[i] == device and s.doing[i] == QUEUED
+        if here and (chosen < 0 or s.reached_s[i] < s.reached_s[chosen]):
             chosen = i
     if chosen >= 0:
         _run_on_device(s, chosen, now_s)
@@ -238,7 +239,7 @@ def _use_device(s: Any, device: int, now_s: float) -> None:
 def _run_on_device(s: Any, i: int, now_s: float) -> None:
     padded = _padded(s, s.running_size[i])
     s.doing[i] = DEVICE
-    s.device_busy[i % s.devices] = 1
+    s.device_busy[s.device_of[i]] = 1
     busy_s = (s.exclusive_base_s + s.exclusive_item_s * padded) * s.noise[i]
     s.until_s[i] = now_s + busy_s
     s.instance_s = min(s.instance_s, s.until_s[i])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.modelconfig.path import set_fields
+from tuner.modelconfig.base import Base
 from tuner.space import cache
 from tuner.space.candidate import Candidate
 from tuner.twin.system import QueuePolicy, Scheduler
@@ -14,8 +16,6 @@ from tuner.twin.system import QueuePolicy, Scheduler
 #: these names belongs to it; any other field may change what a batch costs.
 SIMULATED = (
     "max_batch_size",
-    "instance_group.count",
-    "instance_group[0].count",
     "dynamic_batching.preferred_batch_size",
     "dynamic_batching.max_queue_delay_microseconds",
     "dynamic_batching.default_queue_policy",
@@ -24,6 +24,8 @@ SIMULATED = (
     "dynamic_batching.default_priority_level",
     "response_cache.enable",
 )
+#: Of the whole model, or of a group given by its position or its fields.
+_COUNT = re.compile(r"instance_group(\[[^\]]*\])?\.count")
 #: Whole messages: on or off.
 _BLOCKS = ("dynamic_batching", "response_cache")
 #: Most of each that the simulator's memory has room for.
@@ -46,8 +48,13 @@ def unmodelled_paths(candidate: Candidate) -> tuple[str, ...]:
     return tuple(path for path in candidate.fields if not _is_simulated(path))
 
 
+def is_instance_count(path: str) -> bool:
+    """Whether ``path`` is a number of instances, of all groups or of one."""
+    return _COUNT.fullmatch(path) is not None
+
+
 def _is_simulated(path: str) -> bool:
-    if path in _BLOCKS:
+    if path in _BLOCKS or is_instance_count(path):
         return True
     return any(path == known or path.startswith(f"{known}.") for known in SIMULATED)
 
@@ -58,21 +65,18 @@ def service_key(candidate: Candidate) -> tuple[tuple[str, Any], ...]:
 
 
 def scheduler_of(
-    candidate: Candidate, base: Any, *, devices: int = 1, response_bytes: int | None = None
+    candidate: Candidate, base: Base, *, devices: int = 1, response_bytes: int | None = None
 ) -> Scheduler | Unmodelled:
     """The scheduler that Triton would run for a candidate.
 
     Args:
         candidate: Fields and server arguments.
-        base: Triton's ModelConfig message of the model as it is; not changed.
+        base: The model's config.
         devices: GPUs the server sees (1 for CPUs).
         response_bytes: Size of a cache entry; needed for candidates with a cache.
     """
-    config = type(base)()
-    config.CopyFrom(base)
-    real = {p: v for p, v in candidate.fields.items() if p != cache.SIZE}
-    set_fields(config, real)
-    refusal = _refusal(config)
+    config = base.message({p: v for p, v in candidate.fields.items() if p != cache.SIZE})
+    refusal = _refusal(config, devices)
     if refusal is not None:
         return Unmodelled(refusal)
     entries = _cache_entries(config, candidate.server_args, response_bytes)
@@ -81,7 +85,7 @@ def scheduler_of(
     return _scheduler(config, devices, entries)
 
 
-def _refusal(config: Any) -> str | None:
+def _refusal(config: Any, devices: int) -> str | None:
     if config.HasField("sequence_batching"):
         return "sequence batching is not simulated"
     if config.HasField("ensemble_scheduling"):
@@ -95,7 +99,9 @@ def _refusal(config: Any) -> str | None:
         return f"more than {MAX_BATCH} inferences in a batch are not simulated"
     if batching.priority_levels > MAX_LEVELS:
         return f"more than {MAX_LEVELS} priority levels are not simulated"
-    if sum(max(g.count, 1) * max(len(g.gpus), 1) for g in config.instance_group) > MAX_INSTANCES:
+    if len({g.kind == g.KIND_CPU for g in _groups(config)}) > 1:
+        return "instances on CPUs and on GPUs at once are not simulated"
+    if len(_placed(config, devices)) > MAX_INSTANCES:
         return f"more than {MAX_INSTANCES} instances are not simulated"
     return None
 
@@ -103,12 +109,14 @@ def _refusal(config: Any) -> str | None:
 def _scheduler(config: Any, devices: int, cache_entries: int) -> Scheduler:
     batching = config.dynamic_batching
     on = config.HasField("dynamic_batching") and config.max_batch_size > 1
-    instances, used = _instances(config, devices)
+    placed = _placed(config, devices)
+    used = max(placed) + 1
+    in_turn = placed == tuple(i % used for i in range(len(placed)))
     policies = _policies(batching) if on else (QueuePolicy(),)
     limited = any(p.max_queue_size or p.timeout_s for p in policies)
     overrides = batching.default_queue_policy.allow_timeout_override
     return Scheduler(
-        instances=instances,
+        instances=len(placed),
         max_batch_size=max(config.max_batch_size, 1),
         devices=used,
         batching=on,
@@ -117,21 +125,31 @@ def _scheduler(config: Any, devices: int, cache_entries: int) -> Scheduler:
         policies=policies,
         prefetches=not (limited or overrides or batching.priority_levels),
         cache_entries=cache_entries,
+        placed=() if in_turn else placed,
     )
 
 
-def _instances(config: Any, devices: int) -> tuple[int, int]:
-    """Instances in all and the devices they run on; ``count`` is per GPU (model_config.proto)."""
-    groups = [g for g in config.instance_group if not g.passive]
-    if not groups:
-        return devices, devices
-    on_cpu = all(g.kind == g.KIND_CPU for g in groups)
-    used = {gpu for g in groups for gpu in g.gpus}
-    devices = 1 if on_cpu else (len(used) or devices)
-    per_group = [
-        max(g.count, 1) * (1 if g.kind == g.KIND_CPU else len(g.gpus) or devices) for g in groups
-    ]
-    return sum(per_group), devices
+def _groups(config: Any) -> list[Any]:
+    return [g for g in config.instance_group if not g.passive]
+
+
+def _placed(config: Any, devices: int) -> tuple[int, ...]:
+    """Device of each instance; ``count`` is per GPU of its group (model_config.proto).
+
+    Those of a group without GPUs run on each; on CPUs, and where the model places itself, there
+    are ``count`` in all. Devices that nothing runs on are left out.
+    """
+    turns: list[tuple[int, int]] = []
+    for group in _groups(config):
+        places: Sequence[int] = range(devices)
+        if group.kind in (group.KIND_CPU, group.KIND_MODEL):
+            places = (0,)
+        elif group.gpus:
+            places = group.gpus
+        turns += [(turn, place) for turn in range(max(group.count, 1)) for place in places]
+    turns = turns or [(0, place) for place in range(devices)]
+    known = {place: i for i, place in enumerate(sorted({place for _, place in turns}))}
+    return tuple(known[place] for _, place in sorted(turns))
 
 
 def _policies(batching: Any) -> tuple[QueuePolicy, ...]:

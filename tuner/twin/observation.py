@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.load.arrivals import Shape, arrivals_of
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.modelconfig.base import Base
 from tuner.run.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.twin.model import Unmodelled, scheduler_of, service_key
@@ -35,7 +35,7 @@ class Setting:
     """What is the same for all trials of a run.
 
     Attributes:
-        base: Triton's ModelConfig message of the model as it is.
+        base: The model's config.
         warmup_s: Load before each window.
         tail_s: And after it.
         devices: GPUs the server sees.
@@ -45,7 +45,7 @@ class Setting:
         cores: That server and client share; None where they are not on one machine.
     """
 
-    base: Any
+    base: Base
     warmup_s: float = 0.5
     tail_s: float = 0.3
     devices: int = 1

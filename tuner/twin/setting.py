@@ -35,7 +35,7 @@ def setting_of(space: Space, spec: Spec) -> Setting:
         latency_bound_s=max(latencies_us, default=0.0) / 1e6,
     )
     return Setting(
-        space.base,
+        space.config,
         warmup_s=window.warmup_s,
         tail_s=window.tail_s,
         request_size=workload.batch_size,
@@ -45,7 +45,7 @@ def setting_of(space: Space, spec: Spec) -> Setting:
 
 
 def with_measured(setting: Setting, trials: Sequence[Trial]) -> Setting:
-    """The same with what only trials show: the size of a cache entry, and the cores."""
+    """The same with what only trials show: the size of a cache entry, cores and GPUs."""
     hosts = [p.measurement.host for trial in trials for p in trial.points]
     cores = next((host.cores for host in hosts if host.cores), setting.cores)
     found = (_response_bytes(trial) for trial in trials)
@@ -53,6 +53,7 @@ def with_measured(setting: Setting, trials: Sequence[Trial]) -> Setting:
         setting,
         response_bytes=next((size for size in found if size), setting.response_bytes),
         cores=cores,
+        devices=max((host.gpus for host in hosts if host.gpus), default=setting.devices),
     )
 
 

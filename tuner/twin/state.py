@@ -27,7 +27,7 @@ _NOISES = 4096
 
 _INTEGERS = (
     # of the config
-    *("instances", "devices", "max_batch", "largest_preferred", "batching", "prefetches"),
+    *("instances", "max_batch", "largest_preferred", "batching", "prefetches"),
     *("request_size", "levels", "cache_entries", "pad_to", "closed", "requests"),
     # of the batcher
     *("current", "front", "back", "saturated", "next_preferred", "waiting", "queued"),
@@ -67,7 +67,7 @@ STATE = np.dtype(
     + [(n, np.int64, MAX_CORES) for n in ("fronts_first", "fronts_last", "idle")]
     + [(n, np.int64, MAX_CORES) for n in ("ready_first", "ready_last")]
     + [(n, np.float64, MAX_INSTANCES) for n in ("left_s", "slice_s")]
-    + [("device_busy", np.int64, MAX_INSTANCES)]
+    + [(n, np.int64, MAX_INSTANCES) for n in ("device_of", "device_busy")]
     # requests in order, then (odd places) those that expired and were put behind
     + [(n, np.int64, 2 * MAX_LEVELS) for n in ("queue_first", "queue_last", "queue_length")]
     + [("max_queue_size", np.int64, MAX_LEVELS), ("delays_expired", np.int64, MAX_LEVELS)]
@@ -118,7 +118,6 @@ def new_state(
     policies = scheduler.policies
     values: dict[str, float] = {
         "instances": scheduler.instances,
-        "devices": scheduler.devices,
         "max_batch": largest,
         "largest_preferred": max(preferred),
         "batching": scheduler.batching,
@@ -161,6 +160,7 @@ def new_state(
     state["idle"][:] = np.arange(MAX_CORES)[::-1] % int(state["cores"])
     state["fronts_first"][:] = state["ready_first"][:] = -1
     state["batch_first"][:] = state["batch_last"][:] = -1
+    state["device_of"][: scheduler.instances] = scheduler.device_of
     state["preferred"][preferred] = 1
     state["max_queue_size"][: len(policies)] = [p.max_queue_size for p in policies]
     state["timeout_s"][: len(policies)] = [p.timeout_s for p in policies]

@@ -28,8 +28,9 @@ class Scheduler:
     """What a model's config says about scheduling, for all devices together.
 
     Attributes:
-        instances: Of all devices; instance i runs on device ``i % devices``.
+        instances: Of all devices.
         max_batch_size: At least 1.
+        placed: Device of each instance; empty: instance i runs on device ``i % devices``.
         batching: Has a dynamic batcher; without one each request runs alone.
         preferred_batch_sizes: Empty stands for ``(max_batch_size,)``, as in Triton.
         policies: One for each priority level, highest priority first.
@@ -47,6 +48,12 @@ class Scheduler:
     policies: tuple[QueuePolicy, ...] = (QueuePolicy(),)
     prefetches: bool = True
     cache_entries: int = 0
+    placed: tuple[int, ...] = ()
+
+    @property
+    def device_of(self) -> tuple[int, ...]:
+        """Device of each instance."""
+        return self.placed or tuple(i % self.devices for i in range(self.instances))
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def test_host_use_adds_up_gpus_and_takes_peaks() -> None:
         sample(3, AFTER, reading(200.0, 3.0)),
     ]
     found = host_use(samples, "m")
-    assert found.gpu_memory_used_bytes == 600
+    assert (found.gpus, found.gpu_memory_used_bytes) == (2, 600)
     assert (found.gpu_utilization, found.gpu_power_w) == (0.5, 120.0)
     assert found.pending_requests_max == 5.0
     assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)

@@ -20,6 +20,7 @@ from tuner.load.measurement import (
     Measurement,
     ServerStatistics,
 )
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
@@ -33,8 +34,11 @@ from tuner.twin.observation import Setting
 from tuner.twin.system import Scheduler, Service, Way
 
 SETTING = Setting(
-    parse(
-        'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]', "config.pbtxt"
+    Base.of_file(
+        parse(
+            'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]',
+            "config.pbtxt",
+        )
     )
 )
 TRUTH = Costs(

@@ -19,7 +19,7 @@ BATCHER = "dynamic_batching"
 def scheduler(
     fields: dict[str, FieldValue], *args: str, base: str = BASE, **facts: Any
 ) -> Scheduler | Unmodelled:
-    return scheduler_of(Candidate(fields, args), parse(base, "config.pbtxt"), **facts)
+    return scheduler_of(Candidate(fields, args), Base.of_file(parse(base, "config.pbtxt")), **facts)
 
 
 def test_the_config_as_it_is() -> None:
@@ -80,6 +80,58 @@ def test_instances_are_counted_on_each_gpu() -> None:
     assert (found.instances, found.devices) == (4, 2)
 
 
+GPU = "max_batch_size: 8 instance_group [ { count: 1 kind: KIND_GPU } ]"
+TWO_GPUS = (
+    'name: "m" instance_group [ { count: 1 kind: KIND_GPU gpus: [0] },'
+    " { count: 1 kind: KIND_GPU gpus: [1] } ]"
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "fields", "instances", "devices"),
+    [
+        (GPU, {"instance_group.count": 2}, 8, 4),
+        (TWO_GPUS, {}, 2, 2),
+        ('name: "m"', {"instance_group[kind=KIND_CPU].count": 2}, 2, 1),
+        ('name: "m"', {"instance_group[kind=KIND_GPU].count": 2}, 8, 4),
+        ('name: "m" instance_group { count: 3 kind: KIND_MODEL }', {}, 3, 1),
+        ('name: "m"', {}, 4, 4),
+    ],
+)
+def test_where_instances_run_on_four_gpus(
+    base: str, fields: dict[str, FieldValue], instances: int, devices: int
+) -> None:
+    found = scheduler(fields, base=base, devices=4)
+    assert isinstance(found, Scheduler)
+    assert (found.instances, found.devices) == (instances, devices)
+    assert found.device_of == tuple(i % devices for i in range(instances))
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("instance_group[gpus=0].count", "instance_group[gpus=1].count"),
+        ("instance_group[0].count", "instance_group[1].count"),
+    ],
+)
+def test_each_gpu_may_have_its_own_number_of_instances(paths: tuple[str, str]) -> None:
+    fields: dict[str, FieldValue] = dict(zip(paths, (3, 1), strict=True))
+    found = scheduler(fields, base=TWO_GPUS, devices=4)
+    assert isinstance(found, Scheduler)
+    assert found.device_of == (0, 1, 0, 0)
+    assert unmodelled_paths(Candidate(fields)) == ()
+
+
+def test_a_group_on_cpus_beside_one_on_gpus_is_not_simulated() -> None:
+    found = scheduler({"instance_group[kind=KIND_CPU].count": 1}, base=TWO_GPUS, devices=2)
+    assert found == Unmodelled("instances on CPUs and on GPUs at once are not simulated")
+
+
+def test_more_instances_than_there_is_room_for_are_said() -> None:
+    assert isinstance(scheduler({"instance_group.count": 20}, base=GPU, devices=3), Scheduler)
+    assert isinstance(scheduler({"instance_group.count": 20}, base=GPU, devices=4), Unmodelled)
+
+
 def test_a_cache_needs_the_size_of_a_response() -> None:
     fields: dict[str, FieldValue] = {"response_cache.enable": True}
     argument = "--cache-config=local,size=1048576"
@@ -114,6 +166,6 @@ def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> 
 def test_the_instances_of_an_open_count_are_those_the_server_has() -> None:
     file = 'backend: "onnxruntime" max_batch_size: 8 instance_group { kind: KIND_CPU }'
     base = Base.of_file(parse(file, "config.pbtxt"))
-    found = scheduler_of(Candidate({}), base.completed)
+    found = scheduler_of(Candidate({}), base)
     assert isinstance(found, Scheduler)
     assert found.instances == 2

@@ -8,6 +8,7 @@ import pytest
 from synthetic import synthetic_measurement
 
 from tuner.load.measurement import HostUse
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
@@ -16,7 +17,7 @@ from tuner.twin.observation import Setting, observation
 from tuner.twin.setting import with_measured
 from tuner.twin.system import Scheduler
 
-SETTING = Setting(parse('name: "m" max_batch_size: 8', "config.pbtxt"))
+SETTING = Setting(Base.of_file(parse('name: "m" max_batch_size: 8', "config.pbtxt")))
 CACHED = ("--cache-config=local,size=1048576",)
 
 
@@ -29,6 +30,10 @@ def test_cores_and_cache_entries_are_what_the_trials_show() -> None:
     cached = trial(HostUse(cores=2, cache_entries=100, cache_utilization=0.5), CACHED)
     found = with_measured(SETTING, [trial(HostUse()), cached])
     assert (found.cores, found.response_bytes) == (2, 5243)
+
+
+def test_the_gpus_are_those_the_server_sees() -> None:
+    assert with_measured(SETTING, [trial(HostUse()), trial(HostUse(gpus=4))]).devices == 4
 
 
 def test_without_trials_that_show_it_the_setting_stays() -> None:
