@@ -46,6 +46,7 @@ from tuner.steps.searching import Search, searched
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
     "twin": {"strategy": "twin"},
+    "gp": {"strategy": "gp"},
     "tpe": {"strategy": "tpe"},
     "random": {"strategy": "random"},
     "grid": {"strategy": "grid"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,67 +15,101 @@ from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
 from tuner.twin.model import unmodelled_paths
 
-Vector = npt.NDArray[np.float64]
+#: A parameter that is set is at least so far from one that is not (or is 0).
+_SET = 0.5
 
 
 @dataclass(frozen=True)
 class Features:
-    """Coordinates of candidates.
+    """How far apart candidates are, one parameter at a time.
 
-    Attributes:
-        scheduling: Numbers of those parameters that the twin simulates.
-        other: Of all others.
+    Numbers (counts, threads, sizes, delays, numbers written as text) lie on a scale of ratios from
+    0 to 1, a list of sizes by its smallest and its largest; what is not set, or means nothing
+    beside the others, lies beside the scale. Other values are alike or not.
     """
 
     space: Space
-    scheduling: tuple[Parameter, ...]
-    other: tuple[Parameter, ...]
+
+    @property
+    def unknown(self) -> tuple[bool, ...]:
+        """Of each parameter whether no twin knows what it does."""
+        paths = [p.path for p in self.space.parameters]
+        unknown = set(unmodelled_paths(Candidate(dict.fromkeys(paths, 1)))) - {cache.SIZE}
+        return tuple(path in unknown for path in paths)
+
+    def squares(
+        self, one: Sequence[Candidate], other: Sequence[Candidate]
+    ) -> npt.NDArray[np.float64]:
+        """Squared distances: parameters, candidates of the one, candidates of the other."""
+        first, second = ([self.space.values(c) for c in given] for given in (one, other))
+        found = [
+            _apart([v.get(p.path) for v in first], [v.get(p.path) for v in second], p)
+            for p in self.space.parameters
+        ]
+        return np.stack(found)
+
+
+def _apart(
+    one: Sequence[FieldValue], other: Sequence[FieldValue], parameter: Parameter
+) -> npt.NDArray[np.float64]:
+    scale = _Scale.of(parameter)
+    first, second = (
+        np.array([scale.place(v) for v in given]).reshape(len(given), -1) for given in (one, other)
+    )
+    apart: npt.NDArray[np.float64] = ((first[:, None, :] - second[None, :, :]) ** 2).sum(axis=2)
+    return apart
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Where the values of one parameter lie.
+
+    Attributes:
+        low, high: Logarithms of the smallest and the largest number.
+        names: Of a parameter that is not of numbers: its values, each a direction of its own.
+    """
+
+    low: float
+    high: float
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, space: Space) -> Features:
-        fields = dict.fromkeys((p.path for p in space.parameters), 1)
-        unknown = set(unmodelled_paths(Candidate(fields))) - {cache.SIZE}
-        return cls(
-            space,
-            tuple(p for p in space.parameters if p.path not in unknown),
-            tuple(p for p in space.parameters if p.path in unknown),
-        )
+    def of(cls, parameter: Parameter) -> _Scale:
+        if isinstance(parameter, RangeParameter):
+            low, high = (math.log2(max(v, 1)) for v in (parameter.low, parameter.high))
+            return cls(low, high)
+        found = [_numbers(v) for v in parameter.values]
+        if any(n is None for n in found):
+            return cls(0.0, 0.0, tuple(dict.fromkeys(map(_name, parameter.values))))
+        sizes = [n for numbers in found for n in numbers or ()]
+        return cls(min(sizes, default=0.0), max(sizes, default=0.0))
 
-    def of_scheduling(self, candidate: Candidate) -> Vector:
-        """Two coordinates a parameter: whether it is set, and its size on a scale of 0 to 1."""
-        values = self.space.values(candidate)
-        pairs = [_pair(p, values.get(p.path)) for p in self.scheduling]
-        return np.array(pairs, float).reshape(-1)
-
-    def of_others(self, candidate: Candidate) -> tuple[FieldValue, ...]:
-        values = self.space.values(candidate)
-        return tuple(values.get(p.path) for p in self.other)
-
-
-def _pair(parameter: Parameter, value: FieldValue) -> tuple[float, float]:
-    number = _number(value)
-    if number is None:
-        return 0.0, 0.0
-    sizes = _sizes(parameter)
-    low, high = min(sizes, default=0.0), max(sizes, default=1.0)
-    return 0.5, (number - low) / (high - low) if high > low else 0.0
+    def place(self, value: FieldValue) -> tuple[float, ...]:
+        if self.names:
+            return tuple(math.sqrt(0.5) * (_name(value) == name) for name in self.names)
+        sizes = _numbers(value)
+        if not sizes:
+            return 0.0, 0.0, 0.0
+        width = (self.high - self.low) or 1.0
+        ends = (((size - self.low) / width) for size in (min(sizes), max(sizes)))
+        return (_SET, *(math.sqrt(0.5) * end for end in ends))
 
 
-def _sizes(parameter: Parameter) -> list[float]:
-    values = (
-        (parameter.low, parameter.high)
-        if isinstance(parameter, RangeParameter)
-        else parameter.values
-    )
-    return [n for n in map(_number, values) if n is not None]
+def _name(value: FieldValue) -> str:
+    return f"{type(value).__name__} {value}"
 
 
-def _number(value: FieldValue) -> float | None:
-    """On a scale of ratios; None for what is not set (0 is: no delay is one of its own)."""
-    if isinstance(value, bool):
-        return 1.0 if value else None
+def _numbers(value: FieldValue) -> tuple[float, ...] | None:
+    """On a scale of ratios; none for what is not set or 0, None for what is no number."""
+    if value is None or isinstance(value, bool):
+        return (0.0,) if value else ()
     if isinstance(value, tuple):
-        value = max((v for v in value if isinstance(v, int)), default=0)
-    if isinstance(value, (int, float)) and value > 0:
-        return math.log2(value)
-    return None
+        found = [_numbers(v) for v in value]
+        return None if None in found else tuple(n for numbers in found for n in numbers or ())
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    if not math.isfinite(number) or number < 0:
+        return None
+    return (math.log2(number),) if number > 0 else ()

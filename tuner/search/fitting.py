@@ -90,7 +90,7 @@ def told(fitted: Twin | Unmodelled) -> str:
     """A line for the user."""
     if isinstance(fitted, Unmodelled):
         unfit = f"the twin, a simulation of Triton's scheduler, does not fit: {fitted.reason}"
-        return f"{unfit}; Optuna's TPE goes on, which learns from scores alone"
+        return f"{unfit}; a Gaussian process goes on, which learns from scores alone"
     off = fitted.fitness.off
     return (
         f"twin fitted: throughput {off[Figure.THROUGHPUT]:.1%}, p50 {off[Figure.P50]:.1%}, "

@@ -97,6 +97,12 @@ def chance(seed: int, number: int) -> random.Random:
     return random.Random(f"{seed}/{number}")  # noqa: S311
 
 
+def _gp(space: Space, spec: Spec) -> Strategy:
+    from tuner.search.gp import GaussianStrategy
+
+    return GaussianStrategy.of(space, spec)
+
+
 def _tpe(space: Space, spec: Spec) -> Strategy:
     from tuner.search.tpe import TpeStrategy
 
@@ -129,6 +135,7 @@ def _model_analyzer(space: Space, spec: Spec) -> Strategy:
 
 STRATEGIES: Mapping[StrategyName, Callable[[Space, Spec], Strategy]] = {
     StrategyName.TWIN: _twin,
+    StrategyName.GP: _gp,
     StrategyName.TPE: _tpe,
     StrategyName.RANDOM: _random,
     StrategyName.GRID: _grid,

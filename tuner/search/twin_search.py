@@ -3,7 +3,7 @@
 A few designed trials, a twin fitted to them, and then the candidate with the largest expected
 improvement over the incumbent (Jones, Schonlau and Welch 1998, equation 15): by the twin's
 simulation, corrected by what it got wrong so far, with an error bar from both. Where the twin
-does not fit, TPE goes on instead.
+does not fit, a Gaussian process alone goes on instead.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from tuner.run.trial import Predicted, Trial
 from tuner.search.designs import designs
 from tuner.search.features import Features
 from tuner.search.fitting import Fitting, told
+from tuner.search.gaussian import Told
+from tuner.search.gp import GaussianStrategy
 from tuner.search.incumbent import ranked
 from tuner.search.pool import Pool
 from tuner.search.refusals import Refusals
 from tuner.search.residuals import Correction, Residual, own_error
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
-from tuner.search.tpe import TpeStrategy
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -49,8 +50,6 @@ _DOUBTED, _REFITS = 6, 3
 _MOST_REFUSED = 30
 #: Good trials whose neighbours are looked at.
 _GOOD = 4
-#: A measured score's noise, and that of the bound a lost race gives (standard deviations).
-_NOISE, _BOUND_NOISE = 0.02, 0.03
 #: Trials that the model proposed before the search may end by itself.
 _LEAST_PROPOSED = 3
 
@@ -94,7 +93,7 @@ class TwinStrategy:
     def __post_init__(self) -> None:
         self._designs = designs(self.space)
         self._pool = Pool(self.space)
-        self._features = Features.of(self.space)
+        self._features = Features(self.space)
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
@@ -104,7 +103,7 @@ class TwinStrategy:
             space,
             Aim(spec.objective, spec.slo, plan),
             Fitting.of(space, spec),
-            TpeStrategy(space, spec.objective.goal, search.seed, search.startup_trials),
+            GaussianStrategy.of(space, spec),
             search.seed,
             float(search.stop_below),
             spec.budget.trials,
@@ -193,7 +192,6 @@ class TwinStrategy:
         ]
         if not known:
             return []
-        best = self.aim.measured(leaders[0]) if leaders else None
         level = sustained_level(leaders[0]) if leaders else None
         with ThreadPoolExecutor() as threads:
             look = _Look(twin, self.aim, level or self._lowest(history), threads)
@@ -205,6 +203,7 @@ class TwinStrategy:
             finalists = [known[i] for i in order]
             # Where nothing meets the SLOs yet, what comes nearest is tried next.
             simulated = look.worths([s for _, s in finalists]) if leaders else list(rough[order])
+            best = None if not leaders else self._believed(look, correction, leaders[0])
             prospects = [
                 self._prospect(c, w + mean[i], float(deviation[i]), best)
                 for i, (c, _), w in zip(order, finalists, simulated, strict=True)
@@ -225,14 +224,36 @@ class TwinStrategy:
         found = []
         for (trial, _), worth in zip(known, simulated, strict=True):
             measured, bound = self.aim.measured(trial), self.aim.bound(trial)
-            if measured is not None and worth > NOTHING:
-                found.append(Residual(trial.candidate, measured - worth, _NOISE))
-            elif bound is not None and worth > bound:
-                found.append(Residual(trial.candidate, bound - worth, _BOUND_NOISE))
+            if worth <= NOTHING:
+                continue
+            if measured is not None:
+                found.append(Residual(trial.candidate, measured - worth))
+            elif bound is not None:
+                found.append(Residual(trial.candidate, bound - worth, Told.AT_MOST))
         return found
 
+    def _believed(self, look: _Look, correction: Correction, leader: Trial) -> float | None:
+        """What the model believes of the best trial, which was lucky to look the best.
+
+        Expected improvement under noise is over that (Letham, Karrer, Ottoni and Bakshy 2019).
+        """
+        measured, scheduler = (
+            self.aim.measured(leader),
+            self._scheduler(look.twin, leader.candidate),
+        )
+        if measured is None or scheduler is None:
+            return measured
+        worth = look.worths([scheduler])[0]
+        if worth <= NOTHING:
+            return measured
+        return worth + correction.of_measured(Residual(leader.candidate, measured - worth))
+
     def _surprises(self, history: Sequence[Trial]) -> list[float]:
-        """How wrong predictions were; one that a lost race bears out was not wrong."""
+        """How wrong predictions were, as far as known.
+
+        A lost race tells by how much at least a prediction was too high; of one that was below
+        the load it tells nothing, not even that it was right.
+        """
         found = []
         for trial in history:
             if trial.predicted is None:
@@ -241,8 +262,8 @@ class TwinStrategy:
             measured, bound = self.aim.measured(trial), self.aim.bound(trial)
             if measured is not None:
                 found.append(measured - predicted)
-            elif bound is not None:
-                found.append(min(bound - predicted, 0.0))
+            elif bound is not None and predicted > bound:
+                found.append(bound - predicted)
         return found
 
     def _prospect(
@@ -259,7 +280,7 @@ class TwinStrategy:
     def _scheduler(self, twin: Twin, candidate: Candidate) -> Scheduler | None:
         """As simulated; a cache whose hits cannot be foretold is left to the correction."""
         setting = twin.setting
-        key = f"{candidate.key}/{setting.response_bytes}"
+        key = f"{candidate.key}/{setting.response_bytes}/{setting.devices}"
         if key not in self._schedulers:
             found = setting.scheduler(candidate)
             if isinstance(found, Unmodelled) and candidate.server_args:

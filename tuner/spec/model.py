@@ -196,6 +196,7 @@ _TaggedParameter = Annotated[
 
 class Strategy(Enum):
     TWIN = "twin"
+    GP = "gp"
     TPE = "tpe"
     RANDOM = "random"
     GRID = "grid"
@@ -215,8 +216,9 @@ class Search(Strict):
 
     strategy: Strategy = Field(
         Strategy.TWIN,
-        description="twin simulates the scheduler and needs the fewest trials; tpe learns from its "
-        "trials alone; random and grid do not learn; model-analyzer is NVIDIA's own search",
+        description="twin simulates the scheduler and needs the fewest trials; gp (a Gaussian "
+        "process) and tpe learn from their trials alone; random and grid do not learn; "
+        "model-analyzer is NVIDIA's own search",
     )
     mode: ModelAnalyzerMode = Field(
         ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches"
@@ -226,7 +228,9 @@ class Search(Strict):
         description="strategy twin: stop when another trial can be expected to gain less than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
-    startup_trials: Count = Field(8, description="random proposals before the model is used")
+    startup_trials: Count = Field(
+        8, description="random proposals before the model is used; strategy gp needs no more than 4"
+    )
     patience: Count | None = Field(
         None, description="stop after this many trials without a better one"
     )

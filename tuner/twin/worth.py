@@ -36,7 +36,7 @@ _FEW, _LEAST_S, _SETTLE_S = 400, 0.3, 0.15
 #: Where a first look is taken: a little above the load to beat, where good and bad ones part.
 _ABOVE = 1.05
 #: Latency grows faster than the load: a stress of 2 is about 20 % too much load.
-_STEEPNESS = 3.5
+STEEPNESS = 3.5
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Glances:
         worth = self.aim.worth(outcome.throughput_infer_per_s)
         if probe.stress is None:
             return worth if probe.passed else worth - 1.0
-        return worth - math.log(max(probe.stress, 1e-3)) / _STEEPNESS
+        return worth - math.log(max(probe.stress, 1e-3)) / STEEPNESS
 
 
 def looked_at(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim, level: float) -> float:

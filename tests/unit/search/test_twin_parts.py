@@ -19,7 +19,8 @@ from tuner.search.features import Features
 from tuner.search.pool import NEAR, RANDOM, Pool, neighbours
 from tuner.search.refusals import Refusals
 from tuner.search.residuals import Correction, Residual, own_error
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.space import Space
 from tuner.spec.slo import Slo
 
 OTHER: dict[str, Any] = {INSTANCES: {"int": [1, 6]}, "parameters.threads": {"choice": [1, 2, 4]}}
@@ -54,6 +55,13 @@ class TestDesigns:
     def test_the_current_config_is_none_of_them(self) -> None:
         space = space_of({INSTANCES: {"int": [1, 2]}})
         assert space.current not in designs(space)
+
+    def test_every_gpus_own_instances_are_varied(self) -> None:
+        groups = ", ".join(f"{{ count: 2 kind: KIND_GPU gpus: [{n}] }}" for n in (0, 1))
+        config = f'name: "m" backend: "python" max_batch_size: 8 instance_group [ {groups} ]'
+        paths = [f"instance_group[gpus={n}].count" for n in (0, 1)]
+        space = space_of({p: {"int": [1, 4]} for p in paths}, config)
+        assert [[c.fields[p] for p in paths] for c in designs(space)] == [[4, 4], [1, 1], [3, 3]]
 
 
 OTHER_CONFIG = (
@@ -103,7 +111,7 @@ class TestCorrection:
         assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
 
     def test_without_residuals_nothing_is_known(self) -> None:
-        features = Features.of(space_of(SURFACE))
+        features = Features(space_of(SURFACE))
         mean, deviation = Correction(features, [], OWN).of([space_of(SURFACE).current])
         assert mean.tolist() == [0.0]
         assert deviation[0] > 0.2
@@ -112,8 +120,8 @@ class TestCorrection:
         space = space_of(SURFACE)
         rng = random.Random(2)
         drawn = [c for c in (space.sample(rng) for _ in range(8)) if c is not None]
-        residuals = [Residual(c, -0.2, 0.02) for c in drawn[:6]]
-        mean, deviation = Correction(Features.of(space), residuals, OWN).of(drawn[6:])
+        residuals = [Residual(c, -0.2) for c in drawn[:6]]
+        mean, deviation = Correction(Features(space), residuals, OWN).of(drawn[6:])
         assert mean == pytest.approx([-0.2, -0.2], abs=0.02)
         assert max(deviation) < 0.06
 
@@ -121,8 +129,8 @@ class TestCorrection:
         space = space_of(SURFACE)
         near = space.candidate({INSTANCES: 1, BATCH: 4, PREFERRED: None, DELAY: 0})
         far = space.candidate({INSTANCES: 6, BATCH: 32, PREFERRED: (8,), DELAY: 20_000})
-        residuals = [Residual(near, 0.1, 0.01), Residual(space.current, -0.1, 0.01)]
-        mean, deviation = Correction(Features.of(space), residuals, OWN).of([near, far])
+        residuals = [Residual(near, 0.1), Residual(space.current, -0.1)]
+        mean, deviation = Correction(Features(space), residuals, OWN).of([near, far])
         assert mean[0] == pytest.approx(0.1, abs=0.03)
         assert deviation[0] < 0.5 * deviation[1]
 
@@ -132,8 +140,8 @@ class TestCorrection:
             next(c for c in space.enumerate() if str(c.fields["parameters.threads"]) == n)
             for n in ("1", "4")
         )
-        residuals = [Residual(tried, 0.0, 0.01)]
-        _, deviation = Correction(Features.of(space), residuals, OWN).of([tried, other])
+        residuals = [Residual(tried, 0.0)]
+        _, deviation = Correction(Features(space), residuals, OWN).of([tried, other])
         assert deviation[1] > 0.2 > deviation[0]
 
 
@@ -179,12 +187,37 @@ class TestRefusals:
         assert not Refusals(history, [Slo.parse("gpu_memory <= 8GiB")]).forbids(config(4))
 
 
-def test_cache_is_a_coordinate_of_its_own() -> None:
-    space = space_of(CACHED)
-    features = Features.of(space)
-    at = 2 * [p.path for p in features.scheduling].index(CACHE)
-    sizes = [
-        features.of_scheduling(space.candidate({CACHE: size, INSTANCES: 1}))[at : at + 2].tolist()
-        for size in (None, 1 << 20, 1 << 26)
-    ]
-    assert sizes == [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0]]
+def apart(space: Space, path: str, one: FieldValue, other: FieldValue) -> float:
+    """Squared distance of two candidates in one parameter."""
+    first, second = (
+        space.candidate({INSTANCES: 1, BATCH: 32, path: value}) for value in (one, other)
+    )
+    where = [p.path for p in space.parameters].index(path)
+    return float(Features(space).squares([first], [second])[where, 0, 0])
+
+
+class TestFeatures:
+    def test_numbers_are_apart_by_their_ratio(self) -> None:
+        space = space_of({"parameters.threads": {"choice": [1, 2, 4, 8]}})
+        near, far = (apart(space, "parameters.threads", "1", n) for n in ("2", "8"))
+        assert (near, far) == (pytest.approx(1 / 9), pytest.approx(1.0))
+
+    def test_words_are_alike_or_not(self) -> None:
+        space = space_of({"parameters.mode": {"choice": ["fast", "exact", "4"]}})
+        assert apart(space, "parameters.mode", "fast", "exact") == pytest.approx(1.0)
+        assert apart(space, "parameters.mode", "fast", "4") == pytest.approx(1.0)
+        assert apart(space, "parameters.mode", "fast", "fast") == 0.0
+
+    def test_a_cache_is_a_coordinate_of_its_own_beside_none(self) -> None:
+        space = space_of(CACHED)
+        found = [apart(space, CACHE, 1 << 20, size) for size in (1 << 20, 1 << 26, None)]
+        assert found == pytest.approx([0.0, 1.0, 0.25])
+
+    def test_lists_of_sizes_differ_by_their_smallest_too(self) -> None:
+        space = space_of(SURFACE)
+        assert apart(space, PREFERRED, (4, 8), (8,)) == apart(space, PREFERRED, (4,), (4, 8)) > 0.0
+
+    def test_what_means_nothing_is_alike(self) -> None:
+        space = space_of({BATCHER: {"choice": [False, True]}, DELAY: {"choice": [1000, 4000]}})
+        off = [space.candidate({BATCHER: None, DELAY: d}) for d in (1000, 4000)]
+        assert Features(space).squares(off[:1], off[1:]).sum() == 0.0

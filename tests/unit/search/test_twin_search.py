@@ -8,11 +8,16 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from unit.search.simulated import Simulation
-from unit.space.spaces import INSTANCES
+from synthetic import synthetic_measurement
+from unit.search.simulated import SPACE, Simulation
+from unit.space.spaces import BATCH, INSTANCES, space_of
 
-from tuner.run.trial import Trial, TrialState
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.run.trial import Point, Predicted, Score, Trial, TrialState
+from tuner.score.verdict import SloResult, Verdict
+from tuner.search.features import Features
 from tuner.search.fitting import checkpoint
+from tuner.search.residuals import Correction, Residual, own_error
 from tuner.search.strategy import STRATEGIES, Proposal, Quick
 from tuner.search.twin_search import TwinStrategy, expected_gain
 from tuner.space.candidate import Candidate
@@ -111,13 +116,13 @@ def test_a_long_history_is_not_fitted_whole(simulation: Simulation) -> None:
     assert checkpoint(500, 4) == checkpoint(499, 4)
 
 
-def test_without_a_fit_tpe_goes_on_and_the_user_is_told() -> None:
+def test_without_a_fit_a_gaussian_process_goes_on_and_the_user_is_told() -> None:
     """Service times that jump from config to config fit no twin."""
     simulation = Simulation.of(hinders=lambda c: 1.0 + 6.0 * (int(c.key[:2], 16) % 2))
     simulation.search(6)
     assert len(simulation.history) == 6
     assert simulation.history[5].predicted is None
-    assert any("does not fit" in n and "TPE" in n for n in simulation.notes)
+    assert any("does not fit" in n and "a Gaussian process goes on" in n for n in simulation.notes)
 
 
 def test_it_learns_what_fails() -> None:
@@ -177,7 +182,7 @@ def test_memory_is_no_matter_for_a_twin() -> None:
         None,
         (
             "the twin, a simulation of Triton's scheduler, does not fit: GPU memory is not "
-            "simulated; Optuna's TPE goes on, which learns from scores alone"
+            "simulated; a Gaussian process goes on, which learns from scores alone"
         ),
         None,
     ]
@@ -189,6 +194,52 @@ def test_memory_is_no_matter_for_a_twin() -> None:
 )
 def test_expected_gain(ahead: float, deviation: float, gain: float) -> None:
     assert expected_gain(ahead, deviation) == pytest.approx(gain, abs=1e-9)
+
+
+def told_of(predicted: float, state: TrialState, answered: float) -> Trial:
+    """A trial that was expected to serve ``predicted`` and failed, or passed, at ``answered``."""
+    passed = state is TrialState.MEASURED
+    verdict = Verdict.PASS if passed else Verdict.FAIL
+    result = SloResult("p99_latency <= 40ms", "p99_latency", 4e4, 5e4, verdict, None)
+    measured = replace(
+        synthetic_measurement(),
+        load=LoadPoint(Arrivals.POISSON, answered),
+        throughput_infer_per_s=answered,
+    )
+    return Trial(
+        0,
+        Candidate({}),
+        state,
+        (Point(measured, (result,), None),),
+        Score(answered, passed, 0.0 if passed else 0.5, 0 if passed else None),
+        predicted=Predicted(predicted, 0.9 * predicted, 1.1 * predicted),
+    )
+
+
+@pytest.mark.parametrize(
+    ("predicted", "state", "surprises"),
+    [
+        (2113.0, TrialState.MEASURED, [math.log(2567.0 / 2113.0)]),
+        (2113.0, TrialState.PRUNED, []),
+        (2900.0, TrialState.PRUNED, [math.log(2567.0 / 2900.0)]),
+    ],
+)
+def test_a_race_that_was_to_be_lost_makes_no_prediction_right(
+    simulation: Simulation, predicted: float, state: TrialState, surprises: list[float]
+) -> None:
+    """2113/s were expected, and it was measured at 2567/s only: that tested nothing."""
+    strategy = TwinStrategy.of(simulation.space, simulation.spec)
+    found = strategy._surprises([told_of(predicted, state, 2567.0)])
+    assert found == pytest.approx(surprises)
+
+
+def test_part_of_what_the_best_one_showed_was_luck() -> None:
+    space = space_of(SPACE)
+    few, more, most = (space.candidate({INSTANCES: n, BATCH: 16}) for n in (1, 2, 3))
+    residuals = [Residual(few, 0.0), Residual(most, 0.0), Residual(more, 0.2)]
+    correction = Correction(Features(space), residuals, own_error([]))
+    believed = correction.of_measured(residuals[2])
+    assert 0.0 < believed < 0.2
 
 
 def test_fits_become_rarer() -> None:

@@ -1,0 +1,104 @@
+"""The search by a Gaussian process alone, on a surface whose optimum is known."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+from unit.search.surface import SURFACE, feasible, searched, strategy
+
+from tuner.run.trial import Score, Trial, TrialState
+from tuner.search.gaussian import Told
+from tuner.search.gp import GaussianStrategy, overshoot, told
+from tuner.search.searcher import Searcher
+from tuner.search.strategy import Proposal
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import Strategy
+from tuner.twin.worth import STEEPNESS, Aim
+
+THREADS = "parameters.threads"
+ORDERED = {THREADS: {"choice": [1, 2, 4, 8, 16, 32, 64]}}
+
+
+def chosen_by(space: Space, built: object, history: list[Trial]) -> Candidate:
+    assert isinstance(built, GaussianStrategy)
+    proposal = built.propose(len(history), history, {t.candidate.key for t in history})
+    assert isinstance(proposal, Proposal)
+    return proposal.candidate
+
+
+def measured(number: int, candidate: Candidate, value: float) -> Trial:
+    score = Score(value, feasible=True, violation=0.0, best_point=None)
+    return Trial(number, candidate, TrialState.MEASURED, score=score)
+
+
+def lost(violation: float) -> Trial:
+    score = Score(100.0, feasible=False, violation=violation, best_point=None)
+    return Trial(0, Candidate({}), TrialState.PRUNED, score=score)
+
+
+def aim() -> Aim:
+    built = strategy(Strategy.GP, ORDERED)[1]
+    assert isinstance(built, GaussianStrategy)
+    return built.aim
+
+
+def test_numbers_have_an_order() -> None:
+    """More threads were better each time: more still are worth more than one."""
+    space, built = strategy(Strategy.GP, ORDERED)
+    every = sorted(space.enumerate(), key=lambda c: int(str(c.fields[THREADS])))
+    scores = {1: 141.0, 2: 200.0, 3: 283.0, 4: 400.0}
+    history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
+    assert int(str(chosen_by(space, built, history).fields[THREADS])) >= 32
+
+
+def test_the_same_values_told_apart_by_noise_do_not_move_it_far() -> None:
+    """A lucky best does not hide that its neighbours are as good."""
+    space, built = strategy(Strategy.GP, ORDERED)
+    every = sorted(space.enumerate(), key=lambda c: int(str(c.fields[THREADS])))
+    scores = {0: 50.0, 1: 60.0, 5: 100.0, 4: 96.0}
+    history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
+    assert int(str(chosen_by(space, built, history).fields[THREADS])) in (8, 64)
+
+
+def test_what_a_race_lost_by_says_where_the_capacity_is() -> None:
+    near = told(aim(), lost(0.1))
+    assert near == (pytest.approx(math.log(100.0) - math.log(1.1) / STEEPNESS), Told.VALUE)
+    far = told(aim(), lost(50.0))
+    assert far == (pytest.approx(math.log(100.0) - math.log(4.0) / STEEPNESS), Told.AT_MOST)
+
+
+def test_only_a_lost_race_leaves_it_open_whether_the_slos_can_be_met() -> None:
+    missed = Score(1.0, feasible=False, violation=1.0, best_point=None)
+    trials = [
+        measured(0, Candidate({}), 100.0),
+        lost(0.5),
+        Trial(0, Candidate({}), TrialState.MEASURED, score=missed),
+        Trial(0, Candidate({}), TrialState.FAILED, reason="out of memory"),
+    ]
+    assert [overshoot(aim(), t) for t in trials] == [
+        (0.0, Told.AT_MOST),
+        None,
+        (pytest.approx(math.log(2.0)), Told.VALUE),
+        (0.2, Told.AT_LEAST),
+    ]
+
+
+def test_it_finds_more_than_random_search() -> None:
+    def best(name: Strategy, seed: int) -> float:
+        trials = searched(Searcher(*strategy(name, SURFACE, seed)), 20)
+        return max(t.score.value for t in trials if t.score and t.score.feasible)
+
+    found, chance = (
+        statistics.median(best(name, seed) for seed in range(3))
+        for name in (Strategy.GP, Strategy.RANDOM)
+    )
+    assert found > 1.05 * chance
+
+
+def test_it_keeps_away_from_what_misses_an_slo_however_much_it_answers() -> None:
+    trials = searched(Searcher(*strategy(Strategy.GP, SURFACE, 1)), 24)
+    later = [t.candidate for t in trials[12:]]
+    assert sum(not feasible(c) for c in later) < 0.35 * len(later)

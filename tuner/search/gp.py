@@ -1,0 +1,189 @@
+"""A search by a Gaussian process alone: what goes on where no twin fits.
+
+Expected improvement under noise: over what the model believes of the best config so far, not over
+what that was lucky to show (Letham, Karrer, Ottoni and Bakshy 2019), times the chance that the
+candidate meets what is asked at all (Gardner et al. 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.bench.evaluate import load_plan
+from tuner.run.trial import Trial, TrialState
+from tuner.search.features import Features
+from tuner.search.gaussian import Observations, Posterior, Prior, Priors, Told, learned
+from tuner.search.incumbent import ranked
+from tuner.search.pool import Pool
+from tuner.search.random_search import draw_new
+from tuner.search.refusals import Refusals
+from tuner.search.strategy import Enough, Proposal, Quick, chance
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import Spec
+from tuner.twin.worth import STEEPNESS, Aim
+
+Vector = npt.NDArray[np.float64]
+
+#: Trials the model is made of at the most: the best and the latest ones.
+_BEST, _LATEST = 30, 30
+#: Random trials at the most before the model is used, which needs fewer than a density does.
+_STARTUP = 4
+#: Good trials whose neighbours are looked at in a large space.
+_GOOD = 4
+#: A latency so many times its bound says that there was far too much load, and hardly by how much.
+_FAR_OFF = 4.0
+#: Of the model of what misses the SLOs: by how much (a logarithm); a failure, by so much at least.
+_MISSES = Priors((Prior(0.5, 0.7),), noise=Prior(0.05, 0.5), common=0.5)
+_FAILED = 0.2
+
+
+@dataclass
+class GaussianStrategy(Quick):
+    """Random at first, then by expected improvement under a Gaussian process.
+
+    Attributes:
+        startup_trials: Trials, the current config included, before the model is used.
+    """
+
+    at_once: ClassVar[int] = 1
+
+    space: Space
+    aim: Aim
+    seed: int
+    startup_trials: int
+    _pool: Pool = field(init=False)
+    _features: Features = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pool = Pool(self.space)
+        self._features = Features(self.space)
+
+    @classmethod
+    def of(cls, space: Space, spec: Spec) -> Self:
+        aim = Aim(spec.objective, spec.slo, load_plan(spec.workload, spec.objective))
+        return cls(space, aim, spec.search.seed, min(spec.search.startup_trials, _STARTUP))
+
+    def propose(
+        self, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> Proposal | Enough | None:
+        rng = chance(self.seed, number)
+        if len(history) < self.startup_trials:
+            return draw_new(self.space, rng, taken)
+        goal, current = self.aim.objective.goal, self.space.current
+        best = [t for t in ranked(history, goal, current) if t.score and t.score.feasible]
+        refusals = Refusals(history, self.aim.slos)
+        drawn = self._pool.draw(rng, [t.candidate for t in best[:_GOOD]], taken)
+        left = [c for c in drawn if not refusals.forbids(c)] or drawn
+        if not left:
+            return draw_new(self.space, rng, taken)
+        rng.shuffle(left)  # among equals chance decides
+        used = _used(history, best)
+        promise = self._log_gain(left, used, best) + self._log_served(left, used)
+        return Proposal(left[int(np.argmax(promise))])
+
+    def _log_gain(
+        self, candidates: Sequence[Candidate], used: Sequence[Trial], best: Sequence[Trial]
+    ) -> Vector:
+        """Logarithm of the expected gain in the worth; 0 while nothing is known of any worth."""
+        known = [(t.candidate, found) for t in used if (found := told(self.aim, t)) is not None]
+        if not best or not known:
+            return np.zeros(len(candidates))
+        values = np.array([value for _, (value, _) in known])
+        kinds = [kind for _, (_, kind) in known]
+        exact = values[[k is Told.VALUE for k in kinds]]
+        middle = float(np.median(exact)) if exact.size else float(values.max())
+        where = [c for c, _ in known]
+        model = self._learned(where, values - middle, kinds, Priors())
+        mean, deviation = self._at(model, candidates, where)
+        reference = float(self._at(model, [best[0].candidate], where)[0][0])
+        return log_expected_gain(mean - reference, deviation)
+
+    def _log_served(self, candidates: Sequence[Candidate], used: Sequence[Trial]) -> Vector:
+        """Logarithm of the chance that the candidate meets the SLOs at some load."""
+        from scipy.special import log_ndtr
+
+        known = [(t.candidate, miss) for t in used if (miss := overshoot(self.aim, t)) is not None]
+        kinds = [kind for _, (_, kind) in known]
+        if all(kind is Told.AT_MOST for kind in kinds):
+            return np.zeros(len(candidates))
+        where = [c for c, _ in known]
+        values = np.array([value for _, (value, _) in known])
+        model = self._learned(where, values, kinds, _MISSES)
+        mean, deviation = self._at(model, candidates, where)
+        chances: Vector = log_ndtr(-mean / deviation)
+        return chances
+
+    def _learned(
+        self, where: Sequence[Candidate], values: Vector, kinds: Sequence[Told], priors: Priors
+    ) -> Posterior:
+        squares = self._features.squares(where, where)
+        alike = np.zeros(squares.shape[0], np.int64)
+        return learned(Observations(squares, alike, values, kinds), priors)
+
+    def _at(
+        self, found: Posterior, candidates: Sequence[Candidate], where: Sequence[Candidate]
+    ) -> tuple[Vector, Vector]:
+        return found.at(self._features.squares(candidates, where))
+
+
+def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
+    """What a trial tells of its candidate's worth; None where that is nothing.
+
+    By how much a lost race missed the SLO says about where it would not have missed it.
+    """
+    measured = aim.measured(trial)
+    if measured is not None:
+        return measured, Told.VALUE
+    bound, score = aim.bound(trial), trial.score
+    if trial.state is not TrialState.PRUNED or score is None:
+        return None if bound is None else (bound, Told.AT_MOST)
+    stress = 1.0 + max(score.violation, 0.0)
+    bound = aim.worth(score.value) if bound is None else bound
+    near = bound - math.log(min(stress, _FAR_OFF)) / STEEPNESS
+    return near, Told.VALUE if stress < _FAR_OFF else Told.AT_MOST
+
+
+def overshoot(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
+    """By how much it missed the SLOs everywhere, a logarithm; None where it may meet them."""
+    if aim.measured(trial) is not None:
+        return 0.0, Told.AT_MOST
+    if trial.state is TrialState.PRUNED:
+        return None
+    if trial.score is None:
+        return _FAILED, Told.AT_LEAST
+    return math.log1p(max(trial.score.violation, 0.0)), Told.VALUE
+
+
+def _used(history: Sequence[Trial], best: Sequence[Trial]) -> list[Trial]:
+    """All of a short history; of a long one the best and the latest trials, in order."""
+    if len(history) <= _BEST + _LATEST:
+        return list(history)
+    numbers = {t.number for t in (*best[:_BEST], *history[-_LATEST:])}
+    return [t for t in history if t.number in numbers]
+
+
+def log_expected_gain(ahead: Vector, deviation: Vector) -> Vector:
+    """Logarithm of the expected improvement, also where that is next to nothing.
+
+    Ament et al. 2023, "Unexpected Improvements to Expected Improvement", equation 9, with the
+    asymptote where the difference of the two terms is lost in rounding.
+    """
+    from scipy.special import log_ndtr
+
+    z = ahead / deviation
+    log_density = -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)
+    low = np.minimum(z, 0.0)
+    ratio = np.exp(log_ndtr(low) - (-0.5 * low**2 - 0.5 * math.log(2.0 * math.pi)))
+    near = np.log(np.maximum(1.0 + low * ratio, 1e-300)) + log_density
+    far = log_density - 2.0 * np.log(np.maximum(-z, 1.0))
+    above = np.log(np.maximum(z * np.exp(log_ndtr(z)) + np.exp(log_density), 1e-300))
+    found = np.where(z > 0.0, above, np.where(z < -10.0, far, near))
+    total: Vector = found + np.log(deviation)
+    return total
