@@ -16,6 +16,7 @@ from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, Spec
 from tuner.load.channel import INFER, channel_options, is_refusal
 from tuner.load.inputs import InputFiles
 from tuner.load.messages import RequestForm, build
+from tuner.load.warming import warm_batches
 from tuner.load.words import bare_words
 
 #: Who waits longer than this is told so.
@@ -33,6 +34,8 @@ def await_first_answers(
     note: Callable[[str], None],
 ) -> None:
     """Asks as many requests at once as there are instances, and waits for their answers.
+
+    Then each batch size that may come up under load is asked once, see `tuner.load.warming`.
 
     Args:
         address: host:port of the gRPC endpoint.
@@ -64,6 +67,7 @@ def await_first_answers(
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
+    warm_batches(address, form, inputs, config, count)
 
 
 def _instances(config: Any) -> int:
