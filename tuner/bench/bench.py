@@ -16,6 +16,7 @@ from typing import Protocol
 from tuner.bench.cache import CacheRules, Fills, no_caches
 from tuner.bench.rates import Rates
 from tuner.bench.rejects import Rejects, doubt_about
+from tuner.bench.settled import missed_while_warming_up
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
@@ -131,6 +132,7 @@ class Bench:
         self._backlog = False
         self._must_be_empty = False
         self._in_vain = False  # what disturbed the last measurement disturbed its repetition too
+        self._unmeasured = False  # it was loaded, and not measured yet
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
 
     @property
@@ -165,6 +167,7 @@ class Bench:
                 self._endpoints = deployment.endpoints
             if new:
                 self._await_first_answers(self._generator)
+            self._unmeasured = new
         self._must_be_empty = cache is not None and self._rules.cache.state is CacheState.EMPTY
         if cache is not None:
             with self._book.phase(Phase.MEASURING):
@@ -220,6 +223,7 @@ class Bench:
         """Measured again for longer, where too few requests were answered for a verdict."""
         window = window_at(self._rates.expected(load))
         point = judge_point(self._rules.slos, self._believable(load, window, seed))
+        point = self._warmed_up(point, load, window, seed)
         self._rates.seen(point.measurement)
         if not undecided(point.slo):
             return point
@@ -231,6 +235,15 @@ class Bench:
         self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
         self._rejects.reject(short, point.measurement)
         return judge_point(self._rules.slos, self._believable(load, longer, seed))
+
+    def _warmed_up(self, point: Point, load: LoadPoint, window: Window, seed: int) -> Point:
+        """The first measurement of a model is made again where only its start missed an SLO."""
+        first, self._unmeasured = self._unmeasured, False
+        if not first or not missed_while_warming_up(self._rules.slos, point):
+            return point
+        reason = "only its first moments missed an SLO: the model may have been warming up"
+        self._rejects.reject(reason, point.measurement)
+        return judge_point(self._rules.slos, self._believable(load, window, seed))
 
     def lost(self, reason: str) -> None:
         """The deployed candidate's trial ended without a result, and so did what was measured."""

@@ -4,8 +4,9 @@ import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.bench import QUICK_LOOK, Bench, BenchRules
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
@@ -14,6 +15,7 @@ from tuner.load.answers import Answers
 from tuner.load.filling import Filling
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.timeline import latency_figures
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import passes
 from tuner.space.candidate import Candidate
@@ -320,3 +322,43 @@ def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -
     assert not passes(bench.soak(120, 1, 45.0).slo)
     assert passes(bench.measure(90, 1).slo)
     assert [window.duration_s for window in windows] == [30.0, 45.0, 1]
+
+
+class Warming(EmulatedLoad):
+    """Takes long for its first requests under load, each time it was loaded."""
+
+    def __init__(self, late: int) -> None:
+        super().__init__()
+        self.late = [late]
+        self.asked = 0
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        self.asked += 1
+        late = self.late.pop() if self.late else 0
+        found = synthetic_measurement(load.level, 20e3, count=1000)
+        assert found.latencies_us is not None
+        rest = np.random.default_rng(1).permutation(found.latencies_us)[late:]
+        by_arrival = np.append(np.full(late, 500e3), rest)
+        return dataclasses.replace(
+            found, **latency_figures(np.sort(by_arrival)), by_arrival_us=by_arrival
+        )
+
+
+@pytest.mark.parametrize(("late", "asked"), [(0, 1), (5, 1), (100, 2), (900, 1)])
+def test_a_model_that_is_slow_only_at_first_is_measured_again(late: int, asked: int) -> None:
+    """Unless its start changes nothing, or all but the end of it was slow."""
+    warming = Warming(late)
+    bench, _ = a_bench(CountingDeployer(), load=warming)
+    bench.deploy(Candidate())
+    assert passes(bench.measure(50.0, 1).slo) is (late < 900)
+    assert warming.asked == asked
+
+
+def test_only_the_first_measurement_of_a_loaded_model_may_be_a_cold_start() -> None:
+    warming = Warming(0)
+    bench, _ = a_bench(CountingDeployer(), load=warming)
+    bench.deploy(Candidate())
+    bench.measure(50.0, 1)
+    warming.late = [100]
+    assert not passes(bench.measure(50.0, 1).slo)
+    assert warming.asked == 2
