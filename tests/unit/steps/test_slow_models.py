@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated import saying
 
 from tuner.bench.bench import Bench, BenchRules
 from tuner.bench.evaluate import load_plan
 from tuner.errors import LoadFailedError
+from tuner.load.answers import Answers
 from tuner.load.arrivals import arrivals_of
 from tuner.load.export import Requests
 from tuner.load.generator import Window
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.timeline import figures_of, observe_closed, observe_open
+from tuner.report.result_schema import Status
 from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import TrialState
@@ -26,7 +29,8 @@ from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.rig import window_of
+from tuner.steps.proving import Proof, proved
+from tuner.steps.rig import soak_of, window_of
 from tuner.steps.searching import CurrentConfigFailsError, Search, searched
 from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
@@ -72,6 +76,9 @@ class Server:
             _ns(due_s[:count]), _ns(answered_s[:count]), round(window.total_s * 1e9)
         )
         return self._told(load, window, seed, observe_open(requests, due_s, window))
+
+    def answers(self) -> Answers:
+        return saying(1.0)
 
     def _closed(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         if window.total_s / 3 < self.service_s * load.level / self.instances:
@@ -161,6 +168,7 @@ def a_search(
         measured=lambda _: None,
         rejected=rejected.append,
         note=events.note,
+        soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
     )
     searcher = Listed(*counts)
     search = Search(
@@ -294,3 +302,32 @@ def test_a_slow_candidates_measurement_is_not_begun_where_it_cannot_end_in_time(
     assert reason is StopReason.TIME or len(trials) == 1
     assert len(trials) == 1
     assert len(trials[0].points) == 1
+
+
+@pytest.mark.parametrize(
+    ("service_s", "slo", "hours"),
+    [(1.0, "p99_latency <= 6s", 3.0), (0.25, "p99_latency <= 2s", 1.0)],
+)
+def test_a_slow_model_is_proved_and_soaked_too(service_s: float, slo: str, hours: float) -> None:
+    """Two instances now, four are found, proved against the two, and stand a long load."""
+    server = Server(service_s)
+    search, events, _ = a_search(server, slo, 2, 4)
+    trials, _ = searched(search)
+    proof = Proof(
+        spec=search.spec,
+        plan=search.plan,
+        bench=search.bench,
+        record=lambda row: None,
+        events=events,
+        current=search.current,
+        allowed=lambda candidate: True,
+    )
+    verdict = proved(proof, trials)
+    assert verdict.status is Status.IMPROVED
+    assert verdict.winner is not None
+    assert verdict.winner.candidate.fields == {"instance_group.count": 4}
+    assert verdict.confirmation is not None
+    ratio = verdict.confirmation.ratio
+    assert ratio is not None
+    assert ratio.low > 1.5
+    assert server.spent_s < 3600.0 * hours
