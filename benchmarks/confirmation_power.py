@@ -65,7 +65,7 @@ class Simulated:
         self._serves = self._capacity[candidate] * math.exp(luck)
         return None
 
-    def measure(self, level: float, seed: int, window_s: float | None = None) -> Point:
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         self.measurements += 1
         weather = math.exp(np.random.default_rng(seed).normal(0.0, WEATHER))
         p99_us = SLO.bound * (level / (self._serves * weather)) ** STEEPNESS

@@ -251,7 +251,7 @@ class RecordedBench:
         self._key, self._curve = f"{key}/{self._fresh}" if fresh else key, self._world.curves[key]
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
-    def measure(self, level: float, seed: int) -> Point:
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         assert self._curve is not None
         found = self._curve.at(level)
         if self._world.noises:
