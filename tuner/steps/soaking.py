@@ -137,14 +137,14 @@ def _soak(
         slos=step.spec.slo,
         plan=step.plan,
         seed=step.seed,
-        least_s=_least_s(points),
+        least_s=remembered_s(points),
         record=step.record,
         told=lambda soaked: step.events.note(f"soak: {soaked.sentence}"),
     )
     return soak(step.bench, candidate, level, rules, slope=slope, at_most=at_most)
 
 
-def _least_s(points: Sequence[Point]) -> float:
+def remembered_s(points: Sequence[Point]) -> float:
     """How long the latency remembers, as the windows show it, times `RELAXATIONS`."""
     courses = [p.measurement.course for p in points]
     return RELAXATIONS * max((c.relaxation_s for c in courses if c is not None), default=0.0)
