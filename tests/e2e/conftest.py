@@ -35,6 +35,22 @@ space:
 confirm: {rounds: 3, finalists: 1, soak: 3s}
 """
 
+#: Of a model of the test's own: batching is all there is to choose.
+BATCHING = """\
+model: %s
+repository: repository
+workload:
+  arrivals: {kind: closed, concurrency: [8], restarts: 1}
+  window: 1s
+  warmup: 200ms
+slo: [p90_latency <= 1s]
+objective: maximize goodput
+space:
+  dynamic_batching: {choice: [off, on]}
+budget: {trials: 2}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
+"""
+
 
 @dataclass(frozen=True)
 class Workplace:
@@ -52,6 +68,20 @@ class Workplace:
         more = "  instance_group.count: {int: [1, 2]}\n" if trials > 2 else ""
         path.write_text(SPEC % {"p90": p90, "trials": trials, "more": more})
         return path
+
+    def place(self, model: str, code: str, config: str | None = None) -> Path:
+        """A Python model of the test's own, and a spec to find out whether it is to batch.
+
+        Returns:
+            The model's directory; the spec is `spec.yaml`.
+        """
+        directory = self.directory / "repository" / model
+        (directory / "1").mkdir(parents=True)
+        (directory / "1" / "model.py").write_text(code)
+        if config is not None:
+            (directory / "config.pbtxt").write_text(config)
+        (self.directory / "spec.yaml").write_text(BATCHING % model)
+        return directory
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -34,28 +34,10 @@ class TritonPythonModel:
         return [pb.InferenceResponse([pb.Tensor("y", x)]) for x in xs]
 """
 
-_SPEC = """\
-model: bare
-repository: repository
-workload:
-  arrivals: {kind: closed, concurrency: [8], restarts: 1}
-  window: 1s
-  warmup: 200ms
-slo: [p90_latency <= 1s]
-objective: maximize goodput
-space:
-  dynamic_batching: {choice: [off, on]}
-budget: {trials: 2}
-confirm: {rounds: 3, finalists: 1, soak: 3s}
-"""
-
 
 def test_a_model_without_a_config_is_tuned_and_runs_what_was_written(tmp_path: Path) -> None:
-    model = tmp_path / "repository" / "bare"
-    (model / "1").mkdir(parents=True)
-    (model / "1" / "model.py").write_text(_MODEL)
-    (tmp_path / "spec.yaml").write_text(_SPEC)
     workplace = Workplace(tmp_path)
+    model = workplace.place("bare", _MODEL)
 
     done = workplace.tune("run", "spec.yaml")
     assert done.returncode == 0, done.stderr

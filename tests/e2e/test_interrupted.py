@@ -33,7 +33,9 @@ def test_a_stopped_run_leaves_a_report_and_says_how_to_go_on(workplace, signals,
     assert (workplace.run / "report.html").is_file()
 
 
-def test_a_killed_run_leaves_no_process_and_is_resumed_without_loss(workplace) -> None:  # type: ignore[no-untyped-def]
+def test_a_killed_run_leaves_no_process_and_is_resumed_by_its_own_spec_without_loss(
+    workplace,
+) -> None:  # type: ignore[no-untyped-def]
     before = workplace.config.read_bytes()
     spec = str(workplace.spec(p90=TOO_TIGHT))
     process = workplace.start("run", spec)
@@ -43,6 +45,13 @@ def test_a_killed_run_leaves_no_process_and_is_resumed_without_loss(workplace) -
     wait_until(lambda: not workplace.children(), 5)
     assert workplace.config.read_bytes() == before
     finished = workplace.trials()
+
+    another = str(workplace.spec(p90=TOO_TIGHT, trials=7))
+    refused = workplace.tune("run", another, "--resume", str(workplace.run))
+    assert refused.returncode == 2
+    assert "spec_sha256" in refused.stderr
+    assert workplace.trials() == finished
+    workplace.spec(p90=TOO_TIGHT)
 
     done = workplace.tune("run", "--resume", str(workplace.run))
     assert done.returncode == 10, done.stderr
@@ -66,14 +75,3 @@ def test_a_killed_server_costs_one_attempt_and_no_more(workplace) -> None:  # ty
     trials = workplace.trials()
     assert [t["state"] for t in trials].count("failed") == 0
     assert [t["attempts"] for t in trials].count(2) == 1
-
-
-def test_another_spec_does_not_resume_a_run(workplace) -> None:  # type: ignore[no-untyped-def]
-    process = workplace.start("run", str(workplace.spec()))
-    workplace.wait_for_trials(1)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    refused = workplace.tune("run", str(workplace.spec(trials=7)), "--resume", str(workplace.run))
-    assert refused.returncode == 2
-    assert "spec_sha256" in refused.stderr
-    assert workplace.children() == []

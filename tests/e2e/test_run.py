@@ -52,24 +52,28 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     assert workplace.config.read_bytes() == before
 
 
-def test_every_second_is_accounted_for_and_stdout_is_json_when_asked(workplace) -> None:  # type: ignore[no-untyped-def]
-    spec = str(workplace.spec(p90=TOO_TIGHT, trials=2))
+def test_when_nothing_meets_the_slo_nothing_is_written_and_a_second_run_proposes_the_same(
+    workplace, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    before = workplace.config.read_bytes()
+    spec = str(workplace.spec(p90=TOO_TIGHT, trials=3))
     done = workplace.tune("run", spec, "--format", "json")
     assert done.returncode == 10, done.stderr
     printed = json.loads(done.stdout)
     assert printed == workplace.result()
-    parts = sum(v for k, v in printed["time"].items() if k != "wall_s")
-    assert parts == pytest.approx(printed["time"]["wall_s"], abs=0.01)
+    assert printed["status"] == "infeasible"
     assert printed["written"] is None
+    parts = sum(v for k, v in printed["time"].items() if k != "wall_s")
+    assert parts == pytest.approx(printed["time"]["wall_s"], abs=0.01)  # every second has its place
 
-
-def test_when_nothing_meets_the_slo_nothing_is_written(workplace) -> None:  # type: ignore[no-untyped-def]
-    before = workplace.config.read_bytes()
-    done = workplace.tune("run", str(workplace.spec(p90=TOO_TIGHT, trials=2)))
-    assert done.returncode == 10, done.stderr
-    assert workplace.result()["status"] == "infeasible"
+    again = workplace.tune("run", spec, "--output", str(tmp_path / "again"))
+    assert again.returncode == 10, again.stderr
+    assert "no config meets the SLOs" in again.stdout
+    (path,) = (tmp_path / "again").glob("*/trials.jsonl")
+    second = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(second) == 3
+    assert [t["candidate"] for t in second] == [t["candidate"] for t in workplace.trials()]
     assert workplace.config.read_bytes() == before
-    assert "no config meets the SLOs" in done.stdout
 
 
 def test_a_config_changed_meanwhile_is_not_overwritten(workplace) -> None:  # type: ignore[no-untyped-def]
@@ -84,14 +88,3 @@ def test_a_config_changed_meanwhile_is_not_overwritten(workplace) -> None:  # ty
     assert workplace.result()["written"] is None
     refused = workplace.tune("apply", "--dry-run", str(workplace.run))
     assert refused.returncode == 13
-
-
-def test_two_runs_with_one_seed_propose_the_same(workplace, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    runs = []
-    for name in ("a", "b"):
-        spec = str(workplace.spec(p90=TOO_TIGHT, trials=3))
-        done = workplace.tune("run", spec, "--output", str(tmp_path / name))
-        assert done.returncode == 10, done.stderr
-        (trials,) = (tmp_path / name).glob("*/trials.jsonl")
-        runs.append([json.loads(line)["candidate"] for line in trials.read_text().splitlines()])
-    assert runs[0] == runs[1]

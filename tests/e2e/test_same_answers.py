@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from e2e.conftest import Workplace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 
@@ -33,30 +32,10 @@ output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
 instance_group [ { count: 1 kind: KIND_CPU } ]
 """
 
-_SPEC = """\
-model: mixed
-repository: repository
-workload:
-  arrivals: {kind: closed, concurrency: [8], restarts: 1}
-  window: 1s
-  warmup: 200ms
-slo: [p90_latency <= 1s]
-space:
-  dynamic_batching: {choice: [off, on]}
-budget: {trials: 2}
-confirm: {rounds: 3, finalists: 1, soak: 3s}
-"""
 
-
-def test_a_winner_that_changes_answers_is_refused(workplace) -> None:  # type: ignore[no-untyped-def]
-    model: Path = workplace.directory / "repository" / "mixed"
-    (model / "1").mkdir(parents=True)
-    (model / "1" / "model.py").write_text(_MODEL)
-    config = model / "config.pbtxt"
-    config.write_text(_CONFIG)
-    spec = workplace.directory / "mixed.yaml"
-    spec.write_text(_SPEC)
-    done = workplace.tune("run", str(spec))
+def test_a_winner_that_changes_answers_is_refused(workplace: Workplace) -> None:
+    config = workplace.place("mixed", _MODEL, _CONFIG) / "config.pbtxt"
+    done = workplace.tune("run", "spec.yaml")
     result = workplace.result()
     assert done.returncode == 11, (done.stderr, result)
     assert result["status"] == "unconfirmed"
