@@ -186,12 +186,12 @@ def tried(mutant: Mutant, reach: Reach) -> Outcome:
 def _tried_by(tests: Sequence[str], mutant: Mutant, reach: Reach) -> Outcome:
     files = list(dict.fromkeys(test.split("::")[0] for test in tests))
 
-    def test() -> int:
+    def status() -> int:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         sys.meta_path.insert(0, _Changed(mutant))
         return int(pytest.main([*QUIET, *files], plugins=[_Only(tests)]))
 
-    code = _in_child(test, PATIENCE_S + TIMES * sum(reach.seconds[t] for t in tests))
+    code = _in_child(status, PATIENCE_S + TIMES * sum(reach.seconds[t] for t in tests))
     if code is None:
         return Outcome.TIMEOUT
     return Outcome.SURVIVED if code == 0 else Outcome.KILLED

@@ -1,13 +1,14 @@
 """Rules for ensembles: what their config may hold, and how tensors flow through the steps.
 
 From ValidateEnsembleSchedulingConfig in core's model_config_utils.cc (`mistakes`, one config)
-and ValidateEnsembleConfig in its ensemble_utils.cc (`step_mistakes`, which needs the configs of
-the models in the steps).
+and ValidateEnsembleConfig in its ensemble_utils.cc (`step_mistakes` and `tensor_mistakes`, which
+need the configs of the models in the steps).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tuner.modelconfig.schema import ModelConfig
@@ -53,7 +54,6 @@ def step_mistakes(
         text = f"the ensemble takes batches of {own}, its model {name} only of {inner}"
         yield path, text, f"raise {name}'s max_batch_size or lower the ensemble's"
     yield from _unmapped(path, name, step, model)
-    yield from _types(path, name, step, ensemble, model)
 
 
 def _forbidden_fields(config: ModelConfig) -> Iterator[Mistake]:
@@ -114,33 +114,70 @@ def _circles(steps: list[Any], inputs: set[str]) -> Iterator[Mistake]:
         yield f"{_STEP}[{index}].input_map", text, "map it from an input or an earlier step"
 
 
-def shape_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
-    """A tensor of other dims on its two ends: refused; an open dimension fits any.
+def tensor_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
+    """A tensor of another type, or of other dims, on two of its ends: refused.
 
-    Only what batches on both ends is compared: with a model that does not, Triton loads anything.
+    An open dimension fits any. Dims fit as they are written, or with the batch in front where the
+    model, or the ensemble, takes batches.
 
     Args:
         ensemble: Its config.
         models: The configs of its steps' models, as far as they are known.
     """
-    known: dict[str, tuple[str, list[int]]] = {}
-    for tensor in (*ensemble.input, *ensemble.output) if ensemble.max_batch_size else ():
-        if tensor.dims and not tensor.HasField("reshape"):
-            known[tensor.name] = ("the ensemble", list(tensor.dims))
+    known: dict[str, _End] = {}
+    for tensor in (*ensemble.input, *ensemble.output):
+        known[tensor.name] = _End.of("the ensemble", tensor, ensemble, _shape(tensor))
     for index, step in enumerate(ensemble.ensemble_scheduling.step):
         model = models.get(step.model_name)
-        if model is None or not model.max_batch_size:
+        if model is None:
             continue
-        sides = (("output_map", model.output), ("input_map", model.input))
-        for side, tensors in sides:
-            dims = {tensor.name: list(tensor.dims) for tensor in tensors if tensor.dims}
+        for side, tensors in (("input_map", model.input), ("output_map", model.output)):
+            own = {tensor.name: tensor for tensor in tensors}
             for key, name in sorted(getattr(step, side).items()):
-                if key not in dims:
+                if key not in own:
                     continue
-                where, other = known.setdefault(name, (step.model_name, dims[key]))
-                if not _fit(dims[key], other):
-                    text = f"{name!r} is {dims[key]} in {step.model_name} and {other} in {where}"
-                    yield f"{_STEP}[{index}].{side}", text, "give both the same dims"
+                end = _End.of(step.model_name, own[key], model, list(own[key].dims))
+                found = end.mistake(name, known.setdefault(name, end))
+                if found:
+                    yield (f"{_STEP}[{index}].{side}", *found)
+
+
+@dataclass(frozen=True)
+class _End:
+    """A tensor as one of the models at its ends has it.
+
+    Attributes:
+        dims: Empty where they are not known.
+        batched: The same with the batch in front, where there is one.
+    """
+
+    model: str
+    data_type: int
+    dims: list[int]
+    batched: list[int]
+
+    @classmethod
+    def of(cls, name: str, tensor: Any, model: ModelConfig, dims: list[int]) -> _End:
+        batch = [-1] if model.max_batch_size > 0 else []
+        return cls(name, tensor.data_type, dims, batch + dims)
+
+    def mistake(self, name: str, other: _End) -> tuple[str, str] | None:
+        """Message and hint."""
+        if self.data_type != other.data_type:
+            text = f"{name!r} has different data types in {self.model} and {other.model}"
+            return text, "give both the same data_type"
+        if not self.dims or not other.dims:
+            return None
+        if _fit(self.dims, other.dims) or _fit(self.batched, other.batched):
+            return None
+        alike = len(self.batched) - len(self.dims) == len(other.batched) - len(other.dims)
+        one, two = (self.dims, other.dims) if alike else (self.batched, other.batched)
+        text = f"{name!r} is {one} in {self.model} and {two} in {other.model}"
+        return text, "give both the same dims"
+
+
+def _shape(tensor: Any) -> list[int]:
+    return list(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
 
 
 def _fit(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -165,23 +202,6 @@ def _unmapped(path: str, name: str, step: Any, model: ModelConfig) -> Iterator[M
     if outputs:
         for key in sorted(set(step.output_map) - outputs):
             yield f"{path}.output_map", f"{name} has no output {key!r}", _known(sorted(outputs))
-
-
-def _types(
-    path: str, name: str, step: Any, ensemble: ModelConfig, model: ModelConfig
-) -> Iterator[Mistake]:
-    """Data types at the ensemble's own inputs and outputs."""
-    sides = (
-        ("input_map", step.input_map, ensemble.input, model.input),
-        ("output_map", step.output_map, ensemble.output, model.output),
-    )
-    for field, mapping, outer_tensors, inner_tensors in sides:
-        outer = {tensor.name: tensor.data_type for tensor in outer_tensors}
-        inner = {tensor.name: tensor.data_type for tensor in inner_tensors}
-        for key, tensor in sorted(mapping.items()):
-            if key in inner and tensor in outer and inner[key] != outer[tensor]:
-                text = f"{tensor!r} and {name}'s {key!r} have different data types"
-                yield f"{path}.{field}", text, "give both the same data_type"
 
 
 def _known(names: list[str]) -> str:

@@ -115,7 +115,7 @@ def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
         *layout_findings(files, config),
         *config_findings(files, config, has_state=knows_sequences(files, config)),
         *_step_findings(repository, files, config, names),
-        *_shape_findings(repository, files, config, names),
+        *_tensor_findings(repository, files, config, names),
         *_cycle_findings(repository, files, config, names),
         *python_findings(files, config),
     ]
@@ -123,14 +123,14 @@ def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
     return sorted(told, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
 
 
-def _shape_findings(
+def _tensor_findings(
     repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
 ) -> Iterator[Finding]:
     """The steps of an ensemble against each other."""
     called = {step.model_name for step in config.ensemble_scheduling.step}.intersection(names)
     models = {name: _complete_config(repository, name) for name in called}
     known = {name: model for name, model in models.items() if model is not None}
-    for where, message, hint in ensembles.shape_mistakes(config, known):
+    for where, message, hint in ensembles.tensor_mistakes(config, known):
         line, column = locate(files.text, where)
         yield Finding(files.path, line, column, Severity.ERROR, "ensemble-step", message, hint)
 

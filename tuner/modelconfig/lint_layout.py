@@ -68,6 +68,12 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
             yield _at(files, "version_policy", "version-policy", text, "")
     if not is_ensemble(config):
         yield from _model_files(files, config)
+    for index, tensor in enumerate(config.output):
+        label = tensor.label_filename
+        if label and not is_there(files.directory / label):
+            text = f"output {tensor.name} takes its labels from {label}, which is not there"
+            hint = f"it is looked for in {files.directory}"
+            yield _at(files, f"output[{index}].label_filename", "label-file", text, hint)
 
 
 def is_there(path: Path) -> bool:

@@ -34,6 +34,7 @@ RULES: dict[str, RuleText] = {
     "version-directory": RuleText("A model has no version directory.", _TRIED, weights=True),
     "version-policy": RuleText("version_policy names a version that is not there.", _CORE, True),
     "model-file": RuleText("A version lacks the file that the backend loads.", _BACKENDS, True),
+    "label-file": RuleText("The file of an output's labels is not there.", "core, model.cc"),
     "max-batch-size": RuleText("max_batch_size is below 0.", _CORE),
     "tensor": RuleText("An input or output is incomplete, or has a dimension of 0.", _CORE),
     "reshape": RuleText("A reshape does not have the elements of its dims.", _CORE),

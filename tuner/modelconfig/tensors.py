@@ -54,24 +54,35 @@ def _segments(dims: Sequence[int]) -> list[int]:
 
 
 def batch_io_mistakes(config: ModelConfig) -> Iterator[Mistake]:
-    """Sources and types of batch_input: refused.
+    """Sources and types of batch_input, sources and targets of batch_output: refused.
 
     A batch_output without a target does not fail its model only: the server dies of it.
     """
     inputs = {tensor.name for tensor in config.input}
+    outputs = {tensor.name for tensor in config.output}
     for index, batch in enumerate(config.batch_input):
-        path, sources = f"batch_input[{index}]", list(batch.source_input)
-        if len(sources) != 1:
-            kind = batch.Kind.Name(batch.kind)
-            yield path, f"{kind} has {len(sources)} source_inputs", "give it one"
-        elif inputs and sources[0] not in inputs:
-            yield path, f"there is no input {sources[0]!r}", f"it has {', '.join(sorted(inputs))}"
+        path = f"batch_input[{index}]"
+        yield from _sources(path, batch, inputs)
         if not batch.data_type:
             yield path, "a batch_input has no data_type", "TYPE_FP32 or TYPE_INT32"
     for index, batch_output in enumerate(config.batch_output):
+        path = f"batch_output[{index}]"
+        yield from _sources(path, batch_output, inputs)
         if not batch_output.target_name:
             text = "a batch_output has no target_name, which ends tritonserver"
-            yield f"batch_output[{index}]", text, "name the outputs it is for"
+            yield path, text, "name the outputs it is for"
+        for name in batch_output.target_name if outputs else ():
+            if name not in outputs:
+                yield path, f"there is no output {name!r}", f"it has {', '.join(sorted(outputs))}"
+
+
+def _sources(path: str, batch: Any, inputs: set[str]) -> Iterator[Mistake]:
+    sources = list(batch.source_input)
+    if len(sources) != 1:
+        kind = batch.Kind.Name(batch.kind)
+        yield path, f"{kind} has {len(sources)} source_inputs", "give it one"
+    elif inputs and sources[0] not in inputs:
+        yield path, f"there is no input {sources[0]!r}", f"it has {', '.join(sorted(inputs))}"
 
 
 def control_mistakes(config: ModelConfig) -> Iterator[Mistake]:

@@ -35,8 +35,15 @@ CIRCLE = (
     .replace('key: "x" value: "middle"', 'key: "in" value: "middle"')
     .replace('key: "y" value: "out"', 'key: "out" value: "out"')
 )
-#: Models of other dims than those of the ensemble.
-DIMS = {"wide": "5", "deep": "[ 2, 2 ]", "open": "-1"}
+#: Models of other dims than those of the ensemble, or of another type.
+OTHERS = {
+    "wide": MODEL.replace("dims: 4", "dims: 5"),
+    "deep": MODEL.replace("dims: 4", "dims: [ 2, 2 ]"),
+    "open": MODEL.replace("dims: 4", "dims: -1"),
+    "whole": MODEL.replace("size: 4", "size: 0").replace("dims: 4", "dims: [ 7, 4 ]"),
+    "flat": MODEL.replace("size: 4", "size: 0").replace("dims: 4", "dims: 5"),
+    "typed": MODEL.replace("TYPE_FP32", "TYPE_FP64"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +52,13 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
     configs = {"m": PYTHON, "one": MODEL, "two": MODEL.replace("one", "two"), "e": ENSEMBLE}
     configs["round"] = CIRCLE
-    for name, dims in DIMS.items():
-        configs[name] = MODEL.replace("one", name).replace("dims: 4", f"dims: {dims}")
+    for name, config in OTHERS.items():
+        configs[name] = config.replace("one", name)
         configs[f"to_{name}"] = ENSEMBLE.replace('"two"', f'"{name}"').replace(
             '"e"', f'"to_{name}"'
         )
+    labels = 'TYPE_FP32 label_filename: "labels.txt"'
+    configs["labelled"] = labels.join(MODEL.replace("one", "labelled").rsplit("TYPE_FP32", 1))
     for name, config in configs.items():
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(config)

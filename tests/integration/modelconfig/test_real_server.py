@@ -147,10 +147,14 @@ def test_triton_refuses_steps_that_do_not_fit(control: Control, old: str, new: s
         ("to_wide", "inconsistent shape", {"ensemble-step"}),
         ("to_deep", "inconsistent shape", {"ensemble-step"}),
         ("to_open", "", set()),
+        ("to_whole", "", set()),
+        ("to_flat", "inconsistent shape", {"ensemble-step"}),
+        ("to_typed", "inconsistent data type", {"ensemble-step"}),
+        ("labelled", "labels.txt", {"label-file"}),
         ("round", "circular dependency between ensembles", {"ensemble-cycle"}),
     ],
 )
-def test_triton_and_lint_agree_on_steps(
+def test_triton_and_lint_agree_on_steps_and_files(
     control: Control, repository: Path, name: str, said: str, rules: set[str]
 ) -> None:
     with pytest.raises(DeployRefusedError, match=said) if said else nullcontext():

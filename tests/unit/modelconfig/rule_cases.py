@@ -12,6 +12,7 @@ POLICY = "default_queue_policy { %s }"
 TENSOR = 'input { name: "z" data_type: TYPE_FP32 %s }'
 CONTROL = "sequence_batching { %s }"
 BATCH = 'batch_input { target_name: "t" %s }'
+SCATTER = "batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE %s }"
 START = 'control_input { name: "S" control { kind: CONTROL_SEQUENCE_START %s } }'
 FALSE_TRUE = "int32_false_true: [ 0, 1 ]"
 REFUSED = [
@@ -50,6 +51,8 @@ REFUSED = [
      GROUP % "kind: KIND_CPU gpus: 0", GROUP % "kind: KIND_GPU gpus: 0"),
     (Rule.INSTANCE_GPUS, "instance_group[0].gpus",
      GROUP % "kind: KIND_MODEL gpus: 0", GROUP % "kind: KIND_MODEL"),
+    (Rule.INSTANCE_GPUS, "instance_group[0].gpus",
+     GROUP % "kind: KIND_GPU gpus: [ 0, -1 ]", GROUP % "kind: KIND_GPU gpus: [ 0, 1 ]"),
     (Rule.INSTANCE_PROFILE, "instance_group[0].profile",
      GROUP % 'profile: "0"', 'platform: "tensorrt_plan" ' + GROUP % 'profile: "0"'),
     (Rule.RESPONSE_CACHE, "response_cache.enable",
@@ -87,6 +90,11 @@ REFUSED = [
         ('data_type: TYPE_FP32 source_input: "none"',
          'data_type: TYPE_INT32 source_input: "x"'),
         ('source_input: "x"', 'data_type: TYPE_FP32 source_input: "x"'),
+    )),
+    *((Rule.BATCH_INPUT, "batch_output[0]", SCATTER % bad, SCATTER % good) for bad, good in (
+        ('target_name: "y"', 'source_input: "x" target_name: "y"'),
+        ('source_input: "none" target_name: "y"', 'source_input: "x" target_name: "y"'),
+        ('source_input: "x" target_name: "none"', 'source_input: "x" target_name: [ "y" ]'),
     )),
 ]  # fmt: skip
 #: Ends the server, so no test asks one.

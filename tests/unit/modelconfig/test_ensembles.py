@@ -4,7 +4,7 @@ import pytest
 from unit.modelconfig.configs import case
 from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 
-from tuner.modelconfig.ensembles import mistakes, shape_mistakes, step_mistakes
+from tuner.modelconfig.ensembles import mistakes, step_mistakes, tensor_mistakes
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule, violations
 
@@ -45,7 +45,6 @@ def test_an_ensemble_needs_steps():
         ('name: "x"', 'name: "z"', "input z of one is not mapped"),
         ('name: "x"', 'name: "z" optional: true', "one has no input 'x'"),
         ('name: "y"', 'name: "z"', "one has no output 'y'"),
-        ('"x" data_type: TYPE_FP32', '"x" data_type: TYPE_INT8', "different data types"),
     ],
 )
 def test_each_mistake_of_a_step_is_found(old, new, said):
@@ -77,12 +76,44 @@ def test_the_published_ensemble_misses_an_input():
         ("5", 4, ["'middle' is [5] in two and [4] in one", "'out' is [5] in two and [4] in the"]),
         ("[ 2, 2 ]", 4, ["'middle' is [2, 2] in two", "'out' is [2, 2] in two"]),
         ("-1", 4, []),
-        ("5", 0, []),
+        ("5", 0, ["'middle' is [5] in two and [-1, 4] in one", "'out' is [5] in two and [-1, 4]"]),
+        ("[ 7, 4 ]", 0, []),
+        ("4", 0, []),
     ],
 )
 def test_dims_between_steps_must_fit(dims, batch, said):
     text = MODEL.replace("dims: 4", f"dims: {dims}").replace("size: 4", f"size: {batch}")
     models = {"one": parse(MODEL), "two": parse(text)}
-    found = sorted(message for _, message, _ in shape_mistakes(parse(ENSEMBLE), models))
+    found = sorted(message for _, message, _ in tensor_mistakes(parse(ENSEMBLE), models))
     assert len(found) == len(said)
     assert all(message.startswith(start) for message, start in zip(found, said, strict=True))
+
+
+def test_dims_must_fit_where_nothing_batches():
+    ensemble, one = (parse(text.replace("size: 4", "size: 0")) for text in (ENSEMBLE, MODEL))
+    assert list(tensor_mistakes(ensemble, {"one": one, "two": one})) == []
+    two = parse(MODEL.replace("size: 4", "size: 0").replace("dims: 4", "dims: 5"))
+    found = [message for _, message, _ in tensor_mistakes(ensemble, {"one": one, "two": two})]
+    assert found == [
+        "'middle' is [5] in two and [4] in one",
+        "'out' is [5] in two and [4] in the ensemble",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        ("x", "'middle' has different data types in two and one"),
+        ("y", "'out' has different data types in two and the ensemble"),
+    ],
+)
+def test_types_must_be_the_same_on_all_ends_of_a_tensor(tensor, said):
+    two = MODEL.replace(f'"{tensor}" data_type: TYPE_FP32', f'"{tensor}" data_type: TYPE_INT8')
+    (found,) = tensor_mistakes(parse(ENSEMBLE), {"one": parse(MODEL), "two": parse(two)})
+    assert found[1] == said
+
+
+def test_an_ensembles_own_reshape_counts_in_its_steps():
+    ensemble = parse(ENSEMBLE.replace("dims: 4 }", "dims: 4 reshape { shape: [ 2, 2 ] } }", 1))
+    (found,) = tensor_mistakes(ensemble, {"one": parse(MODEL)})
+    assert found[1] == "'in' is [4] in one and [2, 2] in the ensemble"

@@ -148,3 +148,13 @@ def test_a_long_line_of_signs_is_looked_through_at_once() -> None:
         "batch-in-dims",
     }
     assert time.process_time() - started < 1.0
+
+
+def test_the_file_of_labels_must_be_there(tmp_path: Path) -> None:
+    output = 'output { name: "y" data_type: TYPE_FP32 dims: 4 label_filename: "labels.txt" }'
+    model(tmp_path, "m", f'backend: "x"\n{output}')
+    (found,) = (f for f in lint_repository(tmp_path, "m") if f.rule == "label-file")
+    assert found.line == 2
+    assert "output y takes its labels from labels.txt" in found.message
+    (tmp_path / "m" / "labels.txt").write_text("cat\n")
+    assert "label-file" not in rules(tmp_path)

@@ -4,8 +4,9 @@ import pytest
 from unit.modelconfig.configs import config
 from unit.modelconfig.rule_cases import DEADLY, DYNAMIC, GROUP, IDLE, REFUSED
 
+from tuner.modelconfig.idle import without_effect
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.rules import Rule, violations, without_effect
+from tuner.modelconfig.rules import Rule, violations
 
 
 @pytest.mark.parametrize(("rule", "path", "bad", "good"), REFUSED + DEADLY)

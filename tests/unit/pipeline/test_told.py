@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from unit.pipeline.test_pipeline import MODEL, Workplace, best_of, interrupt
 
 from tuner import pipeline
 from tuner.confirm.confirm import Role, Row
-from tuner.errors import InterruptedRunError, StalePlanError, TunerError
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
 from tuner.report.result_schema import Status
 from tuner.run.rejected import Stage
 from tuner.run.trial import Trial
@@ -120,6 +121,30 @@ def test_a_defect_is_called_one_in_the_result_and_raised_as_it_is(workplace: Wor
         run(workplace)
     assert workplace.result["status"] == "failed"
     assert workplace.result["reasons"] == ["a defect of tune: ZeroDivisionError('oops')"]
+
+
+def test_what_is_behind_a_full_disk_is_kept_and_what_a_library_made_of_a_stop_is_not(
+    workplace: Workplace,
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "study.db")
+
+    def fills_the_disk() -> None:
+        raise full
+
+    def stops() -> None:
+        try:
+            interrupt()
+        except InterruptedRunError as error:
+            raise RuntimeError("a commit failed") from error
+
+    workplace.overloading = fills_the_disk
+    with pytest.raises(EnvironmentNotReadyError, match=r"study\.db") as ended:
+        run(workplace)
+    assert ended.value.__cause__ is full
+    workplace.overloading = stops
+    with pytest.raises(InterruptedRunError) as stopped:
+        run(workplace)
+    assert stopped.value.__cause__ is None
 
 
 def test_an_error_names_the_report_after_its_own_hint(workplace: Workplace) -> None:

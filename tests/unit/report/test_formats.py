@@ -30,10 +30,10 @@ def test_all_forms_are_written_and_written_again(tmp_path: Path, status: str) ->
     run = make_run(tmp_path, Toy(trials=14), status)
     paths = render_all(run)
     assert [p.name for p in paths] == [*FORMATS, CHARTS]
-    files = [*paths[:-1], *sorted(paths[-1].glob("*.png"))]
-    assert (run / CHARTS / "history.png") in files
+    assert (run / CHARTS / "history.png").is_file()
+    files = paths[:-1]  # that the pictures are the same is tested with them
     first = [p.read_bytes() for p in files]
-    render_all(run)
+    assert render_all(run, pictures=False) == files
     assert [p.read_bytes() for p in files] == first
     assert not list(run.glob("tmp*"))
 
