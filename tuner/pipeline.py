@@ -27,7 +27,7 @@ from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.uninterrupted import uninterrupted
 from tuner.steps.client import client_notes
-from tuner.steps.estimate import Seen, estimated
+from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimated
 from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, Request, prepare
@@ -136,6 +136,9 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
     events.started(store.directory, spec.budget.trials, opened.manifest.space_size)
     if warning := too_fine(opened.manifest.noise, spec):
         events.note(warning)
+    if served.load_s >= SLOW_LOAD_S:
+        told = _time(session.job, None, served.load_s)
+        events.note(f"loading the model took {served.load_s:.0f} s; the run takes {told}")
     for warning in (*large_requests(session.job), *trace_notes(spec, session.job.plan)):
         events.note(warning)
     for warning in foreseen(session.job) if session.request.write else ():
@@ -179,7 +182,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
     return verdict
 
 
-def _time(job: Job, rate_per_s: float, load_s: float) -> str:
+def _time(job: Job, rate_per_s: float | None, load_s: float) -> str:
     return estimated(job, Seen(rate_per_s, load_s)).text
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from synthetic import P99_40MS, synthetic_measurement
@@ -21,7 +22,7 @@ from tuner.run.rejected import Stage
 from tuner.run.trial import Trial
 from tuner.score.point import judge_point
 from tuner.steps.events import Silent
-from tuner.steps.job import Request
+from tuner.steps.job import Job, Request
 from tuner.steps.outcome import Verdict
 from tuner.steps.serving import Serving
 
@@ -70,6 +71,21 @@ def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> No
     assert (done.exit_code, done.result["status"]) == (0, "improved")
     stored = json.loads((done.directory / "result.json").read_text())
     assert (stored["time"], stored["trials"]) == (done.result["time"], done.result["trials"])
+
+
+@pytest.mark.parametrize(("load_s", "told"), [(60.0, True), (2.0, False)])
+def test_a_model_that_loads_for_long_is_told_with_how_often_it_is_loaded(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, load_s: float, told: bool
+) -> None:
+    @contextmanager
+    def serving(job: Job, *_: object) -> Iterator[Serving]:
+        yield Serving(job, cast("Any", None), cast("Any", None), load_s)
+
+    monkeypatch.setattr(pipeline, "serving", serving)
+    _, watching = run(workplace)
+    notes = [n for n in watching.notes if n.startswith("loading the model took 60 s; the run")]
+    assert bool(notes) is told
+    assert all(" loads of the model, 60 s each" in note for note in notes)
 
 
 def test_a_result_counts_trials_and_knows_the_noise_of_its_proof(
