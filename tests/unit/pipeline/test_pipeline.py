@@ -10,7 +10,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,6 +67,7 @@ class Workplace:
 
     Attributes:
         overloading: Called when the winner would be overloaded.
+        aside: When what is made ready aside begins and ends.
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +80,7 @@ class Workplace:
         self.results = directory / "results"
         self.bench = Bench()
         self.overloading: Callable[[], object] = lambda: None
+        self.aside: list[str] = []
 
         @contextmanager
         def installed(*_: object) -> Iterator[Any]:
@@ -96,13 +98,19 @@ class Workplace:
             self.overloading()
             return verdict
 
+        @contextmanager
+        def meanwhile(*_: object) -> Iterator[None]:
+            self.aside.append("begun")
+            yield
+            self.aside.append(f"ended after {len(self.bench.asked)} measurements")
+
         monkeypatch.chdir(directory)
         monkeypatch.setattr(pipeline, "installed", installed)
         monkeypatch.setattr(pipeline, "serving", serving)
         monkeypatch.setattr(pipeline, "rigged", rigged)
         monkeypatch.setattr(pipeline, "proved", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "overloaded", overloaded)
-        monkeypatch.setattr(pipeline, "meanwhile", lambda *_: nullcontext())
+        monkeypatch.setattr(pipeline, "meanwhile", meanwhile)
         # Drawing them takes longer than all else in most of these tests.
         without_pictures = functools.partial(render_all, pictures=False)
         monkeypatch.setattr(pipeline, "render_all", without_pictures)
@@ -135,6 +143,12 @@ def printed_command(err: str) -> list[str]:
     """What follows `go on with:`, as a shell would read it."""
     (line,) = [line for line in err.splitlines() if "go on with: " in line]
     return shlex.split(line.partition("go on with: ")[2])
+
+
+def test_what_is_needed_later_is_made_ready_beside_the_whole_run(workplace: Workplace) -> None:
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
+    assert workplace.aside == ["begun", f"ended after {len(workplace.bench.asked)} measurements"]
+    assert workplace.bench.asked
 
 
 def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> None:
