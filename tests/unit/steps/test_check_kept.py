@@ -159,7 +159,7 @@ def test_all_slos_that_were_missed_are_named_once(place: Place) -> None:
 def test_too_few_requests_of_a_closed_loop_want_a_longer_window(place: Place) -> None:
     place.text = place.text.replace("{kind: poisson}", CLOSED)
     done = place.check(requests=20, capacity=20.0)
-    assert "raise workload.window." in done.facts["reasons"][0]
+    assert "raise workload.max_window." in done.facts["reasons"][0]
 
 
 @pytest.mark.parametrize(
