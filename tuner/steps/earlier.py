@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
 from statistics import median
 
@@ -19,7 +20,7 @@ _LOADED = ("reload", "restart")
 
 def seen_before(results: Path, job: Job) -> Seen | None:
     """By the newest run of this model that has trials; None without one, or one that is damaged."""
-    for directory in sorted(results.glob(f"*-{job.spec.model}-*"), reverse=True):
+    for directory in sorted(results.glob(f"*-{escape(job.spec.model)}-*"), reverse=True):
         try:
             store = RunStore.open(directory)
             trials = store.trials() if store.manifest().model == job.spec.model else []
