@@ -89,7 +89,7 @@ class Soaked:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Soaked:
         slo = tuple(SloResult.from_json(s) for s in data["slo"])
-        late = data["late"]
+        late = data.get("late")
         point = Point(Measurement.from_json(data["measurement"]), slo, None)
         return cls(point, None if late is None else LateShare.from_json(late))
 
@@ -115,7 +115,7 @@ class Soak:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Soak:
-        return cls(tuple(Soaked.from_json(s) for s in data["tried"]), data["reason"])
+        return cls(tuple(Soaked.from_json(s) for s in data["tried"]), data.get("reason", ""))
 
 
 @dataclass(frozen=True)

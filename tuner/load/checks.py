@@ -163,8 +163,8 @@ def _sample_small(m: Measurement) -> Iterator[str]:
     needed = requests_needed(0.99)
     if m.completed_count < needed:
         yield (
-            f"p99 rests on {m.completed_count} requests; {needed} are needed to show that "
-            "99 % are in time."
+            f"p99 rests on {m.completed_count} requests and is a point estimate: to show that 99 % "
+            f"are in time takes {needed} of which none is late, and more where some are."
         )
 
 

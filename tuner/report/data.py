@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from tuner.confirm.soak import Soak
 from tuner.load.measurement import Measurement
 from tuner.report.result_schema import (
     Improvement,
@@ -160,6 +161,8 @@ def _result(store: RunStore) -> Result | None:
     for side in filter(None, (data.get("baseline"), data.get("winner"))):
         for measurement in side["measurements"]:
             read_as(place, measurement, Measurement.from_json)
+        if side.get("soak") is not None:
+            read_as(place, side["soak"], Soak.from_json)
     try:
         return Result.model_validate(data)
     except ValidationError as error:

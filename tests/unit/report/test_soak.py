@@ -22,6 +22,7 @@ from tuner.report.quantities import rate_text
 from tuner.report.result_schema import check
 from tuner.report.sentence import verdict_sentence
 from tuner.report.tables import comparison
+from tuner.run.reading import UnreadableFileError
 from tuner.run.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
@@ -130,3 +131,13 @@ def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(tmp_path: Path, 
     assert "Soak: the load generator could not keep up." in markdown.render(data)
     goodput = next(line for line in lines_of(run, result) if "goodput" in line)
     assert f"{rounds:.4g}/s in every" in goodput
+
+
+@pytest.mark.parametrize("part", ["measurement", "slo"])
+def test_a_soak_that_is_not_as_tune_writes_it_is_named(tmp_path: Path, part: str) -> None:
+    run, _ = soaked_run(tmp_path, 0.9)
+    result = json.loads((run / "result.json").read_text())
+    del result["winner"]["soak"]["tried"][0][part]
+    (run / "result.json").write_text(json.dumps(result))
+    with pytest.raises(UnreadableFileError, match=r"result\.json"):
+        load(run)
