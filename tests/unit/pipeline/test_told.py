@@ -231,6 +231,16 @@ def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
     assert [n for n in watching.notes if n in told] == told
 
 
+def test_what_the_user_should_know_of_the_write_is_told(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pipeline.write_back
+    lost = "its extended attributes are lost"
+    monkeypatch.setattr(pipeline, "write_back", lambda *a: replace(real(*a), notes=(lost,)))
+    _, watching = run(workplace)
+    assert lost in watching.notes
+
+
 def test_a_kept_config_is_neither_drawn_up_nor_written(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
