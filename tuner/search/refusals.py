@@ -60,6 +60,8 @@ class Refusals:
 
     def _refused_with_less(self, candidate: Candidate) -> bool:
         """One that asked for no more was refused, and none that asked for as much was served."""
+        if not any(t.refused for t in self.history):
+            return False
         demand, key = Demand.of(candidate), service_key(candidate)
         alike = [t for t in self.history if service_key(t.candidate) == key]
         refused = any(t.refused and demand.covers(Demand.of(t.candidate)) for t in alike)

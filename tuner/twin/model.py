@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tuner.modelconfig.base import Base
@@ -53,6 +54,7 @@ def is_instance_count(path: str) -> bool:
     return _COUNT.fullmatch(path) is not None
 
 
+@lru_cache(maxsize=1024)
 def _is_simulated(path: str) -> bool:
     if path in _BLOCKS or is_instance_count(path):
         return True
