@@ -7,6 +7,7 @@ not done before, and reports need libraries that take seconds to import.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -36,8 +37,11 @@ def meanwhile(spec: Spec, book: TimeBook) -> Iterator[None]:
     `Phase.MEASURING`. What fails will fail again, and be told, where it is needed.
     """
     compiles = [compile_simulator] if spec.search.strategy is Strategy.TWIN else []
-    with done_aside([*_imports(_SOON), *compiles, *_imports(_LATE)], book):
-        yield
+    with warnings.catch_warnings():
+        # Filters belong to all threads: numba puts back, in its own time, those it found.
+        warnings.filterwarnings("ignore", ".*is an experimental feature")
+        with done_aside([*_imports(_SOON), *compiles, *_imports(_LATE)], book):
+            yield
 
 
 def _imports(names: Sequence[str]) -> list[Task]:

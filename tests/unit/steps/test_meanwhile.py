@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -98,5 +99,8 @@ def test_the_simulator_is_compiled_for_the_strategy_that_simulates(
     monkeypatch.setattr(module, "done_aside", lambda tasks, book: real([*tasks, last], book))
     with meanwhile(Spec.model_validate(facts), TimeBook()):
         last.wait_for(1)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.warn("``constraints_func`` is an experimental feature.", stacklevel=1)
+        assert told == []  # Optuna's, though the thread puts back the filters that it found
     assert compiler.count == compiled
     assert "colorsys" in sys.modules
