@@ -172,6 +172,7 @@ def _tuned(session: _Session, served: Serving, opened: OpenRun) -> Verdict:
             events=events,
             current=session.job.space.current,
             allowed=lambda candidate: not session.job.space.violations(candidate),
+            same=session.job.space.alike,
             near_miss=near_miss(opened.manifest.noise),
             arrivals=opened.manifest.arrivals,
         )

@@ -49,7 +49,7 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 #: many as it answers in this time.
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A measurement of this length is not repeated for what repeating the last one did not help.
-LONG_S = 30.0
+LONG_S = 10.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
 

@@ -138,6 +138,7 @@ class Rules:
         seed: Different from every seed of the search.
         record: Stores a row at once.
         claim_window_s: From what was measured of a config to the window that its claim needs.
+        soaked: What comes of it is put under one long load afterwards.
     """
 
     objective: Objective
@@ -147,6 +148,7 @@ class Rules:
     seed: int
     record: Callable[[Row], None]
     claim_window_s: Callable[[Sequence[Point]], float] = lambda _: 0.0
+    soaked: bool = False
 
 
 def confirm(
@@ -190,11 +192,14 @@ class _Rotation:
     def _lengthen_windows(self) -> None:
         """What is compared closely has one window, the longest that any of it needs.
 
-        Of a config that is far behind no claim is made that would need one.
+        Of a config that is far behind no claim is made that would need one, and the claim of one
+        that is far ahead of all others is what its soak is for.
         """
         sides = [self._current, *self._racing()]
         best = max((f.entrant.level or 0.0 for f in self._finalists), default=0.0)
         close = [s for s in sides if (s.entrant.level or 0.0) >= COMPARABLE * best]
+        if len(close) < 2 and self._rules.soaked:
+            return
         window_s = max((self._claim_window_s(s) for s in close), default=0.0)
         for side in close:
             side.window_s = window_s

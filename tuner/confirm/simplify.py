@@ -15,6 +15,7 @@ that matters costs one round, and where it matters much one measurement.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
@@ -94,6 +95,7 @@ def simplified(
     allowed: Callable[[Candidate], bool],
     cache_sizes: Sequence[int] = (),
     ceiling: Callable[[Candidate], float | None] = lambda _: None,
+    same: Callable[[Candidate, Candidate], bool] = operator.eq,
 ) -> Simplified:
     """Tries each change of ``winner`` against the current config on its own.
 
@@ -106,6 +108,8 @@ def simplified(
         ceiling: The load that the search saw a candidate not stand, or what it answered under it,
             in inferences per second, as far as that is known. A candidate for which that is far
             below the winner is not tried again.
+        same: Whether two are one config to Triton: a field with its default value goes without
+            being measured.
     """
     current = winner.current.candidate
     trials = _Trials(bench, winner, rules, allowed)
@@ -114,7 +118,10 @@ def simplified(
         candidate = without(best.candidate)
         if candidate in (best.candidate, current) or not allowed(candidate):
             continue
-        if not trials.lost_already(name, ceiling(candidate)):
+        if same(candidate, best.candidate):
+            entrant = replace(best.own.entrant, candidate=candidate)
+            best = replace(best, own=replace(best.own, entrant=entrant))
+        elif not trials.lost_already(name, ceiling(candidate)):
             best = trials.instead(name, candidate) or best
     return Simplified(best, tuple(trials.tried))
 

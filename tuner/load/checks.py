@@ -65,9 +65,16 @@ def _client_error(load: LoadPoint, sent_per_s: float | None, *why: str) -> Clien
 
 
 def refuse_failures(
-    before: StatisticsSnapshot, after: StatisticsSnapshot, words: Callable[[], str]
+    before: StatisticsSnapshot,
+    after: StatisticsSnapshot,
+    words: Callable[[], str],
+    *,
+    dropped: bool = False,
 ) -> None:
     """Counters before and after a load; ``words``: what the model said, empty when not known.
+
+    ``dropped``: the load generator was killed while it waited for answers. What Triton drops then
+    counts as failed too, so that only words of its own tell that the model failed.
 
     Raises:
         ModelFailsError: It answered requests with errors.
@@ -75,8 +82,10 @@ def refuse_failures(
     failed = after.fail_count - before.fail_count
     if failed > 0:
         asked = failed + after.success_count - before.success_count
-        said = words() or "it gave no reason"
-        raise ModelFailsError(f"the model failed {failed} of {asked} requests: {said}")
+        said = words()
+        if said or not dropped:
+            said = said or "it gave no reason"
+            raise ModelFailsError(f"the model failed {failed} of {asked} requests: {said}")
 
 
 def received_count(samples: Sequence[Sample], model: str) -> int | None:

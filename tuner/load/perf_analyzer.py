@@ -189,10 +189,10 @@ class _Run:
         """The command line, and how it ended."""
         try:
             loaded = self._loaded(files, hopeless)
-        except LoadFailedError:
-            self._check_model(watched)
+        except LoadFailedError as error:
+            self._check_model(watched, dropped=runner.TOO_LATE in error.message)
             raise
-        self._check_model(watched)
+        self._check_model(watched, dropped=loaded[1].killed)
         return loaded
 
     def _loaded(
@@ -218,8 +218,12 @@ class _Run:
             return runner.never
         return Hopeless(due_s, self.window, answered_count(self.tool.snapshot))
 
-    def _check_model(self, watched: Sampler) -> None:
+    def _check_model(self, watched: Sampler, *, dropped: bool) -> None:
         """perf_analyzer may blame nobody, or leave failed requests out of its results.
+
+        Args:
+            watched: Knows how many had failed before.
+            dropped: It was killed; see `refuse_failures`.
 
         Raises:
             ModelFailsError: The model answered with errors.
@@ -232,7 +236,7 @@ class _Run:
         with suppress(ServerGoneError):  # what happened is known already
             after = self.tool.snapshot()
             if before := watched.between(0, 0):
-                refuse_failures(before[0].statistics, after, words)
+                refuse_failures(before[0].statistics, after, words, dropped=dropped)
 
     def _check_sent(
         self, due_s: arrivals.Times | None, watched: Sampler, error: LoadFailedError

@@ -36,12 +36,14 @@ class Ended:
     Attributes:
         at_rest: The server lives and nothing waits in it; False says that it is busy or gone, and
             better started again.
+        killed: It was still waiting for answers; Triton may have dropped what was asked for them.
         stopped_ns: When it was told to end early, on the wall clock; None when it was not.
         busiest_thread_s: CPU time of perf_analyzer's thread that used most, see
             `tuner.load.checks.client_busy`.
     """
 
     at_rest: bool
+    killed: bool
     stopped_ns: int | None
     busiest_thread_s: float
 
@@ -98,7 +100,7 @@ def run(
             raise _failure(reason, useful_words(_text(log)), alive())
         busiest_s = _busiest_thread_s(process.pid)
         by_itself = _ends_itself(process, min(patience_s, max(deadline - time.monotonic(), 0.0)))
-    return Ended(by_itself or at_rest(), wait.stopped_ns, busiest_s)
+    return Ended(by_itself or at_rest(), not by_itself, wait.stopped_ns, busiest_s)
 
 
 def _ends_itself(process: subprocess.Popen[bytes], patience_s: float) -> bool:

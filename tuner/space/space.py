@@ -151,6 +151,11 @@ class Space:
         """The model's config with the candidate's fields (a new ModelConfig message)."""
         return self.config.message(candidate.fields)
 
+    def alike(self, one: Candidate, other: Candidate) -> bool:
+        """Whether Triton is given the same: what a file leaves out has its default."""
+        same_args = one.server_args == other.server_args
+        return same_args and bool(self.message(one) == self.message(other))
+
     def violations(self, candidate: Candidate) -> list[Violation]:
         """Why Triton would refuse the candidate; such a one never reaches a server."""
         args = (*self.server_args, *candidate.server_args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,7 @@ class Proof:
 
     Attributes:
         allowed: Whether Triton would load a candidate.
+        same: Whether two candidates are one config to Triton.
         near_miss: Stress up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: by the seed of the search, as it once was.
     """
@@ -57,6 +59,7 @@ class Proof:
     events: Events
     current: Candidate
     allowed: Callable[[Candidate], bool]
+    same: Callable[[Candidate, Candidate], bool] = operator.eq
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
 
@@ -188,7 +191,7 @@ def _simplest(proof: Proof, result: Confirmation, trials: Sequence[Trial]) -> Si
 
     with rounds_told(proof.record, proof.events, name) as record:
         rules = _rules(proof, record)
-        return simplified(proof.bench, result, rules, proof.allowed, sizes, ceiling)
+        return simplified(proof.bench, result, rules, proof.allowed, sizes, ceiling, proof.same)
 
 
 def _ceiling(trial: Trial | None) -> float | None:
@@ -287,6 +290,7 @@ def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
         seed=proof.first_seed,
         record=record,
         claim_window_s=lambda points: _claim_window_s(proof, points),
+        soaked=float(proof.spec.confirm.soak) > 0.0,
     )
 
 

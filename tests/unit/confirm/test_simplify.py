@@ -104,6 +104,23 @@ def test_what_makes_no_difference_is_undone() -> None:
     assert len(result.proof.points) == 3
 
 
+def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
+    """A delay of 0 that is written out and none at all are one config."""
+
+    def same(one: Candidate, other: Candidate) -> bool:
+        return {p: v or None for p, v in one.fields.items()} == {
+            p: v or None for p, v in other.fields.items()
+        }
+
+    spelled = Candidate({**FOUND.fields, DELAY: 0}, FOUND.server_args)
+    bench = SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100)
+    winner = confirmed(bench, spelled, rules_of())
+    result = simplified(bench, winner, rules_of(), lambda _: True, same=same)
+    assert result.candidate.fields[DELAY] is None
+    assert set(told(result)) == {"response_cache.size off", COUNT}
+    assert {c.fields[DELAY] for c, _, _ in bench.measured if c.fields[COUNT] == 1} == {None}
+
+
 def test_what_matters_stays_and_costs_one_round() -> None:
     rows: list[Row] = []
     bench = SimplerBench(lambda c: 1000 if c == FOUND else 100)

@@ -52,13 +52,24 @@ class Windows(FreshBench):
         return super().measure(level, seed)
 
 
+@pytest.mark.parametrize("soaked", [False, True])
 @pytest.mark.parametrize(("current", "own_s"), [(300.0, 9.0), (100.0, 0.0)])
-def test_configs_that_are_compared_closely_have_one_window(current: float, own_s: float) -> None:
-    """One that stands a third of the other's load has no claim that would need its window."""
+def test_configs_that_are_compared_closely_have_one_window(
+    current: float, own_s: float, soaked: bool
+) -> None:
+    """One that stands a third of the other's load has no claim that would need its window, and
+    that of the other is soaked.
+    """
     bench = Windows({CURRENT: current, OTHER: 320.0})
     rules = Rules(
-        Objective(Goal.MAXIMIZE_GOODPUT), LevelRange(1, 1e5), 3, 0.02, 500_000, lambda _: None
+        Objective(Goal.MAXIMIZE_GOODPUT),
+        LevelRange(1, 1e5),
+        3,
+        0.02,
+        500_000,
+        lambda _: None,
+        soaked=soaked,
     )
     sides = Entrant(CURRENT, current, window_s=9.0), Entrant(OTHER, 320.0, window_s=4.0)
     confirm(bench, sides[0], [sides[1]], rules)
-    assert bench.lengths == {CURRENT: {own_s}, OTHER: {own_s or 4.0}}
+    assert bench.lengths == {CURRENT: {own_s}, OTHER: {own_s or (0.0 if soaked else 4.0)}}

@@ -153,6 +153,15 @@ def test_the_current_config_may_lie_outside() -> None:
     assert space.message(space.current) == space.base
 
 
+def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
+    space = space_of(USUAL)
+    batched = {**space.current.fields, BATCHER: True}
+    spelled = Candidate({**batched, DELAY: 0})
+    assert space.alike(spelled, Candidate(batched))
+    assert not space.alike(spelled, Candidate({**batched, DELAY: 1}))
+    assert not space.alike(spelled, Candidate(spelled.fields, ("--cache-config=local,size=1",)))
+
+
 def test_a_current_config_that_says_what_triton_assumes_equals_one_of_the_space() -> None:
     config = BATCHING + "dynamic_batching { preferred_batch_size: 16 }"
     space = space_of(USUAL, config)
