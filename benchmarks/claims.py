@@ -213,7 +213,9 @@ def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
         found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start, None)
         level = Bracket.of([probe_of(p) for p in found.points]).capacity()
         entrants.append(Entrant(candidate, level, window_s=window_of(found.points)))
-    rules = Rules(objective, levels, 3, 0.02, seed + 500_000, lambda _: None, window_of)
+    rules = Rules(
+        objective, levels, 3, 0.02, seed + 500_000, lambda _: None, window_of, bench.soak_s > 0.0
+    )
     return confirm(bench, entrants[0], entrants[1:], rules)[0]
 
 

@@ -192,13 +192,13 @@ class _Rotation:
     def _lengthen_windows(self) -> None:
         """What is compared closely has one window, the longest that any of it needs.
 
-        Of a config that is far behind no claim is made that would need one, and the claim of one
-        that is far ahead of all others is what its soak is for.
+        Of a config that is far behind no claim is made that would need one. Where that is the
+        current one the gain is in no doubt, and what is claimed is what the soak is for.
         """
         sides = [self._current, *self._racing()]
         best = max((f.entrant.level or 0.0 for f in self._finalists), default=0.0)
         close = [s for s in sides if (s.entrant.level or 0.0) >= COMPARABLE * best]
-        if len(close) < 2 and self._rules.soaked:
+        if self._current not in close and self._rules.soaked:
             return
         window_s = max((self._claim_window_s(s) for s in close), default=0.0)
         for side in close:
