@@ -48,8 +48,6 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 #: A model that takes longer for a request is looked at by asking so many, one after another, or as
 #: many as it answers in this time.
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
-#: A measurement of this length is not repeated for what repeating the last one did not help.
-LONG_S = 10.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
 
@@ -186,8 +184,8 @@ class Bench:
 
         A measurement in which the client could not keep up, or which something else on the
         machine spoilt, is repeated once. The second one counts, disturbed or not; the first one
-        where it was only disturbed and the client fell behind in the second. A long one is not
-        repeated where the machine is disturbed for good.
+        where it was only disturbed and the client fell behind in the second. A disturbed one is
+        not repeated where repeating the last one did not help.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -340,7 +338,7 @@ class Bench:
     def _believable(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         first = self._checked(load, window, seed)
         doubt = doubt_about(first)
-        in_vain = self._in_vain and window.total_s > LONG_S and client_kept_up(first)
+        in_vain = self._in_vain and client_kept_up(first)
         if not doubt or in_vain:
             self._in_vain = bool(doubt)
             return first
