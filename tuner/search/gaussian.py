@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -148,7 +149,8 @@ class Posterior:
         from scipy.linalg import solve_triangular
 
         across = self.kernel.covariance(squares)
-        known = solve_triangular(self.factor, self.root[:, None] * across.T, lower=True)
+        with _one_thread():
+            known = solve_triangular(self.factor, self.root[:, None] * across.T, lower=True)
         variance = self.kernel.variance - (known**2).sum(axis=0)
         return across @ self.slope, np.sqrt(np.maximum(variance, 1e-12))
 
@@ -177,10 +179,16 @@ def learned(seen: Observations, priors: Priors) -> Posterior:
         moved: Vector = middle + np.concatenate([[noisier], still, np.full(count, -shorter)])
         return moved
 
-    begin = min((start(n, s) for n in _NOISIER for s in _SHORTER), key=cost)
     options = {"maxiter": _STEPS, "eps": _DISTANCE}
-    found: Any = minimize(cost, begin, method="L-BFGS-B", bounds=bounds, options=options)
+    with _one_thread():
+        begin = min((start(n, s) for n in _NOISIER for s in _SHORTER), key=cost)
+        found: Any = minimize(cost, begin, method="L-BFGS-B", bounds=bounds, options=options)
     return posterior(seen, kernel(found.x))
+
+
+def _one_thread() -> threadpool_limits:
+    """For many small matrices: threads of BLAS wait for each other for longer than they compute."""
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 def posterior(seen: Observations, kernel: Kernel) -> Posterior:
