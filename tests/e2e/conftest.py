@@ -43,7 +43,7 @@ workload:
   arrivals: {kind: closed, concurrency: [8], restarts: 1}
   window: 1s
   warmup: 200ms
-slo: [p90_latency <= 1s]
+slo: [p90_latency <= 300ms]
 objective: maximize goodput
 space:
   dynamic_batching: {choice: [off, on]}

@@ -68,6 +68,7 @@ def window_for(
     max_window_s: float,
     warmup_s: float,
     latency_bound_s: float = 0.0,
+    open_loop: bool = True,
 ) -> Window:
     """The window for one load point.
 
@@ -81,11 +82,14 @@ def window_for(
         latency_bound_s: The largest latency SLO. Warm-up and window are long beside it, so that
             a queue that only grows cannot stay below it until the end; and load goes on for longer
             than it after the window, so that no unanswered request can pass for one in time.
+        open_loop: Whether a queue can grow at all; that of a closed loop is as long as it has
+            clients.
     """
     wanted_s = requests_for(shares) / rate_per_s if rate_per_s else 0.0
     duration_s = min(max(window_s, wanted_s), max(max_window_s, window_s))
-    duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
-    warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)
+    if open_loop:
+        duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
+        warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)
     tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
     return lengthened(Window(0.0, warmup_s, deadline_s=0.0, tail_s=tail_s), duration_s)
 

@@ -194,12 +194,13 @@ class Workload(Strict):
     )
     window: Seconds = Field(
         Seconds(3.0),
-        description="length of a measurement; longer where an SLO needs more, and at least ten "
-        "times the largest latency SLO",
+        description="length of a measurement; longer where an SLO needs more, and, but for "
+        "closed loops, at least ten times the largest latency SLO",
     )
     warmup: Seconds = Field(
         Seconds(0.5),
-        description="load before the window, not measured; at least twice the largest latency SLO",
+        description="load before the window, not measured; but for closed loops at least twice the "
+        "largest latency SLO",
     )
     max_window: Seconds = Field(
         Seconds(900.0),

@@ -98,6 +98,7 @@ def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> W
         max_window_s=float(workload.max_window),
         warmup_s=float(workload.warmup),
         latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
+        open_loop=load.arrivals.open_loop,
     )
     return replace(window, bounds=bounds)
 

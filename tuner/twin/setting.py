@@ -33,6 +33,7 @@ def setting_of(space: Space, spec: Spec) -> Setting:
         max_window_s=float(workload.max_window),
         warmup_s=float(workload.warmup),
         latency_bound_s=max(latencies_us, default=0.0) / 1e6,
+        open_loop=workload.arrivals.kind != "closed",
     )
     return Setting(
         space.config,

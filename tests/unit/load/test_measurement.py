@@ -211,6 +211,12 @@ def test_window_and_warm_up_are_long_beside_the_latency_slo(
         assert (window.duration_s, window.warmup_s) == (window_s, warmup_s)
 
 
+def test_in_a_closed_loop_no_queue_can_grow_and_a_window_is_as_short_as_the_spec_says() -> None:
+    lengths = {"window_s": 1.0, "max_window_s": 600.0, "warmup_s": 0.2, "latency_bound_s": 1.0}
+    window = window_for([0.9], 800.0, **lengths, open_loop=False)
+    assert (window.duration_s, window.warmup_s) == (1.0, 0.2)
+
+
 def test_the_lowest_rate_that_is_judged_fills_the_longest_window() -> None:
     assert lowest_rate([0.99, 0.5], 600.0) == pytest.approx(1.05 * 459 / 600)
     assert lowest_rate([0.9], 600.0) == pytest.approx(1.05 * 44 / 600)
