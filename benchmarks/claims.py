@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from tuner.bench.evaluate import LoadPlan, evaluate, probe_of
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
-from tuner.confirm.soak import SoakRules, soak
+from tuner.confirm.soak import SoakRules, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
 from tuner.load.arrivals import arrivals_of
 from tuner.load.export import Requests
@@ -44,7 +44,6 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Comparison, Metric, Slo
-from tuner.steps.soaking import remembered_s
 
 Times = npt.NDArray[np.float64]
 

@@ -27,6 +27,12 @@ from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 
+#: A soak lasts for so many of the times for which the latency remembers what was before: a hundred
+#: independent requests put a p99 within a fifth, and so the load, where it is near its bound,
+#: within 2 or 3 % (see `tuner.confirm.window.claim_window_s`).
+RELAXATIONS = 200.0
+#: One that held is made once more where its own window shows that it had to be so much longer.
+LONGER = 1.5
 #: Soaks of one config, the first and those at lowered claims.
 MOST = 3
 #: Near saturation the tail of the latency rises with this power of the load at least: in a queue
@@ -162,30 +168,42 @@ def soak(
     """
     tried: list[Soaked] = []
     next_level: float | None = level
+    least_s = rules.least_s
     while next_level is not None and len(tried) < at_most:
         try:
-            point = _measured(bench, candidate, next_level, rules)
+            point = _measured(bench, candidate, next_level, rules, least_s)
         except ClientLimitError as error:
             return Soak(tuple(tried), error.message)
         rules.record(Row(0, len(tried), Role.SOAK, candidate, point))
         tried.append(Soaked(point, measured_late_share(point.measurement, rules.slos)))
         rules.told(tried[-1])
-        if tried[-1].held:
+        lasted_s = max(least_s, point.measurement.duration_s)
+        least_s = max(least_s, remembered_s([point]))
+        if tried[-1].held and least_s <= LONGER * lasted_s:
             break
-        next_level = _lowered(tried, slope, rules.plan)
+        if not tried[-1].held:
+            next_level = _lowered(tried, slope, rules.plan)
     return Soak(tuple(tried))
 
 
-def _measured(bench: Bench, candidate: Candidate, level: float, rules: SoakRules) -> Point:
+def remembered_s(points: Sequence[Point]) -> float:
+    """How long the latency remembers, as the windows show it, times `RELAXATIONS`."""
+    courses = [p.measurement.course for p in points]
+    return RELAXATIONS * max((c.relaxation_s for c in courses if c is not None), default=0.0)
+
+
+def _measured(
+    bench: Bench, candidate: Candidate, level: float, rules: SoakRules, least_s: float
+) -> Point:
     """A load that gave no result is put on it once more: the generator may have failed."""
     bench.deploy(candidate, fresh=True)
     try:
-        return bench.soak(level, rules.seed, rules.least_s)
+        return bench.soak(level, rules.seed, least_s)
     except ModelFailsError:
         raise
     except LoadFailedError:
         bench.deploy(candidate, fresh=True)
-        return bench.soak(level, rules.seed, rules.least_s)
+        return bench.soak(level, rules.seed, least_s)
 
 
 def _lowered(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.confirm import Confirmation, Outcome, Row
-from tuner.confirm.soak import MOST, Bench, Soak, Soaked, SoakRules, soak
+from tuner.confirm.soak import MOST, Bench, Soak, Soaked, SoakRules, remembered_s, soak
 from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -15,10 +15,6 @@ from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.outcome import Side
 
-#: A soak lasts for so many of the times for which the latency remembers what was before: a hundred
-#: independent requests put a p99 within a fifth, and so the load, where it is near its bound,
-#: within 2 or 3 % (see `tuner.confirm.window.claim_window_s`).
-RELAXATIONS = 200.0
 #: What is answered of a load in a window is that load but for so much.
 _NEARLY = 0.99
 
@@ -142,9 +138,3 @@ def _soak(
         told=lambda soaked: step.events.note(f"soak: {soaked.sentence}"),
     )
     return soak(step.bench, candidate, level, rules, slope=slope, at_most=at_most)
-
-
-def remembered_s(points: Sequence[Point]) -> float:
-    """How long the latency remembers, as the windows show it, times `RELAXATIONS`."""
-    courses = [p.measurement.course for p in points]
-    return RELAXATIONS * max((c.relaxation_s for c in courses if c is not None), default=0.0)

@@ -12,9 +12,9 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.confirm import Role, Row
-from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, soak
+from tuner.confirm.soak import MOST, RELAXATIONS, Soak, Soaked, SoakRules, soak
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.load.measurement import Arrivals, Measurement
+from tuner.load.measurement import Arrivals, Course, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point
@@ -100,6 +100,22 @@ def test_a_claim_that_holds_is_soaked_once_on_a_fresh_server_and_told() -> None:
     assert late is not None
     assert told == [f"225/s for 30 s: {late.text}, p99 {told[0].split('p99 ')[1]}"]
     assert late.share < 0.01
+
+
+def test_a_soak_that_shows_a_longer_memory_than_the_rounds_did_is_made_again_for_longer() -> None:
+    asked: list[float] = []
+
+    class Remembers(LongLoads):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            asked.append(least_s)
+            return super().soak(level, seed, least_s)
+
+    remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
+    bench = Remembers(lambda level: replace(queue_at(level, 300.0), course=remembering))
+    found, _, _ = soaked(bench, 225.0)
+    assert found.held is not None
+    assert found.held.level == 225.0
+    assert asked == [12.0, 0.5 * RELAXATIONS]
 
 
 def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds() -> None:

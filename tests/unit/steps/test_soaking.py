@@ -18,6 +18,7 @@ from unit.steps.test_proving import (
 
 from tuner.bench.evaluate import load_plan
 from tuner.confirm.confirm import Role, Row
+from tuner.confirm.soak import RELAXATIONS
 from tuner.errors import InterruptedRunError, ModelFailsError
 from tuner.load.measurement import Course, Measurement
 from tuner.report.result_schema import Status
@@ -27,7 +28,6 @@ from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.outcome import Verdict
 from tuner.steps.proving import Proof, proved
-from tuner.steps.soaking import RELAXATIONS
 
 
 class Watching(Silent):
