@@ -13,6 +13,7 @@ import selectors
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -36,7 +37,7 @@ _AT_ONCE = 8
 Send = Callable[[bytes, Done], None]
 
 
-class Loop:
+class Loop(ABC):
     """Sends requests and keeps the record; `OpenLoop` and `ClosedLoop` say when.
 
     Args:
@@ -101,9 +102,11 @@ class Loop:
         """Ends the run now, with what there is."""
         self._ended.set()
 
+    @abstractmethod
     async def _send_all(self, begin_ns: int) -> None:
-        raise NotImplementedError
+        """All of the run's requests, each when it is its turn."""
 
+    @abstractmethod
     def _after(self) -> None:
         """A request has come to its end."""
 
@@ -163,6 +166,9 @@ class OpenLoop(Loop):
             if wait_ns > 0 or k % _AT_ONCE == 0:
                 await asyncio.sleep(max(wait_ns, 0) / 1e9)
             self._one(k)
+
+    def _after(self) -> None:
+        """When requests are due does not hang on answers."""
 
 
 class ClosedLoop(Loop):

@@ -99,22 +99,26 @@ def observe_open(
             ((start_ns - begin_ns) / 1e3, (end_ns - begin_ns) / 1e3),
         ),
     )
-    order = np.argsort(due_s[inside], kind="stable")
     observed = replace(
         observed,
         due_per_s=float(inside.sum()) / window.duration_s,
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
-        by_arrival_us=_by_arrival(due_s, latency_us, refused_s, window),
-        course=course_of(
-            latency_us[inside][order], due_s[inside][order] - window.warmup_s, window.duration_s
-        ),
+        by_arrival_us=_with_refused(due_s, latency_us, refused_s, window),
+        course=_course(due_s, latency_us, window),
     )
     if window.slice_s is None:
         return observed
     return replace(observed, slices=sliced(due_s, answered_us / 1e6, latency_us, window, refused_s))
 
 
-def _by_arrival(
+def _course(
+    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], window: Window
+) -> Course | None:
+    due_s, latency_us = _by_arrival(due_s, latency_us, window)
+    return course_of(latency_us, due_s - window.warmup_s, window.duration_s)
+
+
+def _with_refused(
     due_s: npt.NDArray[np.float64],
     latency_us: npt.NDArray[np.float64],
     refused_s: npt.NDArray[np.float64] | None,
@@ -122,13 +126,17 @@ def _by_arrival(
 ) -> npt.NDArray[np.float64]:
     """Latencies of the window's requests in the order they were due; infinite for those refused."""
     refused_s = np.array([]) if refused_s is None else refused_s
-    due_s = np.append(due_s, refused_s)
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
+    return _by_arrival(np.append(due_s, refused_s), latency_us, window)[1]
+
+
+def _by_arrival(
+    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], window: Window
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Of the window's requests, in the order they were due."""
     inside = (due_s >= window.warmup_s) & (due_s < window.warmup_s + window.duration_s)
-    by_arrival: npt.NDArray[np.float64] = latency_us[inside][
-        np.argsort(due_s[inside], kind="stable")
-    ]
-    return by_arrival
+    order = np.argsort(due_s[inside], kind="stable")
+    return due_s[inside][order], latency_us[inside][order]
 
 
 def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:

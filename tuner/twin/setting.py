@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tuner.load.length import window_for
+from tuner.load.measurement import Arrivals
 from tuner.load.workload import shape_of
 from tuner.run.trial import Trial
 from tuner.space import cache
@@ -33,7 +34,7 @@ def setting_of(space: Space, spec: Spec) -> Setting:
         max_window_s=float(workload.max_window),
         warmup_s=float(workload.warmup),
         latency_bound_s=max(latencies_us, default=0.0) / 1e6,
-        open_loop=workload.arrivals.kind != "closed",
+        open_loop=Arrivals(workload.arrivals.kind).open_loop,
     )
     return Setting(
         space.config,

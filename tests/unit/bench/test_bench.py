@@ -264,50 +264,42 @@ def test_a_server_that_gave_no_first_answer_is_left_behind() -> None:
     assert deployer.log == ["deploy", "fresh", "deploy"]
 
 
+class Watched(EmulatedLoad):
+    """Keeps the window of each load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.windows: list[Window] = []
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        self.windows.append(window)
+        return super().measure(load, window, seed)
+
+
 def test_a_look_is_over_within_a_second() -> None:
-    windows: list[Window] = []
-
-    class Looking(EmulatedLoad):
-        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            windows.append(window)
-            return super().measure(load, window, seed)
-
-    bench, _ = a_bench(CountingDeployer(), load=Looking())
+    load = Watched()
+    bench, _ = a_bench(CountingDeployer(), load=load)
     bench.deploy(ONE)
     bench.one_at_a_time(1)
     bench.many_at_once(8, 2)
-    assert len(windows) == 2
-    assert all(0.0 < w.warmup_s < w.duration_s for w in windows)
-    assert all(w.warmup_s + w.duration_s < 1.0 for w in windows)
+    assert len(load.windows) == 2
+    assert all(0.0 < w.warmup_s < w.duration_s for w in load.windows)
+    assert all(w.warmup_s + w.duration_s < 1.0 for w in load.windows)
 
 
 def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
-    class Timed(EmulatedLoad):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lengths: list[float] = []
-
-        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            self.lengths.append(window.duration_s)
-            assert window.deadline_s > window.total_s
-            return super().measure(load, window, seed)
-
-    timed = Timed()
-    bench, _ = a_bench(CountingDeployer(), load=timed)
+    load = Watched()
+    bench, _ = a_bench(CountingDeployer(), load=load)
     bench.deploy(Candidate())
     for least_s in (0.0, 0.1, 30.0):
         bench.measure(50.0, 1, least_s)
-    assert timed.lengths == [timed.lengths[0], timed.lengths[0], 30.0]
+    lengths = [w.duration_s for w in load.windows]
+    assert lengths == [lengths[0], lengths[0], 30.0]
+    assert all(w.deadline_s > w.total_s for w in load.windows)
 
 
 def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -> None:
-    windows: list[Window] = []
-
-    class Watched(EmulatedLoad):
-        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-            windows.append(window)
-            return super().measure(load, window, seed)
-
+    load = Watched()
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
@@ -316,12 +308,12 @@ def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -
         measured=lambda _: None,
         soak=lambda _, rate, least_s: Window(max(30.0, least_s), 0, 100),
     )
-    bench = Bench(CountingDeployer(), lambda _: Watched(), rules, TimeBook())
+    bench = Bench(CountingDeployer(), lambda _: load, rules, TimeBook())
     bench.deploy(ONE)
     assert passes(bench.soak(90, 1, 5.0).slo)
     assert not passes(bench.soak(120, 1, 45.0).slo)
     assert passes(bench.measure(90, 1).slo)
-    assert [window.duration_s for window in windows] == [30.0, 45.0, 1]
+    assert [window.duration_s for window in load.windows] == [30.0, 45.0, 1]
 
 
 class Warming(EmulatedLoad):
