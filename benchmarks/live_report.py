@@ -9,7 +9,7 @@ from pathlib import Path
 from live_state import Comparison, LiveSearch, Step
 from recorded_curves import COLOURS, DASHES
 
-from tuner.confirm.statistics import Ratio
+from tuner.score.ratio import Ratio
 from tuner.search.budget import StopReason
 
 OURS = "twin"

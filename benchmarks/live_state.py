@@ -10,8 +10,8 @@ from statistics import geometric_mean
 from typing import Any, Self
 
 from tuner.confirm.rounds import Entrant, capacity_level, steepness
-from tuner.confirm.statistics import Ratio, mean_with_interval, paired_ratio
 from tuner.score.capacity import Bracket, Probe
+from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio
 from tuner.search.budget import StopReason
 from tuner.space.candidate import Candidate
 

@@ -20,9 +20,9 @@ from tuner.modelconfig.encoding import encoded
 from tuner.report.pull_request import write_proposal
 from tuner.report.quantities import count_text
 from tuner.report.render import render_all
-from tuner.report.result_schema import Status
 from tuner.run.choices import resume_command
 from tuner.run.rejected import Stage
+from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.uninterrupted import uninterrupted

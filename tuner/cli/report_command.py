@@ -110,10 +110,9 @@ def _list_runs(output: Path, output_format: str) -> None:
 
 def _status(run: Path) -> str:
     """How a run or check ended, in a word; why that cannot be said of one that is damaged."""
-    from tuner.report.check_schema import CheckStatus
-    from tuner.report.result_schema import Status
     from tuner.run.baseline import CHECK
     from tuner.run.reading import read_json
+    from tuner.run.status import CheckStatus, Status
     from tuner.run.store import MANIFEST, RESULT
 
     kinds = ((RESULT, "", Status), (CHECK, "check: ", CheckStatus))

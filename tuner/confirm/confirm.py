@@ -31,10 +31,10 @@ from tuner.confirm.rounds import (
     fixed_round,
     searched_round,
 )
-from tuner.confirm.statistics import Ratio
 from tuner.errors import TrialError
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
+from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.objective import Objective

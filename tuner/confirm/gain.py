@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from tuner.confirm.rounds import Contender
-from tuner.confirm.statistics import Ratio, paired_ratio, unequal_ratio
 from tuner.errors import TrialError
 from tuner.score.judge import passes, value_of
 from tuner.score.point import Point
+from tuner.score.ratio import Ratio, paired_ratio, unequal_ratio
 from tuner.spec.objective import Goal, Objective
 
 #: From round to round the logarithm of a capacity is taken to vary by this (standard deviation)

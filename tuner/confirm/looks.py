@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.confirm.statistics import ERROR
+from tuner.score.ratio import ERROR
 
 LOOKS = 2
 #: Share of the error that the first look spends.

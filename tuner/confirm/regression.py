@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from tuner.confirm.statistics import Ratio
 from tuner.score.judge import passes
 from tuner.score.point import Point
+from tuner.score.ratio import Ratio
 
 
 class Change(Enum):

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 from tuner.report.charts.chart import Table
 from tuner.report.charts.trend import trend_chart
-from tuner.report.check_schema import CheckFacts, CheckStatus, read_check
+from tuner.report.check_schema import CheckFacts, read_check
 from tuner.report.junit import (
     add_case,
     add_output,
@@ -31,6 +31,7 @@ from tuner.report.quantities import (
 )
 from tuner.report.result_schema import SloFacts
 from tuner.report.trend import ratio_text, trend, value_text
+from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.digits import digits

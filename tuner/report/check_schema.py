@@ -5,7 +5,6 @@ Readers must ignore keys they do not know, so that keys may be added within vers
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,21 +14,9 @@ from tuner.errors import SpecError
 from tuner.report.result_schema import Count, Facts, Interval, NotNegative, Sha256, SloFacts
 from tuner.run.baseline import CHECK
 from tuner.run.reading import UnreadableFileError, read_json
+from tuner.run.status import CheckStatus
 
 SCHEMA_VERSION = 1
-
-
-class CheckStatus(Enum):
-    """How a check ended."""
-
-    FINE = "fine"
-    WORSE = "worse"  # told, no failure
-    ACCEPTED = "accepted"  # the new baseline
-    MISSED = "slo missed"
-    INCONCLUSIVE = "inconclusive"
-    REGRESSION = "regression"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
 
 
 class SloRounds(Facts):

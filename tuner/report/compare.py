@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.confirm.statistics import Ratio, mean_with_interval, two_sample_ratio
 from tuner.load.measurement import Measurement
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
@@ -17,6 +16,7 @@ from tuner.report.sentence import HEADLINES
 from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.score.judge import value_of
+from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
 from tuner.space.candidate import Candidate
 from tuner.space.words import field_text, server_arg_text
 from tuner.spec.digits import digits

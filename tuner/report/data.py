@@ -16,7 +16,6 @@ from tuner.report.result_schema import (
     Overloads,
     Result,
     Simplification,
-    Status,
     WrittenFacts,
     check,
 )
@@ -24,6 +23,7 @@ from tuner.report.side import Repeat, Side, measured_side, repeat_of, side_of
 from tuner.run.manifest import Manifest
 from tuner.run.reading import UnreadableFileError, read_as
 from tuner.run.rejected import Rejected
+from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import SloResult, severity

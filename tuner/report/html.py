@@ -24,7 +24,6 @@ from tuner.report.quantities import (
     seconds_text,
     verdict_text,
 )
-from tuner.report.result_schema import Status
 from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
@@ -49,6 +48,7 @@ from tuner.report.tables import (
     trial_seconds,
     trials_by_state,
 )
+from tuner.run.status import Status
 from tuner.run.trial import Trial
 from tuner.score.verdict import Verdict
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 
 from tuner.report.data import ReportData
 from tuner.report.quantities import margin_text, metric_text, verdict_text
-from tuner.report.result_schema import Status
 from tuner.report.sentence import soak_sentences, verdict_sentence
+from tuner.run.status import Status
 from tuner.score.verdict import SloResult, Verdict
 
 #: Characters XML 1.0 cannot hold, however escaped.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
-from tuner.report.result_schema import Status
 from tuner.run.choices import resume_command
+from tuner.run.status import Status
 
 
 def next_steps(data: ReportData) -> list[tuple[str, str]]:

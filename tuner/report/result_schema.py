@@ -6,7 +6,6 @@ never changes its meaning or unit and is never removed within a version.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,6 +20,7 @@ from tuner.load.measurement import (
     Slice,
 )
 from tuner.load.overload import Overload
+from tuner.run.status import Status
 from tuner.score.verdict import Verdict
 
 SCHEMA_VERSION = 1
@@ -33,17 +33,6 @@ FieldJson = bool | int | float | str | list[int] | list[str] | None
 
 class Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Status(Enum):
-    """How a run ended."""
-
-    IMPROVED = "improved"
-    KEPT = "kept"
-    INFEASIBLE = "infeasible"
-    UNCONFIRMED = "unconfirmed"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
 
 
 class MeasurementFacts(Facts):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, rate_text
-from tuner.report.result_schema import Status
 from tuner.report.side import Side
+from tuner.run.status import Status
 from tuner.run.trial import Predicted
 from tuner.score.judge import value_of
 from tuner.score.verdict import Verdict

@@ -21,7 +21,6 @@ from tuner.errors import (
 )
 from tuner.load.choice import Client
 from tuner.report.check_report import render_check
-from tuner.report.check_schema import CheckStatus
 from tuner.run.baseline import (
     CHECK,
     Baseline,
@@ -35,6 +34,7 @@ from tuner.run.baseline import (
 )
 from tuner.run.manifest import Manifest, comparable
 from tuner.run.rejected import Stage
+from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import TimeBook
 from tuner.run.writing import write_json

@@ -9,11 +9,12 @@ from statistics import geometric_mean
 from typing import Any
 
 from tuner.confirm.regression import Change, Held, change_of
-from tuner.confirm.statistics import CONFIDENCE
-from tuner.report.check_schema import SCHEMA_VERSION, CheckStatus
+from tuner.report.check_schema import SCHEMA_VERSION
 from tuner.run.baseline import Baseline, Key
 from tuner.run.manifest import Manifest
+from tuner.run.status import CheckStatus
 from tuner.score.point import Point
+from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.check import Check
 from tuner.steps.check_rounds import Checked

@@ -19,11 +19,11 @@ from tuner.confirm.confirm import Role, Row
 from tuner.confirm.looks import LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
-from tuner.confirm.statistics import ERROR, Ratio, paired_ratio, two_sample_ratio
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
+from tuner.score.ratio import ERROR, Ratio, paired_ratio, two_sample_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal

@@ -10,13 +10,14 @@ from tuner.confirm.confirm import Confirmation
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak, Soaked
-from tuner.confirm.statistics import CONFIDENCE
 from tuner.load.overload import Overload
-from tuner.report.result_schema import SCHEMA_VERSION, Status
+from tuner.report.result_schema import SCHEMA_VERSION
 from tuner.run.rejected import Rejected, summary
+from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.score.point import Point
+from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
 from tuner.space.candidate import Candidate
 from tuner.writeback.apply import Written

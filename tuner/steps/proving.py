@@ -17,7 +17,7 @@ from tuner.confirm.simplify import Simplified, simplified
 from tuner.confirm.soak import Soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
-from tuner.report.result_schema import Status
+from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level
 from tuner.score.judge import passes

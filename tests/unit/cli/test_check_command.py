@@ -12,7 +12,7 @@ from unit.report.test_check_report import facts
 from tuner.cli import COMMANDS, cli
 from tuner.cli.boundary import guarded
 from tuner.cli.check_command import annotation_lines, columns, lines_of
-from tuner.report.check_schema import CheckStatus
+from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.
 READING = ("doctor", "plan", "run", "check", "report", "compare", "lint")

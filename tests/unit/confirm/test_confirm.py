@@ -20,11 +20,11 @@ from tuner.confirm.confirm import (
 )
 from tuner.confirm.looks import FIRST_LOOK, LOOKS
 from tuner.confirm.rounds import Entrant
-from tuner.confirm.statistics import ERROR, paired_ratio
 from tuner.errors import TrialError
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
+from tuner.score.ratio import ERROR, paired_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric

@@ -7,9 +7,9 @@ from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round
-from tuner.confirm.statistics import ERROR, two_sample_ratio, unequal_ratio
 from tuner.errors import TrialError
 from tuner.score.point import judge_point
+from tuner.score.ratio import ERROR, two_sample_ratio, unequal_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric

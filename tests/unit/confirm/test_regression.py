@@ -10,8 +10,8 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.confirm.regression import Change, Held, change_of, held
-from tuner.confirm.statistics import ERROR, Ratio, two_sample_ratio
 from tuner.score.point import Point, judge_point
+from tuner.score.ratio import ERROR, Ratio, two_sample_ratio
 
 WARN, FAIL = 0.03, 0.05
 

@@ -21,8 +21,8 @@ from tuner.confirm.repeatability import (
     spread,
     worth_of,
 )
-from tuner.confirm.statistics import paired_ratio
 from tuner.score.point import judge_point
+from tuner.score.ratio import paired_ratio
 
 NOW = Settings(window_s=5.0, rounds=3, min_gain=0.02)
 

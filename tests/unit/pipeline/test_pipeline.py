@@ -25,9 +25,9 @@ from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.report.render import render_all
-from tuner.report.result_schema import Status
 from tuner.run.manifest import arrivals_of
 from tuner.run.measuring import Measuring, registered
+from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.search.study import StudyRecord

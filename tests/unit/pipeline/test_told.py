@@ -17,8 +17,8 @@ from unit.pipeline.test_pipeline import MODEL, Workplace, best_of, interrupt
 from tuner import pipeline
 from tuner.confirm.confirm import Role, Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
-from tuner.report.result_schema import Status
 from tuner.run.rejected import Stage
+from tuner.run.status import Status
 from tuner.run.trial import Trial
 from tuner.score.point import judge_point
 from tuner.steps.events import Silent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.report.check_schema import CheckFacts, CheckStatus
+from tuner.report.check_schema import CheckFacts
+from tuner.run.status import CheckStatus
 
 SLO = {
     "expression": "p99_latency <= 40ms", "value": 38_000.0, "verdict": "pass",

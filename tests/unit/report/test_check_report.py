@@ -17,8 +17,9 @@ from tuner.report.check_report import (
     page_of,
     render_check,
 )
-from tuner.report.check_schema import CheckStatus, Then, json_schema, read_check
+from tuner.report.check_schema import Then, json_schema, read_check
 from tuner.report.trend import trend
+from tuner.run.status import CheckStatus
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ from unit.report.synthetic import CURRENT, Toy, make_run, measure
 
 from tuner.errors import SpecError, TunerError
 from tuner.report.data import ReportData, load
-from tuner.report.result_schema import Status
+from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import judge_point

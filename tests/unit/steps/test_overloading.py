@@ -14,7 +14,7 @@ from tuner.confirm.soak import Soak, Soaked
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.measurement import Arrivals
 from tuner.load.overload import Overload
-from tuner.report.result_schema import Status
+from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo
 from tuner.score.point import judge_point

@@ -13,7 +13,7 @@ from synthetic import P99_40MS, synthetic_measurement
 from tuner.bench.evaluate import load_plan, probe_of
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.measurement import Arrivals, Measurement
-from tuner.report.result_schema import Status
+from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points

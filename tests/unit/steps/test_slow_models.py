@@ -20,8 +20,8 @@ from tuner.load.export import Requests
 from tuner.load.generator import Window
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.timeline import figures_of, observe_closed, observe_open
-from tuner.report.result_schema import Status
 from tuner.run.rejected import Rejected
+from tuner.run.status import Status
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import TrialState
 from tuner.search.budget import StopReason

@@ -21,7 +21,7 @@ from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.errors import InterruptedRunError, ModelFailsError
 from tuner.load.measurement import Course, Measurement
-from tuner.report.result_schema import Status
+from tuner.run.status import Status
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, Chart, axis, hover, line, scatter
-from tuner.report.check_schema import CheckFacts, CheckStatus, HistoryRow
+from tuner.report.check_schema import CheckFacts, HistoryRow
 from tuner.report.quantities import share_text
 from tuner.report.trend import RATES, checked_at, config_text, ratio_text, trend, value_text
+from tuner.run.status import CheckStatus
 from tuner.spec.slo import Metric
 
 _PASSED = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.ACCEPTED)
