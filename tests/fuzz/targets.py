@@ -136,9 +136,9 @@ def _spec_run(text: bytes, directory: Path) -> None:
 
 
 def _config_run(text: bytes, directory: Path) -> None:
+    from tuner.lint.repository import lint_repository
     from tuner.modelconfig.edit import edit
     from tuner.modelconfig.files import read_model
-    from tuner.modelconfig.lint import lint_repository
     from tuner.modelconfig.message import to_load_json
     from tuner.space.draft import Machine, draft_spec
 
@@ -155,7 +155,7 @@ def _config_run(text: bytes, directory: Path) -> None:
 
 
 def _model_py_run(text: bytes, directory: Path) -> None:
-    from tuner.modelconfig.lint import errors_of, lint_repository
+    from tuner.lint.repository import errors_of, lint_repository
 
     lint_repository(directory)
     errors_of(directory, "m")

@@ -85,8 +85,8 @@ def command(
 def _drafted(
     model: str, repository: Path | None, slo: str, directory: Path, profile: Profile | None
 ) -> str:
+    from tuner.lint.repository import errors_of
     from tuner.modelconfig.files import read_model
-    from tuner.modelconfig.lint import errors_of
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place

@@ -13,7 +13,7 @@ from tuner.cli.options import output_format
 from tuner.cli.terminal import say, say_annotation, say_json
 
 if TYPE_CHECKING:
-    from tuner.modelconfig.lint_finding import Finding
+    from tuner.lint.finding import Finding
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -46,7 +46,8 @@ def command(
 
     Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
     """
-    from tuner.modelconfig.lint import Severity, lint_repository
+    from tuner.lint.finding import Severity
+    from tuner.lint.repository import lint_repository
 
     findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
     if output_format == "json":

@@ -13,7 +13,7 @@ from typing import Any
 from tuner.errors import SpecError
 from tuner.model_analyzer.options import MODEL_OPTIONS, OPTIONS, PARAMETERS
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.suggest import in_brackets
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
 _ADVICE = "the options are in docs/config.md of Model Analyzer"
@@ -177,7 +177,7 @@ def _refuse_unknown(path: Path, tree: Tree, models: Mapping[str, _Own]) -> None:
         unknown += [((*at, key), MODEL_OPTIONS) for key in own if key not in MODEL_OPTIONS]
     mistakes = []
     for where, known in unknown:
-        near = did_you_mean(str(where[-1]), known)
+        near = in_brackets(str(where[-1]), known)
         position = tree.position(Finding(where, "", key=True))
         mistakes.append(_mistake(path, position, where, f"no option of Model Analyzer{near}"))
     if mistakes:
@@ -196,7 +196,7 @@ def _chosen(path: Path, tree: Tree, models: Mapping[str, object], model: str | N
             f"name one: tune init MODEL --from-model-analyzer {path}",
         )
     if model not in models:
-        near = did_you_mean(model, models)
+        near = in_brackets(model, models)
         raise SpecError(f"{at}: {model} is not among the models: {names}{near}")
     return model
 

@@ -14,7 +14,7 @@ from tuner.modelconfig.encoding import decoded
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.suggest import did_you_mean
+from tuner.spec.suggest import did_you_mean
 
 CONFIG_NAME = "config.pbtxt"
 #: No file system has longer names.

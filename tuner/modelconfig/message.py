@@ -13,7 +13,7 @@ from tuner.modelconfig.compare import differences
 from tuner.modelconfig.dialect import as_python_reads, foreign
 from tuner.modelconfig.hints import hint_at
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
-from tuner.modelconfig.suggest import did_you_mean
+from tuner.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

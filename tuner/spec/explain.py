@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from tuner.hiding import HIDDEN
 from tuner.spec.mistakes import Finding, Location, dotted
 from tuner.spec.model import Spec
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.suggest import in_brackets
 from tuner.spec.units import shortened
 
 _Models = tuple[type[BaseModel], ...]
@@ -85,19 +85,19 @@ def _no_parameter(value: Any) -> str:
     if isinstance(value, list):
         return f"is a list alone (did you mean {{choice: {_found_list(value)}}}?); {_SPACE_FORMS}"
     if isinstance(value, dict) and value:
-        guess = did_you_mean(next(iter(value)), ["int", "choice", "subsets"])
+        guess = in_brackets(next(iter(value)), ["int", "choice", "subsets"])
         return f"has none of int, choice and subsets{guess}: {_SPACE_FORMS}"
     return f"values to try are expected, not {_found(value)}: {_SPACE_FORMS}"
 
 
 def _not_one_of(value: Any, expected: str) -> str:
     options = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-    return f"{_found(value)} is none of {', '.join(options)}{did_you_mean(str(value), options)}"
+    return f"{_found(value)} is none of {', '.join(options)}{in_brackets(str(value), options)}"
 
 
 def _unknown_key(key: str, owners: _Models) -> str:
     known = sorted({name for owner in owners for name in _names(owner)})
-    guess = did_you_mean(key, known)
+    guess = in_brackets(key, known)
     if guess:
         return f"unknown key {shortened(key)}{guess}"
     homes = [home for home in _homes() if home[-1] == key]

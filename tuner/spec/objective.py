@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import CoreSchema, core_schema
 
 from tuner.spec.slo import Metric, parse_metric
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.suggest import in_brackets
 
 
 class Goal(Enum):
@@ -111,7 +111,7 @@ def _level(metric: Metric, text: str | None, *, rate: bool) -> float:
 
 
 def _not_an_objective(expression: str) -> str:
-    guess = did_you_mean(expression, [Goal.MAXIMIZE_GOODPUT.value, "minimize p99_latency at 300/s"])
+    guess = in_brackets(expression, [Goal.MAXIMIZE_GOODPUT.value, "minimize p99_latency at 300/s"])
     return f"'{expression}' is no objective{guess}; {_accepted()}"
 
 

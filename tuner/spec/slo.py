@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, core_schema
 
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.suggest import in_brackets
 from tuner.spec.units import (
     BYTE_UNITS,
     LATENCY_UNITS,
@@ -146,7 +146,7 @@ def parse_metric(name: str) -> Metric:
     if percentile and f"p{percentile[1]}" not in _ALIASES:
         raise ValueError(f"'{name}' is not measured: percentiles are p50, p90, p95 and p99")
     known = ", ".join(names)
-    raise ValueError(f"unknown metric '{name}'{did_you_mean(name, names)}; metrics are {known}")
+    raise ValueError(f"unknown metric '{name}'{in_brackets(name, names)}; metrics are {known}")
 
 
 def requests_needed(metric: Metric) -> int:

@@ -1,4 +1,4 @@
-"""The nearest word to a mistyped one."""
+"""The nearest of the words that would have been right."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """`` (did you mean x?)`` when one of ``options`` is close to ``word``, else nothing."""
-    near = difflib.get_close_matches(word.lower(), list(options), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""
+def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
+    """``did you mean A or B?``; empty when nothing known is close."""
+    close = difflib.get_close_matches(name, list(known), n=most, cutoff=0.6)
+    return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def in_brackets(word: str, options: Iterable[str]) -> str:
+    """`` (did you mean x?)`` to end a message with, whatever the word's case; or nothing."""
+    near = did_you_mean(word.lower(), options, most=1)
+    return f" ({near})" if near else ""

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.lint.repository import errors_of
 from tuner.load.command import RunFiles, Target, command_line
 from tuner.load.measurement import LoadPoint
-from tuner.modelconfig.lint import errors_of
 from tuner.run.noise_file import read_noise
 from tuner.search.designs import designs
 from tuner.search.strategy import STRATEGIES, Proposal

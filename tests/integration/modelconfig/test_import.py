@@ -11,7 +11,7 @@ pytestmark = pytest.mark.integration
 
 CODE = """
 import sys
-import tuner.modelconfig.edit, tuner.modelconfig.files, tuner.modelconfig.lint
+import tuner.modelconfig.edit, tuner.modelconfig.files, tuner.lint.repository
 import tuner.modelconfig.message, tuner.modelconfig.rules
 print(*sorted({"tritonclient", "grpc", "google.protobuf", "numpy"} & set(sys.modules)))
 """

@@ -11,10 +11,10 @@ from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES
 from unit.modelconfig.rule_cases import DYNAMIC, IDLE, POLICY, REFUSED
 
 from tuner.errors import DeployRefusedError
+from tuner.lint.repository import lint_repository
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
-from tuner.modelconfig.lint import lint_repository
 from tuner.modelconfig.message import parse, to_load_json
 from tuner.modelconfig.path import set_fields
 from tuner.triton.control import Control

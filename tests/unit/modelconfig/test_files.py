@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.lint.repository import Severity, lint_repository
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.encoding import LATIN_1, encoded
 from tuner.modelconfig.files import is_model_name, model_directory, read_model
-from tuner.modelconfig.lint import Severity, lint_repository
 
 
 @pytest.fixture

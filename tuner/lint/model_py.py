@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.lint.directory import is_there
+from tuner.lint.finding import Finding, Severity
+from tuner.lint.rules import silenced_in
 from tuner.modelconfig.files import ModelFiles
-from tuner.modelconfig.lint_finding import Finding, Severity
-from tuner.modelconfig.lint_layout import is_there
-from tuner.modelconfig.lint_rules import silenced_in
 from tuner.modelconfig.schema import ModelConfig
 
 _CLASS = "TritonPythonModel"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.lint.finding import Finding, Severity
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.files import ModelFiles
-from tuner.modelconfig.lint_finding import Finding, Severity
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate
 

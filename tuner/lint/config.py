@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tuner.lint.finding import Finding, Severity
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.idle import without_effect
-from tuner.modelconfig.lint_finding import Finding, Severity
 from tuner.modelconfig.rules import Rule, is_delay, queue_policies, violations
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate

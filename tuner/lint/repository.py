@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
+from tuner.lint.config import config_findings
+from tuner.lint.directory import layout_findings
+from tuner.lint.finding import Finding, Severity
+from tuner.lint.model_py import called_models, knows_sequences, python_findings
+from tuner.lint.rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import (
     CONFIG_NAME,
@@ -16,17 +21,10 @@ from tuner.modelconfig.files import (
     read_model,
     versions,
 )
-from tuner.modelconfig.lint_config import config_findings
-from tuner.modelconfig.lint_finding import Finding, Severity
-from tuner.modelconfig.lint_layout import layout_findings
-from tuner.modelconfig.lint_python import called_models, knows_sequences, python_findings
-from tuner.modelconfig.lint_rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.suggest import did_you_mean
 from tuner.modelconfig.tree import locate
-
-__all__ = ["Finding", "Severity", "errors_of", "lint_repository"]
+from tuner.spec.suggest import did_you_mean
 
 
 def lint_repository(
@@ -42,7 +40,7 @@ def lint_repository(
         repository: Directory with one directory for each model.
         model: Look at this one only; the others are still read for its ensemble steps.
         ignore: Rules that shall say nothing; comments in the files name more
-            (`lint_rules.silenced_in`).
+            (`rules.silenced_in`).
         weights: False leaves out what is about files that are often not kept in git. So does a
             repository whose models have no directories at all.
 

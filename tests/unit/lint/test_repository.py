@@ -4,7 +4,8 @@ import pytest
 from unit.modelconfig.configs import case
 
 from tuner.errors import SpecError
-from tuner.modelconfig.lint import Severity, errors_of, lint_repository
+from tuner.lint.finding import Severity
+from tuner.lint.repository import errors_of, lint_repository
 
 PYTHON = """name: "m"
 backend: "python"

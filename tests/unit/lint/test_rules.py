@@ -12,12 +12,12 @@ import pytest
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import SpecError
-from tuner.modelconfig.lint import lint_repository
-from tuner.modelconfig.lint_rules import RULES, silenced_in
+from tuner.lint.repository import lint_repository
+from tuner.lint.rules import RULES, silenced_in
 from tuner.modelconfig.rules import Rule
 
 ROOT = Path(__file__).parents[3]
-SOURCES = sorted((ROOT / "tuner" / "modelconfig").glob("lint*.py"))
+SOURCES = sorted((ROOT / "tuner" / "lint").glob("*.py"))
 
 
 def model(repository: Path, name: str, config: str, code: str = "") -> None:
@@ -51,7 +51,7 @@ def _written() -> set[str]:
                 if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "Severity"
             ]
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_at":
-                after += texts[2:3] if path.name == "lint_layout.py" else []
+                after += texts[2:3] if path.name == "directory.py" else []
             found |= {text for text in after if isinstance(text, str)}
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.errors import SpecError
-from tuner.modelconfig.suggest import did_you_mean
+from tuner.spec.suggest import did_you_mean
 
 _CORE = "Triton core, model_config_utils.cc"
 _TRIED = "tried on tritonserver 2.51 (24.10)"
