@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import disturbed
 import pytest
@@ -55,6 +56,7 @@ def stolen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     each = readings()
     monkeypatch.setattr(disturbed, "read_machine", lambda _ours: next(each))
+    monkeypatch.setattr(disturbed, "_WAIT_S", 0.0)
     return share
 
 
@@ -93,6 +95,51 @@ def test_it_is_repeated_twice_at_the_most(pytester: pytest.Pytester, stolen: lis
     done = ran(pytester, failures=3)
     assert done.parseoutcomes()["failed"] == 1
     assert done.stdout.str().count("the hypervisor took") == 2
+
+
+def test_what_fails_each_time_with_much_stolen_is_not_judged_and_told(
+    pytester: pytest.Pytester, stolen: list[float]
+) -> None:
+    stolen[0] = 40.0
+    done = ran(pytester, failures=3)
+    done.assert_outcomes(skipped=1, passed=1)
+    done.stdout.fnmatch_lines(
+        ["*not judged*", "*::test_it: the hypervisor took 40.0 % *as often as this*"]
+    )
+
+
+def test_more_failures_than_a_few_count_with_however_much_stolen(
+    pytester: pytest.Pytester, stolen: list[float]
+) -> None:
+    stolen[0] = 40.0
+    count = disturbed.MOST_UNJUDGED + 2
+    pytester.makeini(MARKERS)
+    pytester.makepyfile(
+        "import pytest\n"
+        f"@pytest.mark.integration\n@pytest.mark.parametrize('i', range({count}))\n"
+        "def test_it(i): assert False"
+    )
+    done = pytester.runpytest_inprocess("-p", "disturbed", "-p", "no:cacheprovider")
+    done.assert_outcomes(skipped=disturbed.MOST_UNJUDGED, failed=2)
+
+
+def test_a_repetition_waits_for_a_quiet_machine_but_not_for_ever(
+    pytester: pytest.Pytester, stolen: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now_s[0] += seconds
+        stolen[0] = 40.0 if len(slept) < 4 else 0.0
+
+    now_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep)
+    monkeypatch.setattr(disturbed, "time", clock)
+    monkeypatch.setattr(disturbed, "_WAIT_S", 60.0)
+    stolen[0] = 40.0
+    ran(pytester, failures=1).assert_outcomes(passed=2)
+    assert len(slept) == 4
 
 
 @pytest.mark.parametrize(
