@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from confirmation import BATCHING, spec_in
 
-from tuner.bench.bench import Bench
 from tuner.bench.evaluate import MOST_PROBES, evaluate, probe_of
+from tuner.bench.protocol import Bench
 from tuner.run.timebook import TimeBook
 from tuner.score.capacity import TOLERANCE, Bracket, Probe
 from tuner.space.candidate import Candidate

@@ -33,8 +33,8 @@ from recorded_curves import RESULTS
 from recorded_table import spec_path
 from replay import COMPARED, KeepsNothing, spec_for
 
-from tuner.bench.bench import Bench
 from tuner.bench.levels import capacity_level
+from tuner.bench.protocol import Bench
 from tuner.confirm.rounds import Entrant, searched_round
 from tuner.errors import (
     EnvironmentNotReadyError,

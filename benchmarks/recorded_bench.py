@@ -214,7 +214,7 @@ class RecordedWorld:
 
 
 class RecordedBench:
-    """Stands where `tuner.bench.bench.Bench` does in a search; see this module.
+    """Stands where `tuner.bench.protocol.Bench` does in a search; see this module.
 
     Args:
         world: What answers.

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.bench.bench import Bench
+from tuner.bench.protocol import Bench
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.run.timebook import TimeBook

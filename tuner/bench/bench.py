@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Protocol
 
-from tuner.bench.cache import CacheRules, Fills, no_caches
+from tuner.bench.cache import CacheRules, no_caches
+from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
 from tuner.bench.rejects import Rejects, doubt_about
 from tuner.bench.settled import missed_while_warming_up
@@ -28,7 +28,7 @@ from tuner.errors import (
 from tuner.load.answers import Answers
 from tuner.load.checks import client_behind, client_kept_up
 from tuner.load.disturbance import disturbances
-from tuner.load.generator import LoadGenerator, Window
+from tuner.load.generator import Window
 from tuner.load.length import lengthened
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.overload import Overload, overload_of, overload_window
@@ -40,7 +40,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 from tuner.spec.workload import CacheState
-from tuner.triton.deploy import Deployment, DeploymentKind
+from tuner.triton.deploy import Deployer, Deployment, DeploymentKind
 from tuner.triton.server import Endpoints
 
 #: Long enough to know a latency, not to judge it.
@@ -54,24 +54,6 @@ LONGER = 1.1
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
 _WindowAt = Callable[[float | None], Window]
-
-
-class Deploys(Protocol):
-    """What the bench needs of `tuner.triton.deploy.Deployer`."""
-
-    def deploy(self, candidate: Candidate) -> Deployment: ...
-
-    def fresh(self) -> None: ...
-
-
-class Asks(LoadGenerator, Fills, Protocol):
-    """A load generator that can also fill a cache, and tell what the model answers."""
-
-    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None: ...
-
-    def answers(self) -> Answers: ...
-
-    def seconds_for(self, count: int, patience_s: float) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +84,7 @@ class BenchRules:
     soak: Callable[[LoadPoint, float | None, float], Window] | None = None
 
 
-class Bench:
+class TritonBench:
     """Measures one deployed candidate at a time.
 
     Args:
@@ -114,8 +96,8 @@ class Bench:
 
     def __init__(
         self,
-        deployer: Deploys,
-        generator: Callable[[Endpoints], Asks],
+        deployer: Deployer,
+        generator: Callable[[Endpoints], LoadClient],
         rules: BenchRules,
         book: TimeBook,
     ) -> None:
@@ -124,7 +106,7 @@ class Bench:
         self._rules = rules
         self._book = book
         self._rejects = Rejects(rules.rejected)
-        self._generator: Asks | None = None
+        self._generator: LoadClient | None = None
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
         self._backlog = False
@@ -172,7 +154,7 @@ class Bench:
                 self._rules.cache.fill(self._generator, cache)
         return deployment
 
-    def _await_first_answers(self, generator: Asks) -> None:
+    def _await_first_answers(self, generator: LoadClient) -> None:
         try:
             generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
         except LoadFailedError:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from tuner.load.filling import Filling
+from tuner.bench.protocol import LoadClient
 from tuner.space.cache import ENABLE, split_args
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -19,12 +18,6 @@ from tuner.spec.workload import CacheState
 
 #: Far from the seeds of measurements.
 SEED = 900_000
-
-
-class Fills(Protocol):
-    """A load generator that can fill a cache; see `tuner.load.filling.fill`."""
-
-    def fill(self, seed: int, size: int | None) -> Filling: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class CacheRules:
     of: Callable[[Candidate], ResponseCache | None]
     note: Callable[[str], None]
 
-    def fill(self, generator: Fills, cache: ResponseCache) -> None:
+    def fill(self, generator: LoadClient, cache: ResponseCache) -> None:
         """Brings the empty cache of a new server to the state a measurement is to find."""
         if self.state is CacheState.WARM:
             self.note(generator.fill(SEED, cache.size).sentence)

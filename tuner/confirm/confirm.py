@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import geometric_mean
-from typing import Any, Protocol
+from typing import Any
 
+from tuner.bench.protocol import Bench
 from tuner.confirm.gain import Gain, gain
 from tuner.confirm.looks import LOOKS, Looks
 from tuner.confirm.rounds import (
@@ -38,8 +39,6 @@ from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.objective import Objective
-
-__all__ = ["Bench", "Confirmation", "Entrant", "Outcome", "Role", "Row", "Rules", "confirm"]
 
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
 BEHIND = 0.90
@@ -120,12 +119,6 @@ class Confirmation:
     def points(self) -> tuple[Point, ...]:
         """The finalist's own measurements, one a round, each at the highest load it stood."""
         return self.own.points
-
-
-class Bench(Protocol):
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
-
-    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
+from tuner.bench.protocol import Bench
 from tuner.load.answers import Answers, differences
 from tuner.space.candidate import Candidate
-
-
-class Bench(Protocol):
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
-
-    def answers(self) -> Answers: ...
 
 
 @dataclass(frozen=True)

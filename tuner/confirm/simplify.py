@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import Any
 
-from tuner.confirm.confirm import Bench, Confirmation, Role, Row, Rules
+from tuner.bench.protocol import Bench
+from tuner.confirm.confirm import Confirmation, Role, Row, Rules
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round, fixed_round, searched_round
 from tuner.errors import TrialError

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.measurement import Measurement
@@ -42,12 +43,6 @@ STEEP = 6.0
 BELOW = 0.015
 #: What the rounds have shown is not lowered by more than this share at once.
 MOST_AT_ONCE = 0.15
-
-
-class Bench(Protocol):
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
-
-    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
 
 
 @dataclass(frozen=True)

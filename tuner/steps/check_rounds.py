@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.looks import LOOKS
@@ -29,7 +30,7 @@ from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.lengths import refuse_too_slow
-from tuner.steps.looking import RoundsBench, Start, highest_that_holds, rough_capacity
+from tuner.steps.looking import Start, highest_that_holds, rough_capacity
 
 #: Servers on which no load tried met the SLOs, each of several, before that is believed.
 HOPELESS = 2
@@ -48,7 +49,7 @@ class Checking:
 
     spec: Spec
     plan: LoadPlan
-    bench: RoundsBench
+    bench: Bench
     events: Events
     current: Candidate
     baseline: Baseline | None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tuner.bench.bench import LOOK_S
 from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
-from tuner.confirm.confirm import Bench
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import Bracket, Probe, find_capacity
 from tuner.score.judge import passes
@@ -33,16 +32,6 @@ ALONE_SHARE = 0.3
 FIRST_CONCURRENCY = 2.0
 #: Loads tried to find the capacity roughly; the rounds correct what is missing.
 PROBES = 4
-
-
-class LooksQuickly(Protocol):
-    def one_at_a_time(self, seed: int) -> float: ...
-
-    def many_at_once(self, concurrency: int, seed: int) -> float: ...
-
-
-class RoundsBench(Bench, LooksQuickly, Protocol):
-    """What rounds of measurements need of a bench."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ class Start:
 
 
 def first_level(
-    bench: LooksQuickly,
+    bench: Bench,
     plan: LoadPlan,
     seed: int,
     note: Callable[[str], None] = lambda _: None,
@@ -135,7 +124,7 @@ def _duration(seconds: float) -> str:
 
 
 def rough_capacity(
-    bench: RoundsBench,
+    bench: Bench,
     plan: LoadPlan,
     seed: int,
     bound: Slo | None = None,
@@ -172,7 +161,7 @@ def rough_capacity(
     return Start(capacity)
 
 
-def highest_that_holds(bench: RoundsBench, listed: Sequence[float], seed: int) -> float:
+def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
     """Of listed loads, ascending: the last one before an SLO is missed; the first if that is."""
     held = listed[0]
     for level in listed:

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tuner.bench.protocol import Bench
 from tuner.confirm.repeatability import (
     POWER,
     Advice,
@@ -51,7 +52,7 @@ from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.lengths import refuse_too_slow
-from tuner.steps.looking import RoundsBench, highest_that_holds, rough_capacity
+from tuner.steps.looking import highest_that_holds, rough_capacity
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.programs import installed
 from tuner.steps.rig import Watch, rigged
@@ -155,7 +156,7 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
             return replace(found, disturbances=(*found.disturbances, *neighbours.remarks))
 
 
-def noise_on(bench: RoundsBench, job: Job, fingerprint: str, events: Events) -> Noise:
+def noise_on(bench: Bench, job: Job, fingerprint: str, events: Events) -> Noise:
     """`measured_noise` on a rig that is there."""
     begin = time.monotonic()
     neighbour = neighbour_of(job)
@@ -165,7 +166,7 @@ def noise_on(bench: RoundsBench, job: Job, fingerprint: str, events: Events) -> 
 
 
 def _repeats(
-    job: Job, bench: RoundsBench, events: Events, begin: float, other: Contender | None
+    job: Job, bench: Bench, events: Events, begin: float, other: Contender | None
 ) -> list[_Repeat]:
     """Rounds of the current config, and of the neighbour ``other`` as long as that is served."""
     events.phase("looking for the capacity of the current config")
@@ -191,7 +192,7 @@ def _repeats(
     return repeats
 
 
-def _measure_other(job: Job, bench: RoundsBench, other: Contender, seed: int) -> None:
+def _measure_other(job: Job, bench: Bench, other: Contender, seed: int) -> None:
     """A round of the neighbour; without it the noise is told of the current config alone."""
     try:
         bench.deploy(other.candidate, fresh=True)
@@ -213,7 +214,7 @@ def neighbour_of(job: Job) -> Candidate | None:
     return min(every, key=lambda c: changes(c, current), default=None)
 
 
-def _expected_level(job: Job, bench: RoundsBench) -> float:
+def _expected_level(job: Job, bench: Bench) -> float:
     """Where the capacity about is; the highest listed load that holds where the spec lists them."""
     if job.plan.listed is not None:
         return highest_that_holds(bench, job.plan.listed, SEED)
@@ -221,7 +222,7 @@ def _expected_level(job: Job, bench: RoundsBench) -> float:
     return rough_capacity(bench, job.plan, SEED, bound, refuse).level
 
 
-def _repeat(job: Job, bench: RoundsBench, expected: float, times: int, seed: int) -> _Repeat:
+def _repeat(job: Job, bench: Bench, expected: float, times: int, seed: int) -> _Repeat:
     level = expected
     if job.plan.listed is None:
         level = job.plan.levels.nearest(expected * (1.0 - SPREAD))  # where a round begins

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.bench.protocol import Bench
 from tuner.errors import TrialError
 from tuner.load.arrivals import OVERLOAD
 from tuner.load.overload import Overload
 from tuner.score.judge import passes, tail_slo
-from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps.events import Events
@@ -26,12 +25,6 @@ SEED_OFFSET = 700_000
 _CURRENT, _WINNER = "current config", "winner"
 _STOOD_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
 _SPARED = "not overloaded, since its overload is within what the winner stood in every round"
-
-
-class Bench(Protocol):
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object: ...
-
-    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload: ...
 
 
 @dataclass(frozen=True)

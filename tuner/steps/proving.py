@@ -7,9 +7,9 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.bench import Bench
 from tuner.bench.evaluate import LoadPlan, probe_of
 from tuner.bench.levels import capacity_level, sustained_level
+from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tuner.bench.bench import Bench, BenchRules
+from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.length import soak_for, window_for
@@ -29,7 +29,7 @@ REMOTE_PATIENCE_S = 120.0
 
 
 @contextmanager
-def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
+def rigged(served: Serving, watch: Watch) -> Iterator[TritonBench]:
     """A bench that is ready to measure; every process and file of it is gone afterwards."""
     job, programs, deployer = served.job, served.programs, served.deployer
     spec = job.spec
@@ -52,7 +52,7 @@ def rigged(served: Serving, watch: Watch) -> Iterator[Bench]:
                 watch.events.note,
             ),
         )
-        yield Bench(
+        yield TritonBench(
             deployer,
             lambda endpoints: load_generator(
                 spec.workload,

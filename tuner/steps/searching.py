@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from tuner.bench.bench import Bench
 from tuner.bench.evaluate import Evaluation, LoadPlan, SecondChance, evaluate
 from tuner.bench.levels import sustained_level
+from tuner.bench.protocol import Bench
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
     ClientLimitError,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.bench.evaluate import LoadPlan
+from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Outcome, Row
-from tuner.confirm.soak import MOST, Bench, Soak, Soaked, SoakRules, remembered_s, soak
+from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, remembered_s, soak
 from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate

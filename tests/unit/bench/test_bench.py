@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.bench import QUICK_LOOK, Bench, BenchRules
+from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.answers import Answers
@@ -82,7 +82,7 @@ def a_bench(
     checkpoint: Any = lambda: None,
     load: Any = None,
     cache: CacheRules | None = None,
-) -> tuple[Bench, list[Any]]:
+) -> tuple[TritonBench, list[Any]]:
     made: list[Any] = []
 
     def generator(endpoints: Endpoints) -> Any:
@@ -97,7 +97,7 @@ def a_bench(
         measured=lambda _: None,
         cache=cache or no_caches(),
     )
-    return Bench(deployer, generator, rules, TimeBook()), made
+    return TritonBench(deployer, generator, rules, TimeBook()), made
 
 
 def test_nothing_is_measured_before_something_is_deployed() -> None:
@@ -308,7 +308,7 @@ def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -
         measured=lambda _: None,
         soak=lambda _, rate, least_s: Window(max(30.0, least_s), 0, 100),
     )
-    bench = Bench(CountingDeployer(), lambda _: load, rules, TimeBook())
+    bench = TritonBench(CountingDeployer(), lambda _: load, rules, TimeBook())
     bench.deploy(ONE)
     assert passes(bench.soak(90, 1, 5.0).slo)
     assert not passes(bench.soak(120, 1, 45.0).slo)

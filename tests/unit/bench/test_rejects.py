@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.bench.bench import Bench, BenchRules
+from tuner.bench.bench import BenchRules, TritonBench
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
@@ -89,7 +89,7 @@ class StandingDeployer:
         return SimpleNamespace(kind=DeploymentKind.UNCHANGED, endpoints=Endpoints("h", "g", None))
 
 
-def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, list[Rejected]]:
+def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[TritonBench, list[Rejected]]:
     rejected: list[Rejected] = []
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -99,12 +99,12 @@ def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, list[Rej
         measured=lambda _: None,
         rejected=rejected.append,
     )
-    bench = Bench(StandingDeployer(), lambda _: Script(*steps), rules, TimeBook())
+    bench = TritonBench(StandingDeployer(), lambda _: Script(*steps), rules, TimeBook())
     bench.deploy(ONE)
     return bench, rejected
 
 
-def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, Script, Any]:
+def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[TritonBench, Script, Any]:
     deployer, script = StandingDeployer(), Script(*steps)
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -113,7 +113,7 @@ def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[Bench, Sc
         checkpoint=lambda: None,
         measured=lambda _: None,
     )
-    bench = Bench(deployer, lambda _: script, rules, TimeBook())
+    bench = TritonBench(deployer, lambda _: script, rules, TimeBook())
     bench.deploy(ONE)
     return bench, script, deployer
 

@@ -118,7 +118,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return SimpleNamespace()
 
     monkeypatch.setattr(rig, "load_generator", generator)
-    monkeypatch.setattr(rig, "Bench", bench)
+    monkeypatch.setattr(rig, "TritonBench", bench)
     monkeypatch.setattr(rig, "last_words", lambda server: f"words of {server}")
     return seen
 

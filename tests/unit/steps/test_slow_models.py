@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from emulated import saying
 
-from tuner.bench.bench import Bench, BenchRules
+from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.evaluate import load_plan
 from tuner.errors import LoadFailedError
 from tuner.load.answers import Answers
@@ -174,7 +174,7 @@ def a_search(
     search = Search(
         spec=spec,
         plan=plan,
-        bench=Bench(server, lambda _: server, rules, TimeBook()),  # type: ignore[arg-type,return-value]
+        bench=TritonBench(server, lambda _: server, rules, TimeBook()),  # type: ignore[arg-type,return-value]
         searcher=searcher,  # type: ignore[arg-type]
         store=SimpleNamespace(append_trial=lambda _: None),
         book=TimeBook(),

@@ -1,0 +1,50 @@
+"""What the search, the confirmation and the checks ask of a bench, and a bench of its load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tuner.load.answers import Answers
+from tuner.load.filling import Filling
+from tuner.load.generator import LoadGenerator
+from tuner.load.overload import Overload
+from tuner.run.rejected import Stage
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+from tuner.triton.deploy import Deployment
+
+
+class Bench(Protocol):
+    """Serves one candidate at a time and puts load on it; see `tuner.bench.bench.TritonBench`."""
+
+    def enter(self, stage: Stage) -> None: ...
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment: ...
+
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
+
+    def one_at_a_time(self, seed: int) -> float: ...
+
+    def many_at_once(self, concurrency: int, seed: int) -> float: ...
+
+    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload: ...
+
+    def answers(self) -> Answers: ...
+
+    def lost(self, reason: str) -> None: ...
+
+
+class LoadClient(LoadGenerator, Protocol):
+    """A load generator that can also fill a cache, and tell what the model answers."""
+
+    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None: ...
+
+    def seconds_for(self, count: int, patience_s: float) -> float | None: ...
+
+    def answers(self) -> Answers: ...
+
+    def fill(self, seed: int, size: int | None) -> Filling: ...
