@@ -32,7 +32,7 @@ from tuner.confirm.rounds import (
     fixed_round,
     searched_round,
 )
-from tuner.errors import TrialError
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
@@ -63,6 +63,7 @@ class Outcome(Enum):
     CONFIRMED = "confirmed"
     NOT_FEASIBLE = "an SLO was missed when measured again"
     NOT_BETTER = "no gain worth a change when measured again"
+    NOT_MEASURED = "the load generator gave no result when it was measured again"
     NOT_COMPARED = "the current config met the SLOs in the search, but not when measured again"
 
 
@@ -153,6 +154,13 @@ def confirm(
         TrialError: The current config, which was measured in the search, cannot be now.
     """
     return _Rotation(bench, current, finalists, rules).run()
+
+
+def _outcome_of(error: TrialError) -> Outcome:
+    """What a load generator cannot do says nothing about the config."""
+    generator = isinstance(error, (ClientLimitError, LoadFailedError))
+    unknown = generator and not isinstance(error, ModelFailsError)
+    return Outcome.NOT_MEASURED if unknown else Outcome.NOT_FEASIBLE
 
 
 class _Rotation:
@@ -262,7 +270,7 @@ class _Rotation:
                 if side is self._current:
                     raise
                 side.dropped = error.message
-                self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+                self._outcomes[side.candidate] = _outcome_of(error)
         for side in self._racing():
             if not side.rounds[-1].passed:
                 side.dropped = "it missed an SLO when measured again on a fresh server"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.length import requests_needed
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.sampler import Sample
@@ -22,12 +22,19 @@ _LITTLE = 0.10
 _BUSY = 0.7
 
 
-def warnings_about(measurement: Measurement) -> tuple[str, ...]:
-    """Sentences about the load, the client and the sample; empty when nothing is wrong."""
+def warnings_about(
+    measurement: Measurement, bounds: Sequence[LatencyBound] = ()
+) -> tuple[str, ...]:
+    """Sentences about the load, the client and the sample; empty when nothing is wrong.
+
+    Args:
+        measurement: What was measured.
+        bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
+    """
     return (
         *_client_behind(measurement),
         *_client_heavy(measurement),
-        *_sample_small(measurement),
+        *_sample_small(measurement, bounds),
         *_unanswered(measurement),
         *_littles_law(measurement),
     )
@@ -168,12 +175,14 @@ def _client_heavy(m: Measurement) -> Iterator[str]:
         yield f"The load generator itself takes {share:.0%} of the latency."
 
 
-def _sample_small(m: Measurement) -> Iterator[str]:
-    needed = requests_needed(0.99)
+def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[str]:
+    share = max((bound.share for bound in bounds), default=0.99)
+    needed, percent = requests_needed(share), f"{100.0 * share:g}"
     if m.completed_count < needed:
         yield (
-            f"p99 rests on {m.completed_count} requests and is a point estimate: to show that 99 % "
-            f"are in time takes {needed} of which none is late, and more where some are."
+            f"p{percent} rests on {m.completed_count} requests and is a point estimate: to show "
+            f"that {percent} % are in time takes {needed} of which none is late, and more where "
+            "some are."
         )
 
 

@@ -130,7 +130,7 @@ class OpenClient:
         if client_kept_up(result):  # else it is the client's fault, and told as that
             check_answered(observed.answered_count, window, planned)
         warnings = (*given.warnings, *ended_early(window, planned), *_about_client(answers))
-        return replace(result, warnings=(*warnings, *warnings_about(result)))
+        return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
     def _due(self, load: LoadPoint, window: Window, seed: int) -> Times | None:
         """When requests are due, in seconds from the start; None for a closed loop."""

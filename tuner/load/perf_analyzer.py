@@ -95,7 +95,7 @@ class PerfAnalyzer:
             result = run.measured()
         result = replace(result, wall_s=time.monotonic() - begin)
         warnings = (*result.warnings, *run.given.warnings, *_repeats(run.given, result, run.window))
-        return replace(result, warnings=(*warnings, *warnings_about(result)))
+        return replace(result, warnings=(*warnings, *warnings_about(result, run.window.bounds)))
 
 
 @dataclass(frozen=True)

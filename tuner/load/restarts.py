@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tuner.load.checks import warnings_about
-from tuner.load.generator import LoadGenerator, Window
+from tuner.load.generator import LatencyBound, LoadGenerator, Window
 from tuner.load.measurement import (
     HostUse,
     LatencySource,
@@ -47,9 +47,10 @@ class Restarted:
         if load.arrivals.open_loop or self.count == 1:
             return self.generator.measure(load, window, seed)
         part = replace(window, duration_s=part_s(window.duration_s, self.count))
-        return combined(
-            [self.generator.measure(load, part, seed + k * _SEED_STEP) for k in range(self.count)]
-        )
+        starts = [
+            self.generator.measure(load, part, seed + k * _SEED_STEP) for k in range(self.count)
+        ]
+        return combined(starts, window.bounds)
 
 
 def part_s(duration_s: float, count: int) -> float:
@@ -57,10 +58,11 @@ def part_s(duration_s: float, count: int) -> float:
     return duration_s if count == 1 else max(duration_s / count, LEAST_S)
 
 
-def combined(starts: Sequence[Measurement]) -> Measurement:
+def combined(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
     """One measurement of several starts of the same load, with windows of the same length.
 
-    Percentiles are over the requests of all starts; without these, the worst start's.
+    Percentiles are over the requests of all starts; without these, the worst start's. ``bounds``:
+    what SLOs hold them to.
     """
     first = starts[0]
     whole = replace(
@@ -83,8 +85,9 @@ def combined(starts: Sequence[Measurement]) -> Measurement:
         restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
         warnings=(),
     )
-    said = [w for m in starts for w in m.warnings if w not in warnings_about(m)]
-    return replace(whole, warnings=(*dict.fromkeys(said), *_spread(whole), *warnings_about(whole)))
+    said = [w for m in starts for w in m.warnings if w not in warnings_about(m, bounds)]
+    told = (*dict.fromkeys(said), *_spread(whole), *warnings_about(whole, bounds))
+    return replace(whole, warnings=told)
 
 
 def _spread(whole: Measurement) -> tuple[str, ...]:

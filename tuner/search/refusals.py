@@ -16,7 +16,7 @@ from tuner.run.trial import Trial, TrialState
 from tuner.space import cache
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Metric, Slo
-from tuner.twin.model import service_key
+from tuner.twin.model import is_instance_count, service_key
 
 #: Trials with a memory reading before memory is predicted.
 _READINGS = 2
@@ -32,7 +32,7 @@ class Demand:
 
     @classmethod
     def of(cls, candidate: Candidate) -> Demand:
-        counts = [v for p, v in candidate.fields.items() if p.endswith(".count")]
+        counts = [v for p, v in candidate.fields.items() if is_instance_count(p)]
         return cls(
             instances=sum(v for v in counts if isinstance(v, int)) or 1,
             batch=_whole(candidate.fields.get("max_batch_size")),

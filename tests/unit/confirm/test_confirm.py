@@ -20,7 +20,7 @@ from tuner.confirm.confirm import (
 )
 from tuner.confirm.looks import FIRST_LOOK, LOOKS
 from tuner.confirm.rounds import Entrant
-from tuner.errors import TrialError
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
@@ -210,6 +210,27 @@ def test_a_finalist_that_cannot_be_deployed_again_drops_out_and_the_others_go_on
     assert [r.outcome for r in results] == [Outcome.NOT_FEASIBLE, Outcome.CONFIRMED]
     assert results[0].reason == "out of memory"
     assert (results[0].level, results[0].points, results[0].ratio) == (0.0, (), None)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ClientLimitError("it sent 800/s"), Outcome.NOT_MEASURED),
+        (LoadFailedError("no export"), Outcome.NOT_MEASURED),
+        (ModelFailsError("negative input"), Outcome.NOT_FEASIBLE),
+    ],
+)
+def test_a_finalist_that_the_load_generator_cannot_measure_is_not_called_infeasible(
+    error: TrialError, outcome: Outcome
+) -> None:
+    class Trouble(EmulatedBench):
+        def reading(self, level: float, seed: int) -> Measurement:
+            if self.candidate == OTHER:
+                raise error
+            return super().reading(level, seed)
+
+    result = duel(Trouble({CURRENT: 100, OTHER: 1000}), 98, 980)
+    assert (result.outcome, result.reason) == (outcome, error.message)
 
 
 def test_a_current_config_that_cannot_be_deployed_again_ends_it() -> None:

@@ -97,6 +97,14 @@ def test_what_is_wrong_is_said(fields: dict[str, Any], expected: str) -> None:
     assert expected in warnings[0]
 
 
+def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None:
+    few, bounds = measured(completed_count=43), [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
+    (told,) = warnings_about(few, bounds)
+    assert told.startswith("p90 rests on 43 requests and is a point estimate: to show that 90 %")
+    assert "takes 44 of which none is late" in told
+    assert warnings_about(measured(completed_count=44), bounds) == ()
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [

@@ -182,6 +182,18 @@ class TestRefusals:
         assert [refusals.forbids(config(n)) for n in (1, 2, 3, 4)] == [False, False, False, True]
         assert not Refusals(history, []).forbids(config(4))
 
+    def test_what_a_rate_limiter_shares_out_is_no_instance_and_takes_no_memory(self) -> None:
+        def limited(instances: int, resources: int) -> Candidate:
+            path = "instance_group.rate_limiter.resources[R1].count"
+            return Candidate({INSTANCES: instances, BATCH: 8, path: resources})
+
+        history = [
+            trial(limited(1, 1), TrialState.MEASURED, memory=3 << 30),
+            trial(limited(2, 1), TrialState.MEASURED, memory=5 << 30),
+        ]
+        refusals = Refusals(history, [Slo.parse("gpu_memory <= 8GiB")])
+        assert [refusals.forbids(limited(n, 16)) for n in (1, 2, 4)] == [False, False, True]
+
     def test_one_reading_is_no_line(self) -> None:
         history = [trial(config(1), TrialState.MEASURED, memory=7 << 30)]
         assert not Refusals(history, [Slo.parse("gpu_memory <= 8GiB")]).forbids(config(4))
