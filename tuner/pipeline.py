@@ -25,7 +25,7 @@ from tuner.run.rejected import Stage
 from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
-from tuner.search.uninterrupted import uninterrupted
+from tuner.search.study.uninterrupted import uninterrupted
 from tuner.steps.client import client_notes
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimated
 from tuner.steps.events import Events

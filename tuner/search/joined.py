@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tuner.run.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal, Strategy
-from tuner.search.study import StudyRecord
+from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 

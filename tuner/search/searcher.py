@@ -8,7 +8,7 @@ from dataclasses import replace
 from tuner.run.reading import UnreadableFileError
 from tuner.run.trial import Trial
 from tuner.search.strategy import Enough, Proposal, Strategy
-from tuner.search.study import Claim, StudyRecord
+from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 

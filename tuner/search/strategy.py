@@ -98,37 +98,37 @@ def chance(seed: int, number: int) -> random.Random:
 
 
 def _gp(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.gp import GaussianStrategy
+    from tuner.search.strategies.gp import GaussianStrategy
 
     return GaussianStrategy.of(space, spec)
 
 
 def _tpe(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.tpe import TpeStrategy
+    from tuner.search.strategies.tpe import TpeStrategy
 
     return TpeStrategy(space, spec.objective.goal, spec.search.seed, spec.search.startup_trials)
 
 
 def _random(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.random_search import RandomStrategy
+    from tuner.search.strategies.random_search import RandomStrategy
 
     return RandomStrategy(space, spec.search.seed)
 
 
 def _grid(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.grid import GridStrategy
+    from tuner.search.strategies.grid import GridStrategy
 
     return GridStrategy(space, spec.search.seed, spec.budget.trials)
 
 
 def _twin(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.twin_search import TwinStrategy
+    from tuner.search.strategies.twin.search import TwinStrategy
 
     return TwinStrategy.of(space, spec)
 
 
 def _model_analyzer(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.model_analyzer import ModelAnalyzerStrategy
+    from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
 
     return ModelAnalyzerStrategy(space, spec)
 

@@ -25,9 +25,9 @@ from tuner.run.manifest import Manifest
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
-from tuner.search.offer import Offer, find_offer
 from tuner.search.strategy import STRATEGIES
-from tuner.search.study import StudyRecord
+from tuner.search.study.offer import Offer, find_offer
+from tuner.search.study.record import StudyRecord
 from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.fields import Gpus

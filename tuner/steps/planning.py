@@ -15,7 +15,7 @@ from tuner.lint.repository import errors_of
 from tuner.load.command import RunFiles, Target, command_line
 from tuner.load.measurement import LoadPoint
 from tuner.run.noise_file import read_noise
-from tuner.search.designs import designs
+from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import STRATEGIES, Proposal
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml

@@ -8,7 +8,7 @@ from pathlib import Path
 from tuner.errors import SpecError
 from tuner.run.choices import Choices
 from tuner.run.store import RunStore
-from tuner.search.storage_url import shown_url
+from tuner.search.study.storage_url import shown_url
 from tuner.steps.job import Request
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.run.store import STUDY, RunStore
-from tuner.search.study import StudyRecord
+from tuner.search.study.record import StudyRecord
 from tuner.steps.job import Job
 
 #: SQLite's own files beside a database: what they hold would be put into another one.

@@ -12,7 +12,7 @@ from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.cli.storage import children_environment, storage_of, warn_of_password
 from tuner.errors import EnvironmentNotReadyError
-from tuner.search.storage_url import has_password, hidden_reason, shown_url
+from tuner.search.study.storage_url import has_password, hidden_reason, shown_url
 from tuner.steps.job import Request
 
 MARK = "hunter2"
@@ -152,8 +152,8 @@ def test_no_such_run_in_a_storage_is_told_without_its_password(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = SimpleNamespace(get_all_studies=list)
-    monkeypatch.setattr("tuner.search.offer.open_storage", lambda _: empty)
-    monkeypatch.setattr("tuner.search.offer.close_storage", lambda _: None)
+    monkeypatch.setattr("tuner.search.study.offer.open_storage", lambda _: empty)
+    monkeypatch.setattr("tuner.search.study.offer.close_storage", lambda _: None)
     assert guarded(cli, ["worker", "m", "--storage", URL]) == 2
     err = capsys.readouterr().err
     assert "postgresql://tuner:***@db/optuna holds no run" in err

@@ -9,8 +9,8 @@ from typing import Any
 from unit.space.spaces import BATCH, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
 from tuner.run.trial import Score, Trial, TrialState
-from tuner.search.model_analyzer import ModelAnalyzerStrategy
 from tuner.search.searcher import Searcher
+from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

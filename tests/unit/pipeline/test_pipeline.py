@@ -30,7 +30,7 @@ from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
-from tuner.search.study import StudyRecord
+from tuner.search.study.record import StudyRecord
 from tuner.steps.job import Job
 from tuner.steps.outcome import Side, Verdict
 from tuner.steps.proving import Proof, proved

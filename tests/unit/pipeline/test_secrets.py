@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from unit.pipeline.test_pipeline import Workplace, interrupt
 
-from tuner.search import study
+from tuner.search.study import record as study
 
 MARK = "hunter2"
 URL = f"postgresql://tuner:{MARK}@db/optuna?sslpassword={MARK}"
@@ -29,7 +29,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     database = f"sqlite:///{tmp_path / 'somewhere.db'}"
     real = study.open_storage
     monkeypatch.setattr(study, "open_storage", lambda _: real(database))
-    monkeypatch.setattr("tuner.search.offer.open_storage", lambda _: real(database))
+    monkeypatch.setattr("tuner.search.study.offer.open_storage", lambda _: real(database))
     monkeypatch.setenv("HF_TOKEN", MARK)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))

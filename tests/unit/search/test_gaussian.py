@@ -7,9 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tuner.search.gaussian import Kernel, Observations, Posterior, Priors, Told, learned, posterior
-from tuner.search.gp import Vector, log_expected_gain
-from tuner.search.twin_search import expected_gain
+from tuner.search.strategies.gaussian import (
+    Kernel,
+    Observations,
+    Posterior,
+    Priors,
+    Told,
+    learned,
+    posterior,
+)
+from tuner.search.strategies.gp import Vector, log_expected_gain
+from tuner.search.strategies.twin.search import expected_gain
 
 KERNEL = Kernel(np.zeros(1, np.int64), np.array([0.5]), np.array([0.3]), common=0.3, noise=0.05)
 

@@ -10,9 +10,9 @@ import pytest
 from unit.search.surface import SURFACE, feasible, searched, strategy
 
 from tuner.run.trial import Score, Trial, TrialState
-from tuner.search.gaussian import Told
-from tuner.search.gp import GaussianStrategy, overshoot, told
 from tuner.search.searcher import Searcher
+from tuner.search.strategies.gaussian import Told
+from tuner.search.strategies.gp import GaussianStrategy, overshoot, told
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

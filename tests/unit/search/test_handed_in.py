@@ -25,10 +25,10 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.run.reading import UnreadableFileError
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Score, judge_point
-from tuner.search.handed_in import handed_in
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
-from tuner.search.study import StudyRecord
+from tuner.search.study.handed_in import handed_in
+from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 

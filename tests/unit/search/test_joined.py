@@ -12,7 +12,7 @@ from tuner.run.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Enough, Proposal, Quick
-from tuner.search.study import StudyRecord
+from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 from tuner.spec.objective import Objective

@@ -8,16 +8,16 @@ MODULES = [
     "tuner.space.build",
     "tuner.space.draft",
     "tuner.search.budget",
-    "tuner.search.designs",
-    "tuner.search.fitting",
+    "tuner.search.strategies.twin.designs",
+    "tuner.search.strategies.twin.fitting",
     "tuner.search.incumbent",
-    "tuner.search.model_analyzer",
+    "tuner.search.strategies.model_analyzer",
     "tuner.search.observation",
     "tuner.search.searcher",
     "tuner.search.strategy",
-    "tuner.search.study",
-    "tuner.search.tpe",
-    "tuner.search.twin_search",
+    "tuner.search.study.record",
+    "tuner.search.strategies.tpe",
+    "tuner.search.strategies.twin.search",
 ]
 
 

@@ -6,8 +6,8 @@ import pytest
 from unit.search.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 from unit.space.spaces import DELAY, space_of
 
-from tuner.search.random_search import draw_new
 from tuner.search.searcher import Searcher
+from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategy import Proposal
 from tuner.spec.model import Strategy
 

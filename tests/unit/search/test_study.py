@@ -13,7 +13,7 @@ from tuner.run.trial import Trial
 from tuner.search.observation import FAILED_VIOLATION
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
-from tuner.search.study import StudyRecord
+from tuner.search.study.record import StudyRecord
 from tuner.spec.model import Strategy
 from tuner.spec.objective import Objective
 

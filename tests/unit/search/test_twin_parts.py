@@ -14,11 +14,11 @@ from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED
 from tuner.load.measurement import HostUse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
-from tuner.search.designs import designs
-from tuner.search.features import Features
-from tuner.search.pool import NEAR, RANDOM, Pool, neighbours
-from tuner.search.refusals import Refusals
-from tuner.search.residuals import Correction, Residual, own_error
+from tuner.search.strategies.features import Features
+from tuner.search.strategies.pool import NEAR, RANDOM, Pool, neighbours
+from tuner.search.strategies.refusals import Refusals
+from tuner.search.strategies.twin.designs import designs
+from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
 from tuner.spec.slo import Slo

@@ -15,11 +15,11 @@ from unit.space.spaces import BATCH, INSTANCES, space_of
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.run.trial import Point, Predicted, Score, Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
-from tuner.search.features import Features
-from tuner.search.fitting import checkpoint
-from tuner.search.residuals import Correction, Residual, own_error
+from tuner.search.strategies.features import Features
+from tuner.search.strategies.twin.fitting import checkpoint
+from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
+from tuner.search.strategies.twin.search import TwinStrategy, expected_gain
 from tuner.search.strategy import STRATEGIES, Proposal, Quick
-from tuner.search.twin_search import TwinStrategy, expected_gain
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuner.search.uninterrupted import uninterrupted
+from tuner.search.study.uninterrupted import uninterrupted
 
 
 class StoppedError(Exception):

@@ -19,8 +19,8 @@ from tuner.run.store import STUDY, RunStore
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime, Worker
 from tuner.score.point import judge_point
-from tuner.search.offer import find_offer
-from tuner.search.study import StudyRecord
+from tuner.search.study.offer import find_offer
+from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import OpenRun, open_run, open_store

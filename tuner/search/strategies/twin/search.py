@@ -21,15 +21,15 @@ import numpy.typing as npt
 from tuner.bench.evaluate import load_plan
 from tuner.bench.levels import sustained_level
 from tuner.run.trial import Predicted, Trial
-from tuner.search.designs import designs
-from tuner.search.features import Features
-from tuner.search.fitting import Fitting, told
-from tuner.search.gaussian import Told
-from tuner.search.gp import GaussianStrategy
 from tuner.search.incumbent import ranked
-from tuner.search.pool import Pool
-from tuner.search.refusals import Refusals
-from tuner.search.residuals import Correction, Residual, own_error
+from tuner.search.strategies.features import Features
+from tuner.search.strategies.gaussian import Told
+from tuner.search.strategies.gp import GaussianStrategy
+from tuner.search.strategies.pool import Pool
+from tuner.search.strategies.refusals import Refusals
+from tuner.search.strategies.twin.designs import designs
+from tuner.search.strategies.twin.fitting import Fitting, told
+from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from tuner.bench.evaluate import load_plan
 from tuner.run.trial import Trial, TrialState
-from tuner.search.features import Features
-from tuner.search.gaussian import Observations, Posterior, Prior, Priors, Told, learned
 from tuner.search.incumbent import ranked
-from tuner.search.pool import Pool
-from tuner.search.random_search import draw_new
-from tuner.search.refusals import Refusals
+from tuner.search.strategies.features import Features
+from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
+from tuner.search.strategies.pool import Pool
+from tuner.search.strategies.random_search import draw_new
+from tuner.search.strategies.refusals import Refusals
 from tuner.search.strategy import Enough, Proposal, Quick, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.trial import Trial, Worker
-from tuner.search.handed_in import handed_in
 from tuner.search.observation import FAILED_VIOLATION, observe
-from tuner.search.quiet import quiet_optuna
-from tuner.search.storage_url import hidden_reason, shown_url
-from tuner.search.uninterrupted import uninterrupted
+from tuner.search.study.handed_in import handed_in
+from tuner.search.study.quiet import quiet_optuna
+from tuner.search.study.storage_url import hidden_reason, shown_url
+from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.adapter import distributions, params
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

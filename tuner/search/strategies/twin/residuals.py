@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tuner.search.features import Features
-from tuner.search.gaussian import Observations, Posterior, Prior, Priors, Told, learned
+from tuner.search.strategies.features import Features
+from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
 from tuner.space.candidate import Candidate
 
 Vector = npt.NDArray[np.float64]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from tuner.run.trial import Trial
 from tuner.search.observation import CONSTRAINTS, frozen_trial
-from tuner.search.quiet import quiet_optuna
-from tuner.search.random_search import draw_new
+from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
+from tuner.search.study.quiet import quiet_optuna
 from tuner.space.adapter import OptunaValue, distributions, suggested
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

@@ -10,9 +10,9 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_received
-from tuner.search.quiet import quiet_optuna
-from tuner.search.storage_url import shown_url
-from tuner.search.study import close_storage, open_storage, searching_key
+from tuner.search.study.quiet import quiet_optuna
+from tuner.search.study.record import close_storage, open_storage, searching_key
+from tuner.search.study.storage_url import shown_url
 
 
 @dataclass(frozen=True)
