@@ -32,12 +32,12 @@ from tuner.bench.evaluate import LoadPlan, evaluate, probe_of
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import SoakRules, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
-from tuner.load.arrivals import arrivals_of
-from tuner.load.export import Requests
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.length import lengthened, soak_for, window_for
+from tuner.load.latency.timeline import figures_of, observe_open
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
-from tuner.load.timeline import figures_of, observe_open
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.traffic.arrivals import arrivals_of
+from tuner.load.window_length import lengthened, soak_for, window_for
 from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point

@@ -23,13 +23,13 @@ from textwrap import dedent
 import click
 import numpy as np
 
-from tuner.load.calls import calls_over
-from tuner.load.client_process import OpenLoop, _precise_loop
-from tuner.load.command import Target
+from tuner.load.client.calls import calls_over
+from tuner.load.client.process import OpenLoop, _precise_loop
 from tuner.load.generator import Window
+from tuner.load.generators import load_generator
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.load.messages import RequestForm, build
-from tuner.load.workload import load_generator
+from tuner.load.perf_analyzer.command import Target
+from tuner.load.traffic.encoding import RequestForm, build
 from tuner.spec.workload import Protocol, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control

@@ -22,8 +22,8 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 from tuner.load.generator import Window
+from tuner.load.generators import load_generator
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.load.workload import load_generator
 from tuner.spec.workload import ClosedArrivals, FileInputs, RandomInputs, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control

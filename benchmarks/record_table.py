@@ -32,10 +32,10 @@ from recorded_table import Recording
 from tuner.bench.evaluate import probe_of
 from tuner.bench.rejects import doubt_about
 from tuner.errors import LoadFailedError, TrialError
-from tuner.load.checks import client_kept_up
-from tuner.load.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT
 from tuner.load.measurement import Measurement
-from tuner.load.perf_analyzer import PerfAnalyzer
+from tuner.load.perf_analyzer.generator import PerfAnalyzer
+from tuner.load.validity import client_kept_up
+from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT
 from tuner.score.capacity import Bracket, Probe
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.load.perf_analyzer import PerfAnalyzer
-from tuner.load.workload import load_generator
+from tuner.load.generators import load_generator
+from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.space.candidate import Candidate
 from tuner.spec.model import ServerMode
 from tuner.steps.job import Job

@@ -2,8 +2,8 @@
 
 Starting and ending perf_analyzer takes about a second, as long as a window of a table does. Each
 step has its own seed and its own settling time before its window, and holds the same arrivals as
-a run of its own would, see `tuner.load.arrivals`. Only the queue at its beginning differs: it is
-what the step below left, which is less than nothing to tell while the server keeps up.
+a run of its own would, see `tuner.load.traffic.arrivals`. Only the queue at its beginning differs:
+it is what the step below left, which is less than nothing to tell while the server keeps up.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.load import arrivals, export, runner
-from tuner.load.checks import warnings_about
-from tuner.load.command import RunFiles, command_line
-from tuner.load.disturbance import disturbances
 from tuner.load.generator import Window
+from tuner.load.latency.timeline import figures_of, observe_open
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
-from tuner.load.perf_analyzer import PerfAnalyzer
-from tuner.load.rest import comes_to_rest
-from tuner.load.sampler import Sampler, host_use, server_statistics
-from tuner.load.timeline import figures_of, observe_open
+from tuner.load.perf_analyzer import export, process
+from tuner.load.perf_analyzer.command import RunFiles, command_line
+from tuner.load.perf_analyzer.generator import PerfAnalyzer
+from tuner.load.traffic import arrivals
+from tuner.load.validity import warnings_about
+from tuner.load.watch.disturbance import disturbances
+from tuner.load.watch.idle import comes_to_rest
+from tuner.load.watch.sampler import Sampler, host_use, server_statistics
 from tuner.score.capacity import SATURATED
 from tuner.triton import health
 
@@ -115,10 +116,10 @@ def schedule(steps: Sequence[Step], settle_s: float) -> tuple[arrivals.Times, li
     return np.concatenate(times), windows
 
 
-def _run(tool: PerfAnalyzer, files: RunFiles, window: Window, load: LoadPoint) -> runner.Ended:
+def _run(tool: PerfAnalyzer, files: RunFiles, window: Window, load: LoadPoint) -> process.Ended:
     exported = files.export
     assert exported is not None
-    return runner.run(
+    return process.run(
         command_line(tool.binary, tool.target, load, window, files),
         tool.environment,
         files.intervals.with_name("log"),

@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tuner.load.disturbance import STOLEN_CPU_PERCENT
-from tuner.load.machine import read_machine, stolen_percent
+from tuner.load.watch.disturbance import STOLEN_CPU_PERCENT
+from tuner.load.watch.machine import read_machine, stolen_percent
 
 REPETITIONS = 2
 _LOOKS_APART_S = 2.0

@@ -17,9 +17,9 @@ import numpy as np
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import DeployRefusedError
-from tuner.load.answers import Answer, Answers
 from tuner.load.measurement import Arrivals, Measurement
-from tuner.load.overload import Overload
+from tuner.load.probes.answers import Answer, Answers
+from tuner.load.probes.overload import Overload
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo

@@ -28,11 +28,11 @@ from models import BERT, CNN, HEAVY, Device
 from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import DeployRefusedError
-from tuner.load import csvfile
 from tuner.load.choice import choose
 from tuner.load.generator import Window
+from tuner.load.generators import load_generator
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.workload import load_generator
+from tuner.load.perf_analyzer import csv_report
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
@@ -232,7 +232,7 @@ def _perf_analyzer(
     )
     if done.returncode != 0:
         return {"failed": done.stdout.strip().splitlines()[-1:]}
-    return asdict(csvfile.read(report))
+    return asdict(csv_report.read(report))
 
 
 WHAT: dict[str, Callable[[Bed, Sequence[int]], None]] = {

@@ -15,9 +15,9 @@ from integration.load.repository import make_repository
 
 from tuner.load.choice import Client
 from tuner.load.generator import LoadGenerator
+from tuner.load.generators import load_generator
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.recorded import RecordedFailure, RecordedLoad
-from tuner.load.workload import load_generator
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control

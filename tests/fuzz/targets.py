@@ -175,21 +175,21 @@ def _analyzer_run(text: bytes, directory: Path) -> None:
 
 
 def _csv_run(text: bytes, directory: Path) -> None:
-    from tuner.load import csvfile
+    from tuner.load.perf_analyzer import csv_report
 
-    csvfile.read(directory / "input")
+    csv_report.read(directory / "input")
 
 
 def _export_run(text: bytes, directory: Path) -> None:
-    from tuner.load import export
+    from tuner.load.perf_analyzer import export
 
     export.is_complete(directory / "input")
     export.read(directory / "input")
 
 
 def _numbers_run(text: bytes, directory: Path) -> None:
-    from tuner.load.arrivals import read_trace
-    from tuner.load.repeats import read_log
+    from tuner.load.traffic.arrivals import read_trace
+    from tuner.load.traffic.repeats import read_log
 
     for read in (read_trace, read_log):
         try:

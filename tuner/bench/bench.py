@@ -25,13 +25,13 @@ from tuner.errors import (
     TrialError,
     UndecidedError,
 )
-from tuner.load.answers import Answers
-from tuner.load.checks import client_behind, client_kept_up
-from tuner.load.disturbance import disturbances
 from tuner.load.generator import Window
-from tuner.load.length import lengthened
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.overload import Overload, overload_of, overload_window
+from tuner.load.probes.answers import Answers
+from tuner.load.probes.overload import Overload, overload_of, overload_window
+from tuner.load.validity import client_behind, client_kept_up
+from tuner.load.watch.disturbance import disturbances
+from tuner.load.window_length import lengthened
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
 from tuner.score.judge import undecided

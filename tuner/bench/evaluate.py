@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.load.length import lowest_rate
 from tuner.load.measurement import Arrivals
+from tuner.load.window_length import lowest_rate
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
 from tuner.score.judge import passes, stress, undecided

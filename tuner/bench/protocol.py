@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tuner.load.answers import Answers
-from tuner.load.filling import Filling
 from tuner.load.generator import LoadGenerator
-from tuner.load.overload import Overload
+from tuner.load.probes.answers import Answers
+from tuner.load.probes.cache_fill import Filling
+from tuner.load.probes.overload import Overload
 from tuner.run.rejected import Stage
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate

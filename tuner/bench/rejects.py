@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.load.checks import client_kept_up
 from tuner.load.measurement import Measurement
+from tuner.load.validity import client_kept_up
 from tuner.run.rejected import Rejected, Stage
 
 

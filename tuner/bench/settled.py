@@ -13,13 +13,13 @@ from tuner.spec.slo import Slo
 def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
     """An SLO was missed, and would not have been without the start of the window.
 
-    See `tuner.load.settling` for where the start ends. A busy spell at the start looks the same:
-    this is a reason to measure again, not for a verdict.
+    See `tuner.load.latency.settling` for where the start ends. A busy spell at the start looks the
+    same: this is a reason to measure again, not for a verdict.
     """
     import numpy as np
 
-    from tuner.load.settling import settled_from
-    from tuner.load.timeline import latency_figures
+    from tuner.load.latency.settling import settled_from
+    from tuner.load.latency.timeline import latency_figures
 
     measurement = point.measurement
     if passes(point.slo) or measurement.by_arrival_us is None:

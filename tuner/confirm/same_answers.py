@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.bench.protocol import Bench
-from tuner.load.answers import Answers, differences
+from tuner.load.probes.answers import Answers, differences
 from tuner.space.candidate import Candidate
 
 

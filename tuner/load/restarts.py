@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tuner.load.checks import warnings_about
 from tuner.load.generator import LatencyBound, LoadGenerator, Window
+from tuner.load.latency.timeline import SHARES, latency_figures
 from tuner.load.measurement import (
     HostUse,
     LatencySource,
@@ -25,7 +25,7 @@ from tuner.load.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.load.timeline import SHARES, latency_figures
+from tuner.load.validity import warnings_about
 from tuner.spec.digits import digits
 
 #: No start's window is shorter than this.

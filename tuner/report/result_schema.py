@@ -19,7 +19,7 @@ from tuner.load.measurement import (
     ServerStatistics,
     Slice,
 )
-from tuner.load.overload import Overload
+from tuner.load.probes.overload import Overload
 from tuner.run.status import Status
 from tuner.score.verdict import Verdict
 

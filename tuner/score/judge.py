@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from tuner.load.length import requests_needed
+from tuner.load.latency.steadiness import unsteadiness
 from tuner.load.measurement import LatencySource, Measurement
-from tuner.load.steadiness import unsteadiness
+from tuner.load.window_length import requests_needed
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.slo import Comparison, Metric, Slo
 

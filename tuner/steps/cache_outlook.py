@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.load.che import ENTRY_OVERHEAD_BYTES, lru_hit_rate
-from tuner.load.inputs import DEFAULT_UNIQUE
-from tuner.load.repeats import popularity
-from tuner.load.tensors import TensorShape, content_bytes
+from tuner.load.traffic.inputs import DEFAULT_UNIQUE
+from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
+from tuner.load.traffic.repeats import popularity
+from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.space.cache import listed_sizes
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.confirm.looks import LOOKS
 from tuner.load.measurement import LoadPoint
-from tuner.load.overload import overload_window
+from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.score.judge import tail_slo
 from tuner.spec.workload import ClosedArrivals

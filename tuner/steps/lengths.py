@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tuner.bench.evaluate import MOST_PROBES, LoadPlan
 from tuner.errors import LoadFailedError
-from tuner.load.arrivals import read_trace
-from tuner.load.length import requests_for
 from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.traffic.arrivals import read_trace
+from tuner.load.window_length import requests_for
 from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.spec.slo import Metric, Slo, requests_needed, tail_shares

@@ -10,7 +10,7 @@ from tuner.confirm.confirm import Confirmation
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak, Soaked
-from tuner.load.overload import Overload
+from tuner.load.probes.overload import Overload
 from tuner.report.result_schema import SCHEMA_VERSION
 from tuner.run.rejected import Rejected, summary
 from tuner.run.status import Status

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.errors import TrialError
-from tuner.load.arrivals import OVERLOAD
-from tuner.load.overload import Overload
+from tuner.load.probes.overload import Overload
+from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.score.judge import passes, tail_slo
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.lint.repository import errors_of
-from tuner.load.command import RunFiles, Target, command_line
 from tuner.load.measurement import LoadPoint
+from tuner.load.perf_analyzer.command import RunFiles, Target, command_line
 from tuner.run.noise_file import read_noise
 from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import STRATEGIES, Proposal

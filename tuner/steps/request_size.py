@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.load.tensors import TensorShape, content_bytes
+from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs
 from tuner.steps.job import Job

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.length import soak_for, window_for
+from tuner.load.generators import load_generator
 from tuner.load.measurement import LoadPoint
-from tuner.load.runner import PATIENCE_S
-from tuner.load.workload import load_generator
+from tuner.load.perf_analyzer.process import PATIENCE_S
+from tuner.load.window_length import soak_for, window_for
 from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
 from tuner.spec.model import ServerMode, Spec
@@ -113,7 +113,7 @@ def _shortest_s(workload: Workload) -> float:
 def soak_of(
     spec: Spec, load: LoadPoint, rate_per_s: float | None = None, least_s: float = 0.0
 ) -> Window:
-    """The window of a soak at this load; see `tuner.load.length.soak_for` and `window_of`."""
+    """The window of a soak at this load; see `window_length.soak_for` and `window_of`."""
     window = window_of(spec, load, rate_per_s)
     rate = load.level if load.arrivals.open_loop else rate_per_s
     shares = [bound.share for bound in window.bounds]

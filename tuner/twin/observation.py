@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.arrivals import Shape, arrivals_of
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.traffic.arrivals import Shape, arrivals_of
 from tuner.modelconfig.base import Base
 from tuner.run.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.twin.model import Unmodelled, scheduler_of, service_key
 from tuner.twin.system import Scheduler, Traffic
 
-#: Arrivals are drawn for this long after the window, as `tuner.load.perf_analyzer` does.
+#: Arrivals are drawn for this long after the window, as `tuner.load.perf_analyzer.generator` does.
 _AFTER_S = 2.0
 #: Inputs asked for beforehand to fill a cache, for each that can be asked for.
 _WARM_ROUNDS = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.load.length import window_for
+from tuner.load.generators import shape_of
 from tuner.load.measurement import Arrivals
-from tuner.load.workload import shape_of
+from tuner.load.window_length import window_for
 from tuner.run.trial import Trial
 from tuner.space import cache
 from tuner.space.space import Space
@@ -15,7 +15,7 @@ from tuner.spec.model import Spec
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.twin.observation import Repeats, Setting
 
-#: Different inputs of a workload that does not say how many, as in `tuner.load.inputs`.
+#: Different inputs of a workload that does not say how many, as in `tuner.load.traffic.inputs`.
 _UNIQUE = 1000
 
 

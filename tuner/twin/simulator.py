@@ -18,7 +18,7 @@ from tuner.twin.system import Scheduler, Service, Traffic, Way
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the window showed, counted as `tuner.load.timeline` counts it.
+    """What the window showed, counted as `tuner.load.latency.timeline` counts it.
 
     Attributes:
         throughput_infer_per_s: Inferences answered inside the window, per second of it.

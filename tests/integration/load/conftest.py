@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from integration.load.repository import make_repository
 
-from tuner.load.workload import ByClient, load_generator
+from tuner.load.generators import ByClient, load_generator
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control

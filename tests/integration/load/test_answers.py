@@ -7,7 +7,7 @@ import json
 import pytest
 from integration.load.conftest import Bench
 
-from tuner.load.answers import Answers, differences
+from tuner.load.probes.answers import Answers, differences
 
 pytestmark = pytest.mark.integration
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from integration.load.repository import make_repository
 
-from tuner.load.che import ENTRY_OVERHEAD_BYTES, lru_hit_rate
-from tuner.load.filling import MAX_FILLING_S
 from tuner.load.generator import Window
+from tuner.load.generators import ByClient, load_generator
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.repeats import popularity
-from tuner.load.workload import ByClient, load_generator
+from tuner.load.probes.cache_fill import MAX_FILLING_S
+from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
+from tuner.load.traffic.repeats import popularity
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import tritonserver
 from tuner.triton.control import Control

@@ -13,10 +13,10 @@ import psutil
 import pytest
 from integration.load.conftest import Bench
 
-from tuner.load.disturbance import disturbances
 from tuner.load.generator import Window
+from tuner.load.generators import load_generator
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
-from tuner.load.workload import load_generator
+from tuner.load.watch.disturbance import disturbances
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import Workload
 

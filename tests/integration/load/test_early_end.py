@@ -11,9 +11,9 @@ from integration.load.repository import CAPACITY_PER_S
 from waits import wait_until
 
 from tuner.errors import ClientLimitError
-from tuner.load.checks import client_kept_up
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.validity import client_kept_up
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench

@@ -15,10 +15,10 @@ from integration.load.repository import CAPACITY_PER_S, SERVICE_S
 
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.choice import Client
+from tuner.load.client.generator import OpenClient
 from tuner.load.generator import Window
+from tuner.load.generators import ByClient
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
-from tuner.load.open_client import OpenClient
-from tuner.load.workload import ByClient
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
@@ -65,7 +65,7 @@ def test_a_full_queue_under_overload(bench: Bench) -> None:
     """
     found = queue(bench, max_queue_size=8).measure(OVERLOAD, LONG, seed=1)
     assert found.source is LatencySource.REQUESTS
-    assert "tuner.load.client_process" in found.command
+    assert "tuner.load.client.process" in found.command
     assert 0.0 < found.throughput_infer_per_s <= CAPACITY_PER_S
     assert found.sent_per_s == pytest.approx(OVERLOAD.level, rel=0.05)
     accounted = found.completed_count + found.failed_count + found.unanswered_count

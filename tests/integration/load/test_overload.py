@@ -14,7 +14,7 @@ from integration.load.conftest import Bench
 
 from tuner.load.choice import Client
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.overload import Overload, overload_of, overload_window
+from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.spec.slo import Slo
 from tuner.triton.binaries import Installation, tritonserver
 from tuner.triton.control import Control
@@ -78,7 +78,7 @@ def test_a_queue_without_end_recovers_once_the_backlog_is_worked_off(bench: Benc
 
 def test_a_queue_that_refuses_what_waits_too_long_keeps_its_latency(bench: Bench) -> None:
     measurement, found = probed(bench, QUEUED_US)
-    assert "tuner.load.client_process" in measurement.command
+    assert "tuner.load.client.process" in measurement.command
     assert found.p99_latency_us < SLO.bound
     assert found.rejected_share == pytest.approx(found.late_share, abs=0.01)
     assert 0.01 < found.rejected_share < 0.4

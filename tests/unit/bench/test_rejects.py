@@ -19,10 +19,10 @@ from tuner.errors import (
     ServerGoneError,
     UndecidedError,
 )
-from tuner.load.answers import Answers
-from tuner.load.filling import Filling
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.load.probes.answers import Answers
+from tuner.load.probes.cache_fill import Filling
 from tuner.run.rejected import Rejected, Stage, summary
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate

@@ -15,7 +15,7 @@ from recorded_stairs import Step, schedule
 from recorded_table import Recording, Table
 from synthetic import synthetic_server
 
-from tuner.load.arrivals import arrivals_of
+from tuner.load.traffic.arrivals import arrivals_of
 from tuner.score.capacity import Bracket, Probe
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Request, prepare

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import disturbed
 import pytest
 
-from tuner.load.machine import MachineReading
+from tuner.load.watch.machine import MachineReading
 
 QUIET = MachineReading(0.0, 0.0, 0.0, 0.0, None, 0.0, None)
 MARKERS = """

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from emulated import FreshBench, saying
 
 from tuner.confirm.same_answers import Comparison, same_answers
-from tuner.load.answers import Answers
+from tuner.load.probes.answers import Answers
 from tuner.space.candidate import Candidate
 
 CURRENT = Candidate({"instance_group.count": 1})

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.checks import client_behind, client_kept_up, client_limit, warnings_about
-from tuner.load.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.length import lowest_rate, requests_needed, window_for
+from tuner.load.latency.timeline import within_bounds
 from tuner.load.measurement import (
     Arrivals,
     HostUse,
@@ -21,8 +19,10 @@ from tuner.load.measurement import (
     Measurement,
     ServerStatistics,
 )
+from tuner.load.perf_analyzer.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
-from tuner.load.timeline import within_bounds
+from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
+from tuner.load.window_length import lowest_rate, requests_needed, window_for
 from tuner.spec.workload import Protocol
 from tuner.triton.server import Endpoints
 

@@ -23,7 +23,7 @@ from tuner.load.measurement import (
     ServerStatistics,
     Slice,
 )
-from tuner.load.overload import Overload
+from tuner.load.probes.overload import Overload
 from tuner.report.data import rank
 from tuner.run.manifest import Manifest, sha256_text
 from tuner.run.store import RunStore

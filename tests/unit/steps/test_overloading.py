@@ -13,7 +13,7 @@ from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.soak import Soak, Soaked
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.measurement import Arrivals
-from tuner.load.overload import Overload
+from tuner.load.probes.overload import Overload
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo

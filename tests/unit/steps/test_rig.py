@@ -13,7 +13,7 @@ import pytest
 from tuner.bench.cache import ResponseCache
 from tuner.load.generator import LatencyBound
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.load.runner import PATIENCE_S
+from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

@@ -14,12 +14,12 @@ from emulated import saying
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.evaluate import load_plan
 from tuner.errors import LoadFailedError
-from tuner.load.answers import Answers
-from tuner.load.arrivals import arrivals_of
-from tuner.load.export import Requests
 from tuner.load.generator import Window
+from tuner.load.latency.timeline import figures_of, observe_closed, observe_open
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
-from tuner.load.timeline import figures_of, observe_closed, observe_open
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.probes.answers import Answers
+from tuner.load.traffic.arrivals import arrivals_of
 from tuner.run.rejected import Rejected
 from tuner.run.status import Status
 from tuner.run.timebook import TimeBook

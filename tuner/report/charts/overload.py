@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tuner.load.measurement import Slice
-from tuner.load.overload import SLICE_S, Overload
+from tuner.load.probes.overload import SLICE_S, Overload
 from tuner.report.charts.chart import (
     BEST,
     CURRENT,

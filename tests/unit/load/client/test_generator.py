@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tritonclient.grpc import model_config_pb2
+from virtual_time import run_in_virtual_time
+
+from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.load import client_process
+from tuner.load.choice import Client, may_reject
+from tuner.load.client.calls import Done
+from tuner.load.client.generator import check_sent, measurement, observe, processes_for, shared
+from tuner.load.client.job import Answers, Job, Outcome, merged
+from tuner.load.client.process import ClosedLoop, OpenLoop, Send
+from tuner.load.generator import Window
+from tuner.load.generators import ByClient
+from tuner.load.latency.timeline import observe_open
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.traffic.arrivals import poisson
+from tuner.load.traffic.encoding import RequestForm
+from tuner.spec.workload import Protocol
+
+BEGIN_NS = 1_795_000_000_000_000_000
+WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
+LOAD = LoadPoint(Arrivals.POISSON, 100.0)
+DUE = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
+FORM = RequestForm("m", {}, {}, batched=True, batch_size=1)
+
+
+def answers(
+    outcomes: npt.NDArray[np.int8], *, delay_s: float = 0.0, latency_s: float = 0.010, **more: Any
+) -> Answers:
+    """Everything sent ``delay_s`` after it was due and answered ``latency_s`` later."""
+    sent = BEGIN_NS + np.round((DUE + delay_s) * 1e9).astype(np.int64)
+    answered = sent + round(latency_s * 1e9)
+    return Answers(
+        sent_ns=np.where(outcomes > Outcome.UNSENT, sent, 0),
+        answered_ns=np.where(outcomes > Outcome.UNANSWERED, answered, 0),
+        outcomes=outcomes,
+        end_ns=BEGIN_NS + 3_000_000_000,
+        **{"busy": 0.1, "failure": "", "lost": "", **more},
+    )
+
+
+def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
+    given = np.full(DUE.size, Outcome.ANSWERED, dtype=np.int8)
+    for outcome, where in of.items():
+        given[where] = outcome
+    return given
+
+
+def measured(found: Answers) -> Measurement:
+    return measurement(observe(found, DUE, WINDOW), found, LOAD, WINDOW, batch_size=1)
+
+
+EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
+
+
+class TestFigures:
+    def test_without_refusals_it_is_what_perf_analyzers_export_gives(self) -> None:
+        found = answers(outcomes({}))
+        exported = Requests(found.sent_ns, found.answered_ns, found.end_ns)
+        expected = observe_open(exported, DUE, WINDOW)
+        observed = observe(found, DUE, WINDOW)
+        assert observed.latencies_us == pytest.approx(expected.latencies_us)
+        assert observed.answered_count == expected.answered_count
+        assert observed.sent_per_s == expected.sent_per_s
+        assert observed.mean_in_flight == pytest.approx(expected.mean_in_flight)
+
+    def test_rejected_requests_are_errors_and_have_no_latency(self) -> None:
+        found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH})))
+        assert found.rejected_count == found.failed_count == pytest.approx(40, abs=1)
+        assert found.error_rate == pytest.approx(0.2, abs=0.01)
+        assert found.throughput_infer_per_s == pytest.approx(80.0, abs=1.5)
+        assert found.latencies_us is not None
+        assert found.latencies_us.size == pytest.approx(160, abs=1)
+        assert found.p99_latency_us == pytest.approx(10_000.0, abs=1.0)
+        assert found.sent_per_s == pytest.approx(100.0, abs=1.0)
+
+    def test_failed_requests_are_told_from_rejected_ones(self) -> None:
+        few = np.arange(DUE.size) % 20 == 1
+        found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH, Outcome.FAILED: few})))
+        assert found.failed_count - found.rejected_count == pytest.approx(10, abs=1)
+
+    def test_every_request_of_the_window_is_accounted_for(self) -> None:
+        found = measured(
+            answers(
+                outcomes({Outcome.REJECTED: EVERY_FIFTH, Outcome.UNANSWERED: DUE > 2.0}),
+                latency_s=0.0,
+            )
+        )
+        total = found.completed_count + found.failed_count + found.unanswered_count
+        assert total == 200
+        assert found.sent_per_s == 100.0
+
+    def test_unanswered_requests_count_as_the_slowest(self) -> None:
+        found = measured(answers(outcomes({Outcome.UNANSWERED: EVERY_FIFTH})))
+        assert found.unanswered_count == pytest.approx(40, abs=1)
+        assert found.p50_latency_us == pytest.approx(10_000.0, abs=1.0)
+        assert found.p99_latency_us > 500_000.0
+
+    def test_requests_never_sent_show_that_the_client_is_behind(self) -> None:
+        found = measured(answers(outcomes({Outcome.UNSENT: DUE > 1.5})))
+        assert found.sent_per_s == pytest.approx(50.0, abs=8.0)
+        inside = DUE[(DUE >= 0.5) & (DUE < 2.5)]
+        assert found.late_sends == pytest.approx((inside > 1.5).mean())
+
+    def test_latency_counts_from_the_due_time_when_the_client_stalls(self) -> None:
+        given = answers(outcomes({}))
+        stalled = (DUE > 1.0) & (DUE < 1.2)
+        delay_ns = np.where(stalled, np.round((1.2 - DUE) * 1e9), 0).astype(np.int64)
+        late = Answers(
+            **{
+                **vars(given),
+                "sent_ns": given.sent_ns + delay_ns,
+                "answered_ns": given.answered_ns + delay_ns,
+            }
+        )
+        found = measured(late)
+        assert found.latencies_us is not None
+        assert found.latencies_us[-1] == pytest.approx(210_000.0, rel=0.1)
+        assert found.late_sends == pytest.approx(stalled.sum() / 200, abs=0.006)
+
+    def test_nothing_answered_is_no_result_and_the_server_says_why(self) -> None:
+        nothing = answers(outcomes({Outcome.FAILED: DUE >= 0.0}), failure="negative input")
+        with pytest.raises(LoadFailedError, match="negative input"):
+            observe(nothing, DUE, WINDOW)
+
+    def test_a_client_so_far_behind_that_nothing_was_answered_is_the_limit(self) -> None:
+        behind = answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0, Outcome.UNSENT: DUE > 1.5}))
+        with pytest.raises(ClientLimitError, match="with 100/s; it sent"):
+            check_sent(behind, LOAD)
+        check_sent(answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0})), LOAD)  # the server's
+        check_sent(answers(outcomes({Outcome.UNSENT: DUE > 1.5})), LOAD)  # the figures tell
+
+    def test_a_measurement_with_rejections_survives_json(self) -> None:
+        found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH})))
+        again = Measurement.from_json(found.to_json())
+        assert again == found
+        assert again.rejected_count > 0
+
+
+Reply = tuple[Outcome, str]
+Play = Callable[[Coroutine[Any, Any, Answers]], Answers]
+FINE: Reply = (Outcome.ANSWERED, "")
+FULL: Reply = (Outcome.REJECTED, "[request id: <id_unknown>] Exceeds maximum queue size")
+BROKEN: Reply = (Outcome.FAILED, "negative input")
+CUT: Reply = (Outcome.LOST, "Socket closed")
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Runs a loop of the client in no time, however busy the machine is."""
+    return partial(run_in_virtual_time, monkeypatch, client_process)
+
+
+def replying(replies: Iterator[Reply | None], seen: list[bytes]) -> Send:
+    """Replies to requests in turn, after 1 ms; None never."""
+
+    def send(request: bytes, done: Done) -> None:
+        seen.append(request)
+        if (reply := next(replies)) is not None:
+            asyncio.get_running_loop().call_later(0.001, done, *reply)
+
+    return send
+
+
+def sent(
+    play: Play, replies: list[Reply | None], total_s: float = 0.15
+) -> tuple[Answers, list[bytes]]:
+    """What became of requests 10 ms apart."""
+    seen: list[bytes] = []
+
+    async def run() -> Answers:
+        due = np.arange(len(replies)) * 0.010
+        return await OpenLoop(replying(iter(replies), seen), [b"a", b"b"], due, total_s).run()
+
+    return play(run()), seen
+
+
+class TestOpenLoop:
+    def test_requests_go_round_in_order_and_once_each(self, play: Play) -> None:
+        found, seen = sent(play, [FINE] * 5)
+        assert seen == [b"a", b"b", b"a", b"b", b"a"]
+        assert found.outcomes.tolist() == [Outcome.ANSWERED] * 5
+        assert (np.diff(found.sent_ns) > 0).all()
+        assert (found.answered_ns - found.sent_ns >= 1_000_000).all()
+        assert found.end_ns > found.answered_ns.max()
+
+    def test_refusals_are_told_apart_and_never_sent_again(self, play: Play) -> None:
+        found, seen = sent(play, [FINE, FULL, BROKEN, FINE])
+        assert found.outcomes.tolist() == [
+            Outcome.ANSWERED,
+            Outcome.REJECTED,
+            Outcome.FAILED,
+            Outcome.ANSWERED,
+        ]
+        assert len(seen) == 4
+        assert found.failure == "negative input"
+        assert found.lost == ""
+
+    def test_a_lost_connection_ends_the_run_at_once(self, play: Play) -> None:
+        found, seen = sent(play, [FINE, CUT, *[FINE] * 20], total_s=30.0)
+        assert found.lost == "Socket closed"
+        assert len(seen) < 10
+
+    def test_a_run_that_is_stopped_tells_what_it_has(self, play: Play) -> None:
+        seen: list[bytes] = []
+
+        async def run() -> Answers:
+            send = replying(repeat(FINE), seen)
+
+            def stopping(request: bytes, done: Done) -> None:
+                send(request, done)
+                if len(seen) == 5:
+                    load.stop()
+
+            load = OpenLoop(stopping, [b"a"], np.arange(1000) * 0.010, 30.0)
+            return await load.run()
+
+        found = play(run())
+        answered = found.outcomes == Outcome.ANSWERED
+        assert answered.sum() == 4  # the fifth stopped it
+        assert (found.outcomes[~answered] <= Outcome.UNANSWERED).all()
+        assert found.end_ns - found.sent_ns[0] < 50_000_000
+
+    def test_at_the_end_what_is_in_flight_is_unanswered_the_rest_unsent(self, play: Play) -> None:
+        async def run() -> Answers:
+            send = replying(repeat(None), [])
+            return await OpenLoop(send, [b"a"], np.array([0.0, 0.01, 60.0]), 0.1).run()
+
+        found = play(run())
+        assert found.outcomes.tolist() == [
+            Outcome.UNANSWERED,
+            Outcome.UNANSWERED,
+            Outcome.UNSENT,
+        ]
+        assert found.answered_ns.tolist() == [0, 0, 0]
+
+    def test_a_defect_of_the_client_is_not_taken_for_silence(self, play: Play) -> None:
+        def broken(request: bytes, done: Done) -> None:
+            raise ZeroDivisionError
+
+        async def run() -> Answers:
+            return await OpenLoop(broken, [b"a"], np.array([0.0]), 30.0).run()
+
+        with pytest.raises(ZeroDivisionError):
+            play(run())
+
+    def test_processes_that_share_a_run_take_turns_with_the_inputs(self, play: Play) -> None:
+        requests = [bytes([i]) for i in range(5)]
+        due, parts, seen = np.arange(7) * 0.001, [], []
+
+        async def run(first: int, own: list[bytes]) -> Answers:
+            send = replying(repeat(FINE), own)
+            return await OpenLoop(send, requests, due[first::2], 0.1, first, 2).run()
+
+        for first in range(2):
+            own: list[bytes] = []
+            parts.append(play(run(first, own)))
+            seen.append(own)
+        assert [b[0] for b in seen[0]] == [0, 2, 4, 1]
+        assert [b[0] for b in seen[1]] == [1, 3, 0]
+        whole = merged(parts, open_loop=True)
+        assert whole.sent_ns[::2].tolist() == parts[0].sent_ns.tolist()
+        assert whole.sent_ns[1::2].tolist() == parts[1].sent_ns.tolist()
+        assert whole.end_ns == parts[0].end_ns
+
+
+class TestClosedLoop:
+    def test_so_many_are_outstanding_and_each_answer_brings_another(self, play: Play) -> None:
+        outstanding, most = 0, 0
+
+        async def run() -> Answers:
+            def send(request: bytes, done: Done) -> None:
+                nonlocal outstanding, most
+                outstanding += 1
+                most = max(most, outstanding)
+                asyncio.get_running_loop().call_later(0.005, answer, done)
+
+            def answer(done: Done) -> None:
+                nonlocal outstanding
+                outstanding -= 1
+                done(*FINE)
+
+            return await ClosedLoop(send, [b"a", b"b"], 3, 0.2).run()
+
+        found = play(run())
+        assert most == 3
+        assert found.outcomes.size == 3 * 39 + 3  # in 200 ms, 5 ms and a little each
+        assert (found.outcomes == Outcome.UNANSWERED).sum() == 3
+        observed = observe(found, None, Window(0.1, 0.05, 10.0))
+        assert observed.mean_in_flight == pytest.approx(3.0, abs=0.3)
+        assert observed.latencies_us[0] >= 5000.0
+
+    def test_a_refusal_brings_another_as_well(self, play: Play) -> None:
+        seen: list[bytes] = []
+
+        async def run() -> Answers:
+            send = replying(chain([FULL, BROKEN], repeat(FINE)), seen)
+            return await ClosedLoop(send, [b"a"], 1, 0.1).run()
+
+        found = play(run())
+        assert found.outcomes[:3].tolist() == [Outcome.REJECTED, Outcome.FAILED, Outcome.ANSWERED]
+
+    def test_the_clients_are_shared_by_the_processes(self) -> None:
+        assert processes_for(LoadPoint(Arrivals.CLOSED, 8)) == 1
+        assert processes_for(LoadPoint(Arrivals.POISSON, 0.05)) == 1
+        assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == os.cpu_count()
+        job = Job("h:1", FORM, Path(), None, 1.0, Path("a"), Path("r"), Path("b"), clients=7)
+        parts = shared(job, 3)
+        assert [part.clients for part in parts] == [3, 2, 2]
+        assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
+        assert len({part.answers for part in parts} | {part.ready for part in parts}) == 6
+        assert {part.begin for part in parts} == {job.begin}
+
+
+def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
+    form = RequestForm("m", {"x": "FP32"}, {"x": (8,)}, batched=True, batch_size=2)
+    files = {name: tmp_path / name for name in ("inputs", "due", "answers", "ready", "begin")}
+    job = Job("127.0.0.1:1", form, total_s=3.0, protocol=Protocol.HTTP, most=9, **files)
+    job.write(tmp_path / "job")
+    again = Job.read(tmp_path / "job")
+    assert again == replace(job, form=again.form)
+    assert again.form.shapes == {"x": [8]}
+    found = answers(outcomes({Outcome.REJECTED: EVERY_FIFTH}), failure="no", lost="gone")
+    found.write(tmp_path / "answers.npz")
+    back = Answers.read(tmp_path / "answers.npz")
+    assert (back.sent_ns == found.sent_ns).all()
+    assert (back.outcomes == found.outcomes).all()
+    assert (back.end_ns, back.busy) == (found.end_ns, found.busy)
+    assert (back.failure, back.lost) == ("no", "gone")
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, False),
+        ({"max_queue_size": 8}, True),
+        ({"default_timeout_microseconds": 1000}, True),  # REJECT is the default action
+        ({"default_timeout_microseconds": 1000, "timeout_action": 1}, False),
+        ({"default_timeout_microseconds": 1000, "timeout_action": 1, "max_queue_size": 8}, True),
+        ({"allow_timeout_override": True}, False),  # requests bring no timeouts
+    ],
+    ids=str,
+)
+def test_configs_that_may_refuse_requests(policy: dict[str, Any], expected: bool) -> None:
+    queue = model_config_pb2.ModelQueuePolicy(**policy)
+    default, levels = model_config_pb2.ModelConfig(), model_config_pb2.ModelConfig()
+    default.dynamic_batching.default_queue_policy.CopyFrom(queue)
+    levels.dynamic_batching.priority_queue_policy[2].CopyFrom(queue)
+    assert may_reject(default) is expected
+    assert may_reject(levels) is expected
+
+
+def test_a_config_without_a_batcher_refuses_nothing() -> None:
+    assert not may_reject(model_config_pb2.ModelConfig())
+
+
+class Named:
+    """Stands for a generator: answers with its own name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def measure(self, *_: Any) -> str:
+        return self.name
+
+
+@pytest.mark.parametrize("arrivals", [Arrivals.POISSON, Arrivals.CLOSED])
+@pytest.mark.parametrize("client", Client)
+def test_the_client_of_a_run_measures_every_load_and_config(
+    arrivals: Arrivals, client: Client
+) -> None:
+    """Two clients would be two definitions of latency, and the kinder one would win."""
+    usual: Any = Named("perf_analyzer")
+    own: Any = Named("tune")
+    chosen = ByClient(usual, own, model_config_pb2.ModelConfig, client=client)
+    for level in (1.0, 300.0, 20_000.0):
+        assert chosen.measure(LoadPoint(arrivals, level), WINDOW, 1) == client.value

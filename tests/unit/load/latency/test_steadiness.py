@@ -1,0 +1,152 @@
+"""Whether a load could go on for ever: queues with a known saturation, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from synthetic import synthetic_measurement
+
+from tuner.load.generator import Window
+from tuner.load.latency.course import correlated_requests, course_of
+from tuner.load.latency.steadiness import unsteadiness
+from tuner.load.latency.timeline import figures_of, observe_open
+from tuner.load.measurement import Arrivals, Course, LatencySource, LoadPoint, Measurement
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.traffic.arrivals import poisson
+from tuner.load.window_length import window_for
+from tuner.score.judge import judge, judge_all, passes
+from tuner.score.verdict import Verdict
+from tuner.spec.slo import Comparison, Metric, Slo
+
+Values = npt.NDArray[np.float64]
+
+
+def answered_s(due_s: Values, service_s: Values) -> Values:
+    """When one server answers, first come, first served (Lindley)."""
+    done = np.cumsum(service_s)
+    answers: Values = done + np.maximum.accumulate(due_s - (done - service_s))
+    return answers
+
+
+def measured(
+    rate: float, seed: int, *, service_s: float = 0.01, bound_s: float = 1.0, worse: float = 0.0
+) -> Measurement:
+    """One server of 100/s under Poisson load; ``worse``: growth of its service time in the run."""
+    window = window_for(
+        [0.99], rate, window_s=3.0, max_window_s=20.0, warmup_s=0.5, latency_bound_s=bound_s
+    )
+    due_s = poisson(rate, (window.warmup_s, window.duration_s, window.tail_s + 2.0), seed)
+    noise = 1.0 + 0.03 * np.random.default_rng(seed + 999).standard_normal(due_s.size)
+    service = service_s * noise * (1.0 + worse * due_s / window.total_s)
+    stamps = 1e9 * answered_s(due_s, service)
+    requests = Requests(
+        (1e9 * due_s).astype(np.int64), stamps.astype(np.int64), int(1e9 * window.total_s) + 10**9
+    )
+    return Measurement(
+        LoadPoint(Arrivals.POISSON, rate),
+        seed,
+        failed_count=0,
+        source=LatencySource.REQUESTS,
+        **figures_of(observe_open(requests, due_s, window), window.duration_s, 1),
+    )
+
+
+def p99(bound_s: float) -> Slo:
+    return Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 1e6 * bound_s, f"p99_latency <= {bound_s}s")
+
+
+@pytest.mark.parametrize("excess", [1.05, 1.1, 1.2])
+@pytest.mark.parametrize("bound_s", [0.5, 1.0, 2.0])
+def test_a_load_above_saturation_never_passes(excess: float, bound_s: float) -> None:
+    for seed in range(20):
+        found = judge(p99(bound_s), measured(excess * 100, seed, bound_s=bound_s))
+        assert found.verdict.missed
+        assert found.verdict is Verdict.FAIL or "%" in found.reason
+
+
+def test_a_load_that_stands_is_hardly_ever_refused() -> None:
+    """At 0.9 of saturation, where the queue has gone up and down a few times in the window."""
+    refused = sum(bool(unsteadiness(measured(90.0, seed))) for seed in range(100))
+    assert refused <= 5
+
+
+def test_a_fast_server_is_known_to_fall_behind_by_two_percent() -> None:
+    above = [measured(1020.0, seed, service_s=1e-3) for seed in range(20)]
+    assert all(unsteadiness(m) for m in above)
+    below = [measured(950.0, seed, service_s=1e-3) for seed in range(50)]
+    assert sum(bool(unsteadiness(m)) for m in below) <= 1
+
+
+def test_a_server_that_becomes_slower_is_not_steady_though_it_answers_all() -> None:
+    found = measured(30.0, 1, worse=1.5, bound_s=2.0)
+    assert unsteadiness(found).startswith("latency grows by")
+    assert not unsteadiness(measured(30.0, 1, bound_s=2.0))
+
+
+def test_no_slo_is_met_under_a_load_that_is_not_steady() -> None:
+    found = judge_all([p99(2.0), NO_ERRORS], measured(107.0, 3, bound_s=2.0))
+    assert [r.verdict for r in found] == [Verdict.NOT_STEADY] * 2
+    assert not passes(found)
+    assert "of what was due" in found[0].reason
+
+
+def test_a_closed_loop_waits_for_its_answers_and_is_steady() -> None:
+    growing = Course(growth=3.0, growth_error=0.1, relaxation_s=1.0)
+    closed = synthetic_measurement(8, arrivals=Arrivals.CLOSED)
+    assert not unsteadiness(replace(closed, course=growing))
+    assert unsteadiness(replace(closed, load=LoadPoint(Arrivals.POISSON, 8), course=growing))
+
+
+def test_what_a_queue_refuses_is_no_backlog() -> None:
+    refusing = synthetic_measurement(100.0, count=200, failed=100, duration_s=3.0)
+    assert not unsteadiness(replace(refusing, due_per_s=100.0))
+    assert unsteadiness(replace(refusing, due_per_s=100.0, failed_count=0))
+
+
+class TestWhatAWindowRemembers:
+    def test_independent_latencies_remember_nothing(self) -> None:
+        values = np.random.default_rng(1).exponential(size=5000)
+        assert correlated_requests(values) == pytest.approx(1.0, abs=0.2)
+
+    def test_an_autoregression_remembers_as_long_as_its_formula_says(self) -> None:
+        noise, values = np.random.default_rng(2).standard_normal(60_000), [0.0]
+        for e in noise:
+            values.append(0.9 * values[-1] + e)
+        assert correlated_requests(np.array(values)) == pytest.approx(1.9 / 0.1, rel=0.15)
+
+    def test_latencies_that_are_all_equal_remember_nothing(self) -> None:
+        assert correlated_requests(np.full(100, 3.0)) == 1.0
+
+    def test_few_requests_tell_no_course(self) -> None:
+        assert course_of(np.ones(20), np.linspace(0, 1, 20), 1.0) is None
+
+
+def test_a_stored_measurement_keeps_its_course() -> None:
+    found = measured(50.0, 1)
+    assert found.course is not None
+    again = Measurement.from_json(found.to_json())
+    assert again.course == found.course
+    assert again.by_arrival_us is None
+    older: dict[str, Any] = found.to_json()
+    del older["course"]
+    assert Measurement.from_json(older).course is None
+
+
+def test_latencies_are_kept_in_the_order_of_arrival() -> None:
+    window = Window(duration_s=1.0, warmup_s=0.0, deadline_s=9.0)
+    due_s = np.array([0.1, 0.2, 0.3])
+    requests = Requests(
+        (due_s * 1e9).astype(np.int64),
+        ((due_s + np.array([0.03, 0.01, 0.02])) * 1e9).astype(np.int64),
+        2 * 10**9,
+    )
+    seen = observe_open(requests, due_s, window)
+    assert seen.by_arrival_us == pytest.approx([30e3, 10e3, 20e3])
+    assert seen.latencies_us == pytest.approx([10e3, 20e3, 30e3])
+
+
+NO_ERRORS = Slo(Metric.ERROR_RATE, Comparison.AT_MOST, 0.0, "error_rate <= 0%")

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tuner.errors import LoadFailedError
+from tuner.load.generator import Window
+from tuner.load.latency.timeline import observe_closed, observe_open, percentile
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.traffic.arrivals import poisson
+
+BEGIN_NS = 1_795_000_000_000_000_000  # wall clocks are large: float64 cannot hold them to the ns
+WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
+Moments = npt.NDArray[np.float64]
+
+
+def requests(sent_s: Moments, answered_s: Moments, end_s: float) -> Requests:
+    """As the export has them: only what was answered by the end."""
+    seen = answered_s <= end_s
+    sent = BEGIN_NS + np.round(sent_s[seen] * 1e9).astype(np.int64)
+    answered = BEGIN_NS + np.round(answered_s[seen] * 1e9).astype(np.int64)
+    return Requests(sent, answered, BEGIN_NS + round(end_s * 1e9))
+
+
+def one_server(sent_s: Moments, service_s: float) -> Moments:
+    """When a queue with one server and constant service answers."""
+    free, answered = 0.0, []
+    for moment in sent_s.tolist():
+        free = max(free, moment) + service_s
+        answered.append(free)
+    return np.array(answered)
+
+
+def test_below_saturation_latency_is_what_the_server_took() -> None:
+    due = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
+    found = observe_open(requests(due, due + 0.010, 3.1), due, WINDOW)
+    assert found.latencies_us == pytest.approx(np.full(200, 10_000.0), abs=1.0)
+    assert found.answered_count == pytest.approx(200, abs=3)
+    assert found.sent_per_s == pytest.approx(100.0)
+    assert (found.late_sends, found.unanswered_count) == (0.0, 0)
+    assert found.mean_in_flight == pytest.approx(100.0 * 0.010, rel=0.02)
+
+
+def test_latency_counts_from_the_due_time_when_the_client_stalls() -> None:
+    due = np.arange(0.0, 3.0, 0.01)
+    stalled = (due > 1.0) & (due < 1.5)
+    sent = np.where(stalled, 1.5, due)
+    found = observe_open(requests(sent, sent + 0.001, 3.1), due, WINDOW)
+    assert found.latencies_us[-1] == pytest.approx(491_000.0, abs=100.0)
+    assert found.late_sends == pytest.approx(stalled.sum() / 200)
+    assert np.sum(found.latencies_us > 1_100.0) == stalled.sum()
+
+
+def test_overload_shows_in_latency_although_only_the_quick_were_answered() -> None:
+    due = poisson(200.0, (0.5, 2.0, 0.5), seed=1)
+    found = observe_open(requests(due, one_server(due, 0.010), 3.0), due, WINDOW)
+    assert found.answered_count == pytest.approx(200, abs=2)  # 100/s: its capacity
+    assert found.latencies_us.size == 400  # everything due, answered or not
+    assert found.unanswered_count == pytest.approx(200, abs=20)
+    assert percentile(found.latencies_us, 0.5) > 1_000_000.0
+    assert found.sent_per_s == pytest.approx(200.0, rel=0.01)
+    assert found.late_sends == 0.0
+
+
+def test_an_unanswered_request_is_slower_than_all_answered_and_than_the_tail() -> None:
+    due = np.arange(0.0, 3.0, 0.1)
+    answered = due + 0.010
+    answered[due > 2.15] = np.inf  # the server hangs
+    found = observe_open(requests(due, answered, 3.0), due, WINDOW)
+    assert found.unanswered_count == 3
+    assert np.all(found.latencies_us[-3:] >= 500_000.0)
+    assert np.all(found.latencies_us[:-3] < 11_000.0)
+
+
+def test_the_schedule_goes_round_when_the_run_is_longer() -> None:
+    due = np.array([0.1, 0.2, 0.3])
+    sent = np.concatenate([due + 0.3 * i for i in range(10)])
+    found = observe_open(requests(sent, sent + 0.01, 3.1), due, WINDOW)
+    assert found.latencies_us == pytest.approx(np.full(found.latencies_us.size, 10_000.0), abs=1.0)
+    assert found.latencies_us.size == pytest.approx(20, abs=1)
+
+
+def test_a_closed_loop_counts_what_was_answered_inside_the_window() -> None:
+    sent = np.concatenate([np.arange(0.0, 3.0, 0.02), np.arange(0.0, 3.0, 0.02)])
+    found = observe_closed(requests(np.sort(sent), np.sort(sent) + 0.02, 3.0), WINDOW)
+    assert found.answered_count == found.latencies_us.size == pytest.approx(200, abs=2)
+    assert found.mean_in_flight == pytest.approx(2.0, abs=0.05)
+    assert found.late_sends is None
+
+
+def test_littles_law_holds_for_a_queue_in_steady_state() -> None:
+    due = poisson(80.0, (0.5, 2.0, 0.5), seed=5)
+    found = observe_open(requests(due, one_server(due, 0.010), 4.0), due, WINDOW)
+    little = found.answered_count / 2.0 * float(found.latencies_us.mean()) / 1e6
+    assert little == pytest.approx(found.mean_in_flight, rel=0.1)
+
+
+def test_lateness_of_sends_is_known_when_nothing_inside_was_answered() -> None:
+    """Ten times too much: what was due before the window has not been worked off at its end."""
+    due = poisson(1000.0, (0.5, 2.0, 0.5), seed=1)
+    on_time = observe_open(requests(due, one_server(due, 0.010), 3.1), due, WINDOW)
+    assert (on_time.late_sends, on_time.unanswered_count) == (0.0, 2000)
+    stalled = np.where(due > 0.05, due + 0.2, due)
+    behind = observe_open(requests(stalled, one_server(stalled, 0.010), 3.1), due, WINDOW)
+    assert behind.late_sends is not None
+    assert behind.late_sends > 0.5
+
+
+def test_what_was_due_is_counted_in_the_window() -> None:
+    due = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
+    found = observe_open(requests(due, due + 0.010, 3.1), due, replace(WINDOW, duration_s=0.9))
+    assert found.due_per_s == pytest.approx(((due >= 0.5) & (due < 1.4)).sum() / 0.9)
+    assert found.sent_per_s == pytest.approx(found.due_per_s)
+
+
+def test_no_request_inside_the_window_is_no_result() -> None:
+    due = np.array([0.1, 5.0])
+    with pytest.raises(LoadFailedError, match="falls inside the measured window"):
+        observe_open(requests(due[:1], due[:1] + 0.01, 3.0), due, WINDOW)
+
+
+class TestSlices:
+    SLICED = replace(WINDOW, slice_s=0.25)
+
+    def test_there_are_none_unless_asked_for(self) -> None:
+        due = np.arange(0.0, 3.0, 0.01)
+        assert observe_open(requests(due, due + 0.01, 3.1), due, WINDOW).slices == ()
+
+    def test_a_stall_shows_in_its_slice_and_the_answers_in_the_next(self) -> None:
+        due = np.arange(0.005, 3.0, 0.01)
+        answered = due + 0.001
+        stalled = (due > 1.0) & (due < 1.25)
+        answered[stalled] = 1.3
+        slices = observe_open(requests(due, answered, 3.1), due, self.SLICED).slices
+        assert [s.start_s for s in slices] == [0.25 * k for k in range(12)]
+        assert {s.due_per_s for s in slices} == {100.0}
+        assert [s.answered_per_s for s in slices[3:7]] == [100.0, 0.0, 200.0, 100.0]
+        assert slices[4].p99_latency_us == pytest.approx(295_000.0, abs=1.0)
+        others = [s.p99_latency_us for s in (*slices[:4], *slices[5:])]
+        assert others == pytest.approx([1000.0] * 11, abs=1.0)
+
+    def test_requests_without_an_answer_are_slower_than_all_others(self) -> None:
+        due = np.arange(0.005, 3.0, 0.01)
+        answered = np.where(due < 2.0, due + 0.001, np.inf)
+        answered[0] = 1.5
+        slices = observe_open(requests(due, answered, 3.0), due, self.SLICED).slices
+        assert [s.answered_per_s for s in slices[8:]] == [0.0] * 4
+        slowest = slices[0].p99_latency_us
+        assert slowest == pytest.approx(1_495_000.0, abs=1.0)
+        assert [s.p99_latency_us for s in slices[8:]] == [slowest] * 4
+
+    def test_refused_requests_were_due_and_have_no_latency(self) -> None:
+        due = np.arange(0.005, 3.0, 0.01)
+        refused = np.arange(1.001, 1.25, 0.005)
+        found = observe_open(requests(due, due + 0.001, 3.1), due, self.SLICED, refused).slices
+        assert (found[4].due_per_s, found[4].refused_per_s) == (300.0, 200.0)
+        assert found[4].p99_latency_us == pytest.approx(1000.0, abs=1.0)
+        assert sum(s.refused_per_s for s in found) == 200.0
+
+    def test_a_slice_without_requests_has_no_percentile(self) -> None:
+        due = np.array([0.1, 0.6, 1.2])
+        found = observe_open(requests(due, due + 0.01, 3.1), due, self.SLICED).slices
+        assert [s.p99_latency_us is None for s in found[:5]] == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([1, 2, 3, 4], 0.5, 2), ([1, 2, 3, 4], 0.99, 4), ([7], 0.5, 7), (range(1, 101), 0.99, 99)],
+)
+def test_percentiles_are_observed_values(
+    values: Sequence[int], share: float, expected: int
+) -> None:
+    assert percentile(np.array(values, dtype=float), share) == expected
+
+
+def test_latencies_by_arrival_hold_those_refused_where_they_were_due() -> None:
+    due = np.array([0.1, 0.2, 0.4, 0.5])
+    found = observe_open(
+        requests(due[:3], due[:3] + np.array([0.01, 0.02, 0.03]), 2.0),
+        due,
+        Window(1.0, 0.0, 10.0),
+        np.array([0.3]),
+    )
+    assert found.by_arrival_us is not None
+    by_arrival = found.by_arrival_us.tolist()
+    assert by_arrival[:4] == pytest.approx([10e3, 20e3, np.inf, 30e3])
+    assert by_arrival[4] >= 1.5e6  # never answered

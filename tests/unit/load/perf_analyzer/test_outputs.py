@@ -1,0 +1,169 @@
+"""perf_analyzer's files and words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import LoadFailedError
+from tuner.load.perf_analyzer import csv_report, export
+from tuner.load.perf_analyzer.error_text import model_words, useful_words
+
+HEADER = (
+    "Request Rate,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,"
+    "Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,"
+    "p90 latency,p95 latency,p99 latency,Avg latency,request/response,response wait\n"
+)
+ROW = "200,193.116,12,456,2872,52,6239,454,2,10103,13300,13735,14704,10090,14,10059\n"
+
+GAVE_UP = """*** Measurement Settings ***
+  Batch size: 1
+
+Failed to retrieve results from inference request.
+Thread [0] had error: negative input
+
+Thread [1] had error: negative input
+
+"""
+
+
+def exported(requests: list[tuple[int, list[int]]], inputs: object = None) -> str:
+    """A document as perf_analyzer 2.51 writes it."""
+    entries = [
+        {
+            "timestamp": sent,
+            "request_inputs": inputs or {"x": [1.0, 2.0]},
+            "response_timestamps": answers,
+            "response_outputs": [{"y": [2.0, 4.0]}],
+        }
+        for sent, answers in requests
+    ]
+    experiment = {
+        "experiment": {"mode": "request_rate", "value": 200.0},
+        "requests": entries,
+        "window_boundaries": [100, 900, 500],
+    }
+    document = {"experiments": [experiment], "version": "2.51.0", "service_kind": "triton"}
+    return json.dumps({**document, "endpoint": ""}, separators=(",", ":"))
+
+
+def test_requests_are_read_in_the_order_of_sending(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(exported([(300, [350]), (200, [210, 260]), (400, [410])]))
+    found = export.read(path)
+    assert found.sent_ns.tolist() == [200, 300, 400]
+    assert found.answered_ns.tolist() == [260, 350, 410]
+    assert found.end_ns == 900
+
+
+def test_tensors_that_look_like_time_stamps_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    lookalike = {
+        "timestamp": [5],
+        "s": '{"timestamp":1,"x":2},"response_timestamps":[3]',
+    }
+    path.write_text(exported([(200, [210])], lookalike))
+    assert export.read(path).sent_ns.tolist() == [200]
+
+
+def test_an_export_is_complete_with_its_last_brace(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    assert not export.is_complete(path)
+    text = exported([(200, [210])])
+    for end in range(len(text)):
+        path.write_text(text[:end])
+        assert not export.is_complete(path)
+    path.write_text(text)
+    assert export.is_complete(path)
+
+
+def test_an_export_without_requests_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(exported([]))
+    with pytest.raises(LoadFailedError, match="0 requests"):
+        export.read(path)
+
+
+def test_a_report_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(HEADER + ROW)
+    found = csv_report.read(path)
+    assert (found.throughput_infer_per_s, found.p99_latency_us) == (193.116, 14704.0)
+    assert (found.client_send_us, found.client_recv_us, found.network_us) == (12.0, 2.0, 456.0)
+
+
+@pytest.mark.parametrize("text", ["", HEADER, "a,b\n1,2\n", HEADER + ROW.replace("10103", "no")])
+def test_a_report_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(text)
+    with pytest.raises(LoadFailedError, match="report"):
+        csv_report.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            GAVE_UP,
+            "Failed to retrieve results from inference request. negative input",
+        ),
+        (
+            "error: failed to get model metadata: Request for unknown model: 'x' is not found\n",
+            "failed to get model metadata: Request for unknown model: 'x' is not found",
+        ),
+        ("  Batch size: 1\nsomething else\n\n", "something else"),
+        ("", "it said nothing"),
+        ("  Batch size: 1\n  Using asynchronous calls for inference\n\n", "it gave no reason"),
+    ],
+)
+def test_the_reason_is_found_in_its_output(text: str, expected: str) -> None:
+    assert useful_words(text) == expected
+
+
+def test_a_models_own_words_stand_alone() -> None:
+    said = "Failed to process the request(s) for model 'm_0_%d', message: AssertionError: no"
+    lines = [f"Thread [{n}] had error: {said % n}" for n in range(2)]
+    assert model_words(
+        "\n".join(["Failed to retrieve results from inference request.", *lines])
+    ) == ("AssertionError: no")
+    assert model_words("  Using asynchronous calls for inference\n") == ""
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "200\n",  # columns are missing
+        ROW.replace("14704", "nan"),
+        ROW.replace("14704", "1e999"),
+        '"' + "x" * 200_000 + '"\n',  # longer than csv's field limit
+    ],
+)
+def test_a_row_without_the_figures_is_an_error(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text(HEADER + row)
+    with pytest.raises(LoadFailedError, match="cannot be read"):
+        csv_report.read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"timestamp":99999999999999999999,"response_timestamps":[1],"window_boundaries":[1]}',
+        '{"timestamp":1,"response_timestamps":[,],"window_boundaries":[1]}',
+        '{"timestamp":1,"response_timestamps":[1],"window_boundaries":[1,,2]}',
+        f'{{"timestamp":1,"response_timestamps":[{"9" * 5000}],"window_boundaries":[1]}}',
+    ],
+)
+def test_time_stamps_that_are_none_are_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(text)
+    with pytest.raises(LoadFailedError, match="export cannot be read"):
+        export.read(path)
+
+
+def test_an_export_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailedError, match="wrote no export"):
+        export.read(tmp_path / "none")

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tuner.errors import ServerGoneError
+from tuner.load.probes import cache_fill
+from tuner.load.probes.cache_fill import IN_FLIGHT, MARGIN, PROBES, Filling, ask_in_order, fill
+from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.tensors import TensorShape
+from tuner.spec.workload import RandomInputs
+
+REQUESTS = [b"%d" % n for n in range(1000)]
+ANSWER = bytes(100)
+REFUSED = "[request id: 1] Exceeds maximum queue size"
+FORM = RequestForm("m", {"x": "FP32"}, {"x": (4,)}, batched=True, batch_size=1)
+
+
+class FakeRpcError(grpc.RpcError):
+    def __init__(self, status: grpc.StatusCode, words: str) -> None:
+        super().__init__(words)
+        self.status, self.words = status, words
+
+
+class FakeModel:
+    """Answers when it is asked for the result, or raises an error instead."""
+
+    def __init__(self, error: FakeRpcError | None = None) -> None:
+        self.asked: list[bytes] = []
+        self.in_flight = self.most_in_flight = 0
+        self.error = error
+
+    def future(self, request: bytes, timeout: float) -> FakeModel:
+        assert timeout > 0
+        self.asked.append(request)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        return self
+
+    def result(self) -> bytes:
+        self.in_flight -= 1
+        if self.error is not None:
+            raise self.error
+        return ANSWER
+
+    def code(self) -> grpc.StatusCode:
+        assert self.error is not None
+        return self.error.status
+
+    def details(self) -> str:
+        assert self.error is not None
+        return self.error.words
+
+
+def asked_after_the_probes(model: FakeModel) -> Sequence[bytes]:
+    return model.asked[PROBES:]
+
+
+def test_as_many_of_the_last_inputs_are_asked_as_fit_and_in_their_order() -> None:
+    model = FakeModel()
+    found = ask_in_order(model, REQUESTS, size=200 * len(ANSWER))
+    assert (found.asked, found.of, found.short) == (int(MARGIN * 200) + 1, 1000, False)
+    assert asked_after_the_probes(model) == REQUESTS[-found.asked :]
+
+
+@pytest.mark.parametrize("size", [None, 1 << 40])
+def test_all_are_asked_where_they_fit(size: int | None) -> None:
+    model = FakeModel()
+    assert ask_in_order(model, REQUESTS, size).asked == 1000
+    assert asked_after_the_probes(model) == REQUESTS
+    assert model.most_in_flight == IN_FLIGHT
+
+
+def test_a_slow_model_is_asked_for_as_long_as_there_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The probes take 6.4 s, so that in ten a hundred can be asked."""
+    moments = iter([0.0, 6.4, 20.0])
+    monkeypatch.setattr(cache_fill.time, "monotonic", lambda: next(moments))
+    model = FakeModel()
+    found = ask_in_order(model, REQUESTS, size=None)
+    assert found == Filling(asked=100, of=1000, seconds=20.0, short=True)
+    assert found.sentence.endswith("in 20.0 s, which is all there was time for")
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
+def test_a_server_that_is_gone_is_no_empty_cache(code: grpc.StatusCode) -> None:
+    with pytest.raises(ServerGoneError, match="filling the cache: lost"):
+        ask_in_order(FakeModel(FakeRpcError(code, "lost")), REQUESTS, None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FakeRpcError(grpc.StatusCode.UNAVAILABLE, REFUSED),
+        FakeRpcError(grpc.StatusCode.INVALID_ARGUMENT, "wrong shape"),
+    ],
+)
+def test_what_the_model_refuses_is_passed_over(error: FakeRpcError) -> None:
+    assert ask_in_order(FakeModel(error), REQUESTS, size=1000).asked == 1000
+
+
+def test_without_inputs_that_come_back_nothing_is_asked(tmp_path: Path) -> None:
+    """No channel is opened either, which this test could not."""
+    inputs = InputFiles(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))], tmp_path)
+    found = fill("nowhere:1", FORM, inputs, seed=1, size=1000)
+    assert (found.asked, found.of) == (0, 0)
+    assert "left empty" in found.sentence

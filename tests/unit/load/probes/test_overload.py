@@ -1,0 +1,167 @@
+"""Overloads read from synthetic queues and curves: what was served, and when it was over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import P99_40MS, synthetic_measurement
+
+from tuner.errors import LoadFailedError
+from tuner.load.generator import Window
+from tuner.load.latency.timeline import observe_open, percentile
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement, Slice
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.probes.overload import (
+    SLICE_S,
+    Overload,
+    overload_of,
+    overload_window,
+    recovered_after,
+)
+from tuner.load.traffic.arrivals import arrivals_of
+from tuner.score.judge import judge
+from tuner.spec.slo import Slo
+
+WINDOW = overload_window(P99_40MS)
+CAPACITY = 1000.0
+
+
+def queue(service_s: float, capacity: float = CAPACITY, window: Window = WINDOW) -> Measurement:
+    """A probe of a queue with one server and constant service, computed."""
+    load = LoadPoint(Arrivals.STEP, capacity)
+    spans = (window.warmup_s, window.duration_s, window.tail_s)
+    due = arrivals_of(load, spans, seed=1)
+    free, answered = 0.0, []
+    for moment in due.tolist():
+        free = max(free, moment) + service_s
+        answered.append(free)
+    seen = np.array(answered) <= window.total_s
+    sent_ns, answered_ns = ((m[seen] * 1e9).astype(np.int64) for m in (due, np.array(answered)))
+    found = observe_open(Requests(sent_ns, answered_ns, round(window.total_s * 1e9)), due, window)
+    return replace(
+        synthetic_measurement(capacity, percentile(found.latencies_us, 0.99)),
+        load=load,
+        completed_count=found.answered_count,
+        latencies_us=found.latencies_us,
+        late_sends=0.0,
+        slices=found.slices,
+    )
+
+
+def probed(service_s: float) -> Overload:
+    return overload_of(queue(service_s), WINDOW, P99_40MS)
+
+
+def after(milliseconds: Sequence[float | None], refused: float = 0.0) -> list[Slice]:
+    """Slices from the end of an overload of 2 s, 40 requests a slice."""
+    return [
+        Slice(
+            start_s=2.0 + SLICE_S * k,
+            due_per_s=0.0 if p99 is None else 160.0,
+            answered_per_s=160.0,
+            p99_latency_us=None if p99 is None else p99 * 1e3,
+            refused_per_s=refused,
+        )
+        for k, p99 in enumerate(milliseconds)
+    ]
+
+
+class TestWindow:
+    def test_a_probe_takes_about_seven_seconds(self) -> None:
+        assert WINDOW.total_s == pytest.approx(7.56)
+        assert (WINDOW.warmup_s, WINDOW.duration_s) == (1.5, 2.0)
+        assert WINDOW.slice_s == SLICE_S
+
+    def test_a_longer_latency_needs_a_longer_overload(self) -> None:
+        window = overload_window(Slo.parse("p99_latency <= 900ms"))
+        assert window.duration_s == 4.0  # whole slices, more than twice the latency
+        assert window.tail_s == pytest.approx(8.0 + 1.35)
+
+
+class TestAQueue:
+    def test_that_serves_its_capacity_works_off_the_backlog_in_the_time_it_took(self) -> None:
+        found = probed(1.0 / CAPACITY)
+        assert found.asked_per_s == 1200.0
+        assert found.served_per_s == pytest.approx(1000.0, abs=5.0)
+        assert found.p99_latency_us == pytest.approx(400_000.0, rel=0.2)  # 400 requests wait
+        assert found.late_share > 0.8
+        assert found.recovered_after_s == pytest.approx(2.0, abs=0.5)
+        assert "again " in found.sentence
+        assert "after the overload ended" in found.sentence
+
+    def test_that_could_do_much_more_never_misses(self) -> None:
+        found = probed(0.0002)
+        assert (found.late_share, found.recovered_after_s) == (0.0, 0.0)
+        assert not found.missed
+        assert found.sentence == (
+            "asked for 1200/s for 2 s, 120 % of what it stood, it answered 1200/s "
+            f"(p99 {found.p99_latency_us / 1e3:.3g} ms, 0 % late); "
+            "it stayed within p99_latency <= 40ms."
+        )
+
+    def test_that_cannot_even_do_the_calm_rate_does_not_recover(self) -> None:
+        found = probed(1.0 / 700.0)
+        assert found.recovered_after_s is None
+        assert found.late_share == 1.0
+        assert "4 s later it was not yet within" in found.sentence
+
+    def test_is_seen_from_where_it_had_settled_to_where_answers_may_still_come(self) -> None:
+        found = probed(0.0002)
+        assert found.slices[0].start_s == -1.0
+        assert found.slices[-1].start_s + SLICE_S == 6.0
+        assert found.watched_s == 4.0
+
+
+class TestRefused:
+    def test_requests_are_late_and_no_part_of_the_percentile(self) -> None:
+        kept_up = queue(0.0002)
+        measurement = replace(kept_up, failed_count=600, rejected_count=600)
+        found = overload_of(measurement, WINDOW, P99_40MS)
+        assert found.late_share == found.rejected_share == pytest.approx(600 / 3000)
+        assert found.p99_latency_us == kept_up.p99_latency_us
+        assert ", 20 % refused" in found.sentence
+
+    def test_slices_are_not_in_time(self) -> None:
+        refusing, calm = after([20] * 3, refused=16.0), after([20] * 13)[3:]
+        assert recovered_after([*refusing, *calm], 2.0, 40_000.0) == 0.75
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        ([20] * 16, 0.0),
+        ([300, 200, 100, 50, *[20] * 12], 1.0),
+        ([300] * 16, None),
+        ([*[300] * 15, 20], 3.75),  # just in time
+        ([20, 20, 300, 300, *[20] * 12], 1.0),  # relapsed
+        ([300, *[20] * 5, 50, *[20] * 9], 0.25),  # one slice in ten may be late
+        ([20, 300] * 8, None),  # in and out
+        ([None, 300, None, 20, None, *[20] * 5], 0.75),  # without requests: neither
+        ([None] * 16, None),
+    ],
+)
+def test_recovered_when_it_is_in_time_and_stays_so(
+    curve: Sequence[float | None], expected: float | None
+) -> None:
+    before = [Slice(1.75, 160.0, 160.0, 900_000.0)]  # does not count
+    assert recovered_after([*before, *after(curve)], 2.0, 40_000.0) == expected
+
+
+def test_without_latencies_over_time_there_is_no_result() -> None:
+    with pytest.raises(LoadFailedError, match="no latency of each request"):
+        overload_of(synthetic_measurement(), WINDOW, P99_40MS)
+
+
+def test_a_client_that_is_behind_gives_no_result() -> None:
+    with pytest.raises(LoadFailedError, match="could not keep up"):
+        overload_of(replace(queue(0.0002), late_sends=0.2), WINDOW, P99_40MS)
+
+
+def test_the_expression_is_the_one_verdicts_have() -> None:
+    p90 = Slo.parse("p90_latency <= 0.02s")
+    for slo in (P99_40MS, p90):
+        told = overload_of(queue(0.0002), WINDOW, slo).slo
+        assert told == str(slo) == judge(slo, synthetic_measurement()).expression

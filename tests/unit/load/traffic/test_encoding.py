@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import deserialize_bytes_tensor
+
+from tuner.errors import LoadFailedError
+from tuner.load.traffic import encoding
+from tuner.load.traffic.encoding import RequestForm, build
+from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.tensors import TensorShape
+from tuner.spec.workload import RandomInputs
+
+
+def form(
+    datatype: str = "FP32", shape: tuple[int, ...] = (2,), *, batched: bool = True, size: int = 1
+) -> RequestForm:
+    return RequestForm("m", {"x": datatype}, {"x": shape}, batched=batched, batch_size=size)
+
+
+def file_of(tmp_path: Path, *steps: Any) -> Path:
+    path = tmp_path / "inputs.json"
+    path.write_text(json.dumps({"data": steps}))
+    return path
+
+
+def parsed(request: bytes) -> Any:
+    return service_pb2.ModelInferRequest.FromString(request)
+
+
+def values(request: bytes, dtype: str = "f4") -> list[float]:
+    return list(np.frombuffer(parsed(request).raw_input_contents[0], dtype=dtype).tolist())
+
+
+def test_generated_inputs_are_sent_as_they_were_drawn(tmp_path: Path) -> None:
+    tensors = (TensorShape("x", "FP32", (2,)), TensorShape("s", "BYTES", (1,)))
+    path = InputFiles(RandomInputs(kind="random", unique=3), tensors, tmp_path).file(1, 3).path
+    both = RequestForm("m", {"x": "FP32", "s": "BYTES"}, {"x": (2,), "s": (-1,)}, True, 1)
+    requests = [parsed(request) for request in build(path, both, 10)]
+    assert [request.model_name for request in requests] == ["m"] * 3
+    assert [(t.name, t.datatype, list(t.shape)) for t in requests[0].inputs] == [
+        ("x", "FP32", [1, 2]),
+        ("s", "BYTES", [1, 1]),
+    ]
+    assert len(requests[0].raw_input_contents[0]) == 8
+    assert len({request.SerializeToString() for request in requests}) == 3
+
+
+@pytest.mark.parametrize("given", [[1, 2], {"content": [1, 2]}, {"content": [[1], [2]]}], ids=str)
+def test_values_are_turned_into_the_datatype(tmp_path: Path, given: Any) -> None:
+    (request,) = build(file_of(tmp_path, {"x": given}), form("INT16"), 10)
+    assert values(request, "i2") == [1, 2]
+
+
+def test_strings(tmp_path: Path) -> None:
+    (request,) = build(file_of(tmp_path, {"x": ["a", "bé"]}), form("BYTES"), 1)
+    contents = deserialize_bytes_tensor(parsed(request).raw_input_contents[0])
+    assert [text.decode() for text in contents] == ["a", "bé"]
+
+
+def test_bfloat16_is_the_upper_half_of_a_float(tmp_path: Path) -> None:
+    (request,) = build(file_of(tmp_path, {"x": [1.0, -2.0]}), form("BF16"), 1)
+    assert parsed(request).raw_input_contents[0] == bytes.fromhex("803f00c0")
+
+
+def test_batches_take_consecutive_inputs_and_go_round(tmp_path: Path) -> None:
+    path = file_of(tmp_path, *({"x": [i, i]} for i in range(3)))
+    requests = build(path, form(size=2), 10)
+    assert [values(request)[::2] for request in requests] == [[0, 1], [2, 0], [1, 2]]
+    assert list(parsed(requests[0]).inputs[0].shape) == [2, 2]
+
+
+def test_without_a_batch_dimension_shapes_are_the_models(tmp_path: Path) -> None:
+    (request,) = build(file_of(tmp_path, {"x": [1, 2]}), form(batched=False), 1)
+    assert list(parsed(request).inputs[0].shape) == [2]
+
+
+def test_no_more_than_needed_is_built_and_equal_requests_are_one(tmp_path: Path) -> None:
+    path = file_of(tmp_path, *({"x": [i % 2, 0]} for i in range(6)))
+    requests = build(path, form(), 4)
+    assert len(requests) == 4
+    assert requests[0] is requests[2]
+
+
+@pytest.mark.parametrize(
+    ("steps", "match"),
+    [
+        ([], "flat list"),
+        ([[{"x": [1, 2]}]], "flat list"),
+        ([{"z": [1, 2]}], "no x"),
+        ([{"x": ["a", "b"]}], "x is not FP32"),
+        ([{"x": {"b64": "a"}}], "x is not FP32"),
+    ],
+    ids=str,
+)
+def test_inputs_that_do_not_fit_the_model(tmp_path: Path, steps: list[Any], match: str) -> None:
+    with pytest.raises(LoadFailedError, match=match):
+        build(file_of(tmp_path, *steps), form(), 1)
+
+
+def test_a_variable_dimension_needs_a_shape(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailedError, match="variable") as error:
+        build(file_of(tmp_path, {"x": [1, 2]}), form(shape=(-1,)), 1)
+    assert error.value.hint
+    given = {"x": {"content": [1, 2, 3], "shape": [3]}}
+    (request,) = build(file_of(tmp_path, given), form(shape=(-1,)), 1)
+    assert list(parsed(request).inputs[0].shape) == [1, 3]
+
+
+def test_shapes_may_not_differ_within_a_batch(tmp_path: Path) -> None:
+    steps = [{"x": {"content": [1] * n, "shape": [n]}} for n in (1, 2)]
+    with pytest.raises(LoadFailedError, match="differ"):
+        build(file_of(tmp_path, *steps), form(shape=(-1,), size=2), 1)
+
+
+def test_a_file_that_is_not_json(tmp_path: Path) -> None:
+    (tmp_path / "inputs.json").write_text("[1, 2")
+    with pytest.raises(LoadFailedError, match="input format"):
+        build(tmp_path / "inputs.json", form(), 1)
+
+
+def test_requests_that_do_not_fit_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "MAX_BYTES", 100)
+    path = file_of(tmp_path, *({"x": [i, 0]} for i in range(10)))
+    with pytest.raises(LoadFailedError, match="MiB"):
+        build(path, form(), 10)

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tuner.errors import SpecError
+from tuner.load.traffic import inputs
+from tuner.load.traffic.inputs import InputFiles, sampled_length
+from tuner.load.traffic.tensors import TensorShape, content_bytes, random_contents, resolve
+from tuner.spec.workload import FileInputs, RandomInputs
+from tuner.triton.control import Tensor
+
+X = TensorShape("x", "FP32", (4,))
+
+
+def random(**fields: Any) -> RandomInputs:
+    return RandomInputs.model_validate({"kind": "random", **fields})
+
+
+def steps_of(path: Path) -> list[dict[str, Any]]:
+    data: list[dict[str, Any]] = json.loads(path.read_text())["data"]
+    return data
+
+
+def contents(path: Path) -> list[str]:
+    return [step["x"]["b64"] for step in steps_of(path)]
+
+
+def test_unique_inputs_are_different_and_used_in_turn(tmp_path: Path) -> None:
+    file = InputFiles(random(unique=50), [X], tmp_path).file(seed=1, steps=9999)
+    found = contents(file.path)
+    assert len(found) == len(set(found)) == 50
+    assert file.sampled_steps is None
+    assert file.warnings == ()
+
+
+def test_inputs_that_never_come_back_are_new_in_every_measurement(tmp_path: Path) -> None:
+    files = InputFiles(random(), [X], tmp_path)
+    one, two = contents(files.file(1, 3000).path), contents(files.file(2, 3000).path)
+    assert len(set(one)) == len(one) >= 3000
+    assert not set(one) & set(two)
+    again = InputFiles(random(), [X], tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    assert contents(again.file(1, 3000).path) == one
+    assert not set(contents(again.file(1, 3000).path)) & set(one)  # the same seed once more
+    assert files.remembered(seed=1) is None
+
+
+@pytest.mark.parametrize("repeat", [{"kind": "uniform"}, {"kind": "zipf"}])
+def test_inputs_that_come_back_are_the_same_in_every_measurement(
+    tmp_path: Path, repeat: dict[str, Any]
+) -> None:
+    files = InputFiles(random(unique=50, repeat=repeat), [X], tmp_path)
+    one, two = contents(files.file(1, 2000).path), contents(files.file(2, 2000).path)
+    assert one != two
+    assert set(one) == set(two)
+    path = files.remembered(seed=1)
+    assert path is not None
+    assert sorted(contents(path)) == sorted(set(one))
+
+
+@pytest.mark.parametrize("share", ["0%", "30%", "90%"])
+def test_a_share_of_the_requests_are_duplicates(tmp_path: Path, share: str) -> None:
+    spec = random(repeat={"kind": "duplicates", "share": share})
+    files = InputFiles(spec, [X], tmp_path)
+    file = files.file(seed=1, steps=6000)
+    found = contents(file.path)
+    assert file.sampled_steps == len(found)
+    seen: set[str] = set()
+    repeated = []
+    for content in found:
+        repeated.append(content in seen)
+        seen.add(content)
+    for part in np.array_split(repeated, 3):  # from the beginning, not only in the long run
+        assert np.mean(part) == pytest.approx(float(spec.repeat.share), abs=0.04)
+    assert not seen & set(contents(files.file(2, 6000).path))
+    assert files.remembered(seed=1) is None
+
+
+def test_a_log_is_replayed_in_order_from_a_place_of_the_seed(tmp_path: Path) -> None:
+    log = [3, 0, 0, 1, 3, 2, 0]
+    (tmp_path / "log").write_text("".join(f"{n}\n" for n in log))
+    spec = random(repeat={"kind": "log", "file": tmp_path / "log"})
+    files = InputFiles(spec, [X], tmp_path)
+    numbers = contents(files.first(4))
+    starts = set()
+    for seed in range(20):
+        found = [numbers.index(c) for c in contents(files.file(seed, steps=50).path)]
+        assert len(found) >= 50
+        start = next(s for s in range(7) if (log * 2)[s : s + 7] == found[:7])
+        assert found == [log[(start + k) % 7] for k in range(len(found))]
+        starts.add(start)
+    assert len(starts) > 3
+    remembered = files.remembered(seed=1)
+    assert remembered is not None
+    assert [numbers.index(c) for c in contents(remembered)] == [1, 3, 2, 0]
+
+
+def test_a_log_may_ask_for_the_inputs_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("1\n1\n0\n")
+    (tmp_path / "mine.json").write_text('{"data": [{"x": [10]}, {"x": [11]}]}')
+    fields = {"kind": "file", "file": tmp_path / "mine.json"}
+    spec = FileInputs.model_validate(
+        {**fields, "repeat": {"kind": "log", "file": tmp_path / "log"}}
+    )
+    found = [s["x"][0] for s in steps_of(InputFiles(spec, [], tmp_path).file(1, 300).path)]
+    assert found.count(11) == pytest.approx(2 * found.count(10), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", "empty"), ("1\nx\n", "log:2: not the number"), ("0\n-1\n", "log:2"), ("2\n", "input 2")],
+)
+def test_a_log_that_cannot_be_replayed(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "log").write_text(text)
+    spec = random(unique=2, repeat={"kind": "log", "file": tmp_path / "log"})
+    with pytest.raises(SpecError, match=expected):
+        InputFiles(spec, [X], tmp_path).file(1, 10)
+
+
+def test_a_step_holds_the_tensor_in_binary_form(tmp_path: Path) -> None:
+    path = InputFiles(random(unique=1), [X], tmp_path).file(1, 10).path
+    step = steps_of(path)[0]["x"]
+    values = np.frombuffer(base64.b64decode(step["b64"]), dtype="f4")
+    assert step["shape"] == [4]
+    assert values.shape == (4,)
+    assert np.all((values >= 0) & (values < 1))
+
+
+def test_the_same_file_is_written_once(tmp_path: Path) -> None:
+    spec = random(unique=5, repeat={"kind": "uniform"})
+    files = InputFiles(spec, [X], tmp_path, cached=lambda: False)
+    first = files.file(1, 10).path
+    before = first.stat().st_mtime_ns
+    assert files.file(1, 10).path == first
+    assert first.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf"])
+def test_a_cache_sees_no_order_twice(tmp_path: Path, kind: str) -> None:
+    """It may hold all that the same order asked for before, and would hit every time."""
+    spec = random(unique=5000, repeat={"kind": kind})
+    files, others = (InputFiles(spec, [X], tmp_path) for _ in range(2))
+    first, second = (contents(files.file(1, 100).path) for _ in range(2))
+    assert first != second
+    assert len(set(first) & set(second)) < 0.9 * len(set(first))
+    # on another server the same two, in the same order
+    assert [contents(others.file(1, 100).path) for _ in range(2)] == [first, second]
+
+
+def test_new_inputs_do_not_fill_the_disk(tmp_path: Path) -> None:
+    files = InputFiles(random(), [X], tmp_path)
+    for seed in range(5):
+        kept = files.file(seed, 100).path
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_different_specs_share_a_directory_but_no_file(tmp_path: Path) -> None:
+    small = InputFiles(random(unique=5), [X], tmp_path).file(1, 10).path
+    large = InputFiles(random(unique=9), [X], tmp_path).file(1, 10).path
+    assert (len(steps_of(small)), len(steps_of(large))) == (5, 9)
+
+
+def test_zipf_repeats_are_sampled(tmp_path: Path) -> None:
+    spec = random(unique=100, repeat={"kind": "zipf", "exponent": 1.0})
+    file = InputFiles(spec, [X], tmp_path).file(seed=3, steps=8000)
+    counts = sorted(Counter(contents(file.path)).values(), reverse=True)
+    assert file.sampled_steps == sum(counts) >= 8000
+    harmonic = sum(1 / n for n in range(1, 101))
+    assert counts[0] / sum(counts) == pytest.approx(1 / harmonic, rel=0.1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 100, 511, 4096, 10_000])
+def test_a_sampled_list_is_coprime_with_every_number_of_threads(steps: int) -> None:
+    length = sampled_length(steps, at_most=1 << 20)
+    assert all(math.gcd(length, threads) == 1 for threads in (1, 2, 3, 4))
+    assert length > 0.95 * steps - 3
+
+
+def test_a_sampled_list_is_never_above_its_limit() -> None:
+    assert sampled_length(10_000, at_most=100) == 97
+    assert sampled_length(10_000, at_most=0) == 1
+
+
+def test_large_inputs_are_fewer_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_FILE_BYTES", 10_000)
+    image = TensorShape("x", "FP32", (300,))
+    file = InputFiles(random(unique=1000), [image], tmp_path).file(1, 1000)
+    assert 1 <= len(steps_of(file.path)) <= 7
+    assert file.path.stat().st_size < 15_000
+    assert "of 1000 unique inputs are used" in file.warnings[0]
+
+
+def test_too_few_different_values_say_so(tmp_path: Path) -> None:
+    flag = TensorShape("x", "INT32", (1,))
+    file = InputFiles(random(unique=50, int_range=(1, 10)), [flag], tmp_path).file(1, 100)
+    assert len(set(contents(file.path))) == 10
+    assert file.warnings == ("Only 10 of 50 unique inputs exist within int_range.",)
+
+
+def test_a_file_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    spec = FileInputs.model_validate({"kind": "file", "file": str(path)})
+    assert InputFiles(spec, [], tmp_path).file(1, 10).path == path
+
+
+def test_a_file_can_be_sampled(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text('{"data": [{"x": [1]}, {"x": [2]}, {"x": [3]}]}')
+    spec = FileInputs.model_validate(
+        {"kind": "file", "file": str(path), "repeat": {"kind": "uniform"}}
+    )
+    found = [step["x"][0] for step in steps_of(InputFiles(spec, [], tmp_path).file(1, 3000).path)]
+    assert set(found) == {1, 2, 3}
+    assert found.count(1) == pytest.approx(len(found) / 3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("{", "input format"), ("[]", "input format"), ('{"data": [[{"x": [1]}]]}', "flat list")],
+)
+def test_a_file_that_cannot_be_sampled(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    spec = FileInputs.model_validate({"kind": "file", "file": path, "repeat": {"kind": "uniform"}})
+    with pytest.raises(SpecError, match=expected):
+        InputFiles(spec, [], tmp_path).file(1, 10)
+
+
+NUMBERS = ["BOOL", "FP16", "BF16", "FP32", "FP64"]
+NUMBERS += [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+
+
+@pytest.mark.parametrize("datatype", [*NUMBERS, "BYTES"])
+def test_every_datatype_has_random_contents_of_its_size(datatype: str) -> None:
+    tensor = TensorShape("x", datatype, (2, 8))
+    found = random_contents(tensor, 3, np.random.default_rng(1), (0, 100), string_length=5)
+    assert len(set(found)) == 3
+    assert {len(content) for content in found} == {content_bytes(tensor, string_length=5)}
+
+
+def test_integers_stay_within_their_range_and_their_type() -> None:
+    rng = np.random.default_rng(1)
+    tensor = TensorShape("x", "INT8", (1000,))
+    values = np.frombuffer(random_contents(tensor, 1, rng, (-5, 1000), 1)[0], dtype="i1")
+    assert (values.min(), values.max()) == (-5, 127)
+
+
+def test_bf16_is_the_upper_half_of_a_float32() -> None:
+    tensor = TensorShape("x", "BF16", (100,))
+    halves = np.frombuffer(random_contents(tensor, 1, np.random.default_rng(1), (0, 1), 1)[0], "u2")
+    values = (halves.astype("u4") << 16).view("f4")
+    assert np.all((values >= 0) & (values < 1))
+    assert values.std() > 0.2
+
+
+def test_strings_are_preceded_by_their_length() -> None:
+    tensor = TensorShape("x", "BYTES", (2,))
+    content = random_contents(tensor, 1, np.random.default_rng(1), (0, 1), string_length=3)[0]
+    assert content[:4] == content[7:11] == b"\x03\0\0\0"
+    assert (content[4:7] + content[11:]).decode().isalnum()
+
+
+def test_an_unknown_datatype_is_a_spec_error() -> None:
+    with pytest.raises(SpecError, match="FP4"):
+        random_contents(TensorShape("x", "FP4", (1,)), 1, np.random.default_rng(1), (0, 1), 1)
+
+
+def test_variable_dimensions_come_from_the_spec() -> None:
+    ids = Tensor("ids", "INT64", (-1, -1))
+    assert resolve([ids], batched=True, shapes={"ids": (128,)})[0].shape == (128,)
+    assert resolve([ids], batched=False, shapes={"ids": (2, 128)})[0].shape == (2, 128)
+    assert resolve([Tensor("x", "FP32", (-1, 64))], batched=True, shapes={})[0].shape == (64,)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ({}, "variable dimensions are open"),
+        ({"ids": (128, 2)}, "cannot be"),
+        ({"ids": (0,)}, "cannot be"),
+        ({"idz": (128,)}, "the model's inputs are ids"),
+    ],
+)
+def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
+        resolve([Tensor("ids", "INT64", (-1, -1))], batched=True, shapes=shapes)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.validity import ended_early
+from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, cut_short
+
+BOUND = LatencyBound(share=0.99, within_s=0.060)
+WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
+RATE = 1000.0
+DUE = np.arange(0.0, WINDOW.total_s, 1.0 / RATE)
+START_UP_S = 0.2
+
+
+class EmulatedServer:
+    """Answers up to a rate, as soon as the client has started; the clock is set by hand."""
+
+    def __init__(self, capacity: float, before: int = 1000) -> None:
+        self.capacity = capacity
+        self.before = before
+        self.now = 0.0
+
+    def answered(self) -> int:
+        loaded_s = max(self.now - START_UP_S, 0.0)
+        return self.before + int(min(self.capacity, RATE) * loaded_s)
+
+
+def ends_at(capacity: float, window: Window = WINDOW) -> float | None:
+    """Seconds from the start of the load until it is given up; None when it never is."""
+    server = EmulatedServer(capacity)
+    hopeless = Hopeless(DUE, window, server.answered, clock=lambda: server.now)
+    while server.now < START_UP_S + window.total_s:
+        if hopeless():
+            return server.now - START_UP_S
+        server.now += 0.01
+    return None
+
+
+def test_an_overload_is_given_up_soon_after_it_is_decided() -> None:
+    """At two thirds of the rate 333 requests more wait each second; 30 may be late."""
+    end = ends_at(RATE / 1.5)
+    assert end is not None
+    assert WINDOW.warmup_s + 0.4 <= end < WINDOW.warmup_s + 0.8
+
+
+def test_the_heavier_the_overload_the_sooner() -> None:
+    ends = [ends_at(RATE / factor) for factor in (1.1, 1.5, 3.0)]
+    assert None not in ends
+    assert ends == sorted(ends, key=lambda end: -(end or 0.0))
+
+
+@pytest.mark.parametrize("capacity", [RATE * 2, RATE * 0.99], ids=["in time", "a little late"])
+def test_what_may_still_pass_is_measured_to_the_end(capacity: float) -> None:
+    assert ends_at(capacity) is None
+
+
+def test_without_a_bound_nothing_is_given_up() -> None:
+    assert ends_at(RATE / 3, replace(WINDOW, bounds=())) is None
+
+
+def test_what_is_to_be_measured_in_full_is_not_given_up() -> None:
+    assert ends_at(RATE / 3, replace(WINDOW, ends_early=False)) is None
+
+
+def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
+    def gone() -> int:
+        raise ServerGoneError("it crashed")
+
+    assert not Hopeless(DUE, WINDOW, gone)()
+
+
+def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:
+    begun_ns = 10**18
+    found = cut_short(WINDOW, begun_ns, begun_ns + 1_700_000_000)
+    assert found.duration_s == pytest.approx(1.2 - BOUND.within_s)
+    patient = replace(WINDOW, bounds=(BOUND, LatencyBound(share=0.5, within_s=0.2)))
+    found = cut_short(patient, begun_ns, begun_ns + 1_700_000_000)
+    assert found.duration_s == pytest.approx(1.0)
+    assert cut_short(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW
+
+
+def test_a_load_that_was_stopped_before_anything_was_late_decides_nothing() -> None:
+    with pytest.raises(UndecidedError):
+        cut_short(WINDOW, 10**18, 10**18 + 550_000_000)
+
+
+def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows() -> None:
+    """Of the 3000 requests planned 30 may be late, however few of them were sent."""
+    shortened = replace(WINDOW, duration_s=1.0)
+
+    def latencies_us(late: int) -> npt.NDArray[np.float64]:
+        return np.sort(np.where(np.arange(1000) < late, 70_000.0, 20_000.0))
+
+    check_decided(latencies_us(31), DUE, shortened, WINDOW)
+    with pytest.raises(UndecidedError):
+        check_decided(latencies_us(30), DUE, shortened, WINDOW)
+    check_decided(latencies_us(30), DUE, WINDOW, WINDOW)  # measured in full: nothing to decide
+
+
+def test_a_shortened_window_says_so() -> None:
+    shortened = replace(WINDOW, duration_s=1.2)
+    assert ended_early(shortened, WINDOW) == ("Ended after 1.2 s: certainly over the SLO.",)
+    assert ended_early(WINDOW, WINDOW) == ()
+
+
+def test_no_answer_at_all_is_no_latency() -> None:
+    cut = replace(WINDOW, duration_s=WINDOW.duration_s / 2)
+    check_answered(1, WINDOW, WINDOW)
+    with pytest.raises(LoadFailedError, match="no request was answered"):
+        check_answered(0, WINDOW, WINDOW)
+    with pytest.raises(UndecidedError):
+        check_answered(0, cut, WINDOW)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from tuner.load.watch.machine import (
+    MachineReading,
+    OwnProcesses,
+    busy_percent,
+    other_percent,
+    read_machine,
+    stolen_percent,
+)
+from tuner.triton import own_containers
+from tuner.triton.own_containers import known_as_own
+
+Times = namedtuple("Times", "user system children_user children_system")
+
+ROOT, SERVER, STUB, SHELL = 100, 200, 150, 900
+
+
+class FakeMachine:
+    """Processes as (parent, CPU times); a stub may have a lower number than its parent."""
+
+    def __init__(self) -> None:
+        self.table = {
+            1: (0, Times(99.0, 99.0, 0.0, 0.0)),
+            ROOT: (1, Times(1.0, 1.0, 20.0, 2.0)),
+            SERVER: (ROOT, Times(4.0, 2.0, 0.5, 0.5)),
+            STUB: (SERVER, Times(10.0, 1.0, 0.0, 0.0)),
+            SHELL: (1, Times(50.0, 50.0, 0.0, 0.0)),
+        }
+        self.asked: list[int] = []
+
+    def process(self, pid: int = ROOT) -> SimpleNamespace:
+        def parent() -> int:
+            self.asked.append(pid)
+            return self._row(pid)[0]
+
+        return SimpleNamespace(ppid=parent, cpu_times=lambda: self._row(pid)[1])
+
+    def _row(self, pid: int) -> tuple[int, Times]:
+        if pid not in self.table:
+            raise psutil.NoSuchProcess(pid)
+        return self.table[pid]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    fake = FakeMachine()
+    monkeypatch.setattr(psutil, "Process", fake.process)
+    monkeypatch.setattr(psutil, "pids", lambda: list(fake.table))
+    monkeypatch.setattr(os, "getpid", lambda: ROOT)
+    now = SimpleNamespace(
+        user=100.0,
+        system=50.0,
+        nice=10.0,
+        idle=200.0,
+        iowait=20.0,
+        irq=1.0,
+        softirq=9.0,
+        steal=10.0,
+    )
+    monkeypatch.setattr(psutil, "cpu_times", lambda: now)
+    monkeypatch.setattr(os, "getloadavg", lambda: (1.25, 0.0, 0.0))
+    return fake
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_whole_tree_counts_with_what_ended_in_it() -> None:
+    found = read_machine(OwnProcesses())
+    assert found.ours_s == 24.0 + 7.0 + 11.0
+    assert found.processes_s == 160.0  # no interrupts
+    assert (found.total_s, found.idle_s, found.stolen_s) == (400.0, 220.0, 10.0)
+    assert found.load_1m == 1.25
+
+
+def test_only_new_processes_are_asked_for_their_parents(fake: FakeMachine) -> None:
+    ours = OwnProcesses()
+    ours.cpu_s()
+    fake.asked.clear()
+    assert ours.cpu_s() == 42.0
+    assert fake.asked == []
+    fake.table[300] = (SERVER, Times(1.0, 0.0, 0.0, 0.0))
+    fake.table[301] = (SHELL, Times(5.0, 0.0, 0.0, 0.0))
+    assert ours.cpu_s() == 43.0
+    assert sorted(fake.asked) == [300, 301]
+
+
+def test_a_process_that_ended_counts_no_more(fake: FakeMachine) -> None:
+    ours = OwnProcesses()
+    ours.cpu_s()
+    del fake.table[STUB]
+    assert ours.cpu_s() == 31.0
+    fake.table[STUB] = (SHELL, Times(70.0, 0.0, 0.0, 0.0))  # its number is given out again
+    assert ours.cpu_s() == 31.0
+
+
+def test_a_process_that_ends_while_it_is_looked_at(
+    fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "pids", lambda: [*fake.table, 777])
+    assert OwnProcesses().cpu_s() == 42.0
+
+
+@pytest.mark.usefixtures("fake")
+def test_ours_is_unknown_when_the_server_is_elsewhere() -> None:
+    assert read_machine(None).ours_s is None
+
+
+CONTAINER, WORKER = 800, 801
+ID = "3f1c" * 16
+
+
+@pytest.mark.parametrize("group", [f"0::/system.slice/docker-{ID}.scope", f"1:cpu:/docker/{ID}"])
+def test_the_processes_of_our_container_are_ours(
+    group: str, fake: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.table[CONTAINER] = (1, Times(7.0, 1.0, 0.0, 0.0))
+    fake.table[WORKER] = (CONTAINER, Times(2.0, 0.0, 0.0, 0.0))
+    for pid in fake.table:
+        (tmp_path / str(pid)).mkdir()
+        mine = pid in (CONTAINER, WORKER)
+        (tmp_path / str(pid) / "cgroup").write_text(group if mine else "0::/user.slice\n")
+    monkeypatch.setattr(own_containers, "_PROC", tmp_path)
+    elsewhere = OwnProcesses(containers=True)
+    assert elsewhere.cpu_s() is None  # none of ours: all others would seem to disturb
+    with known_as_own(ID):
+        assert OwnProcesses(containers=True).cpu_s() == 52.0
+        assert OwnProcesses().cpu_s() == 42.0
+    assert OwnProcesses(containers=True).cpu_s() is None
+
+
+def test_an_engine_that_shows_no_processes_here_leaves_ours_unknown() -> None:
+    with known_as_own(ID):
+        assert read_machine(OwnProcesses(containers=True)).ours_s is None
+
+
+def test_this_machine_can_be_read() -> None:
+    ours = OwnProcesses()
+    before, after = read_machine(ours), read_machine(ours)
+    assert before.ours_s is not None
+    assert after.ours_s is not None
+    assert 0.0 < before.ours_s <= after.ours_s
+    assert 0.0 < before.processes_s < before.total_s
+
+
+def reading(total: float, processes: float, ours: float | None = 0.0) -> MachineReading:
+    return MachineReading(total, total - processes, processes, 0.0, ours, 0.0, None)
+
+
+def test_shares_are_of_all_cores() -> None:
+    before, after = reading(100.0, 10.0, 5.0), reading(120.0, 20.0, 11.0)
+    assert busy_percent(before, after) == pytest.approx(50.0)
+    assert other_percent(before, after) == pytest.approx(20.0)
+    assert stolen_percent(before, after) == 0.0
+
+
+def test_ticks_that_cross_are_no_negative_share() -> None:
+    assert other_percent(reading(100.0, 10.0, 5.0), reading(101.0, 10.5, 5.6)) == 0.0
+
+
+def test_no_time_passed_gives_nothing() -> None:
+    assert busy_percent(reading(100.0, 10.0), reading(100.0, 10.0)) is None

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tuner.errors import ServerGoneError
+from tuner.load.watch.machine import MachineReading
+from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
+from tuner.load.watch.statistics import difference
+from tuner.spec.model import ServerMode
+from tuner.triton.gpu_clocks import GpuClocks
+from tuner.triton.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
+
+BEFORE = StatisticsSnapshot(
+    success_count=10,
+    inference_count=8,
+    execution_count=4,
+    queue_ns=1000,
+    batches={2: BatchStatistics(4, 400)},
+)
+AFTER = StatisticsSnapshot(
+    success_count=20,
+    fail_count=1,
+    inference_count=13,
+    execution_count=6,
+    queue_ns=51_000,
+    compute_infer_ns=10_000,
+    cache_hit_count=5,
+    cache_miss_count=4,
+    batches={2: BatchStatistics(5, 500), 3: BatchStatistics(1, 150)},
+)
+
+
+def metrics(**values: float) -> Metrics:
+    return Metrics(tuple(MetricSample(name, {"model": "m"}, v) for name, v in values.items()))
+
+
+def machine(seconds: float, ours: float | None = None, load: float = 1.5) -> MachineReading:
+    """Two cores: one idle, 30 % of the other in processes, 10 % stolen, 60 % interrupts."""
+    return MachineReading(
+        total_s=2 * seconds,
+        idle_s=seconds,
+        processes_s=0.3 * seconds,
+        stolen_s=0.1 * seconds,
+        ours_s=ours,
+        load_1m=load,
+        governor="powersave",
+    )
+
+
+def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = None) -> Sample:
+    return Sample(time_ns, counters, seen, machine(time_ns))
+
+
+def test_statistics_are_differences_per_request() -> None:
+    found = difference(BEFORE, AFTER)
+    assert found is not None
+    assert (found.success_count, found.fail_count, found.cache_hit_count) == (10, 1, 5)
+    assert found.queue_us == 5.0  # 50 us over 10 requests, hits included
+    assert found.compute_infer_us == 2.0  # 10 us over the 5 that were computed
+    assert found.batch_stats == ((2, 1, 100), (3, 1, 150))
+    assert found.mean_batch_size == 2.5
+    assert found.cache_hit_rate == 0.5
+
+
+def test_counters_that_were_reset_give_nothing() -> None:
+    assert difference(AFTER, BEFORE) is None
+
+
+def test_nothing_happening_is_no_division_by_zero() -> None:
+    found = difference(AFTER, AFTER)
+    assert found is not None
+    assert (found.queue_us, found.mean_batch_size, found.batch_stats) == (0.0, None, ())
+
+
+def test_host_use_adds_up_gpus_and_takes_peaks() -> None:
+    def reading(memory: float, waiting: float) -> Metrics:
+        gpus = [
+            MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": name}, memory) for name in "ab"
+        ]
+        utilized = [MetricSample("nv_gpu_utilization", {"gpu_uuid": n}, 0.5) for n in "ab"]
+        powers = [MetricSample("nv_gpu_power_usage", {"gpu_uuid": n}, 60.0) for n in "ab"]
+        rest = metrics(
+            nv_inference_pending_request_count=waiting,
+            nv_cache_num_evictions=waiting * 10,
+            nv_cache_num_entries=7.0,
+            nv_cache_util=0.25,
+        )
+        return Metrics((*gpus, *utilized, *powers, *rest.samples))
+
+    samples = [
+        sample(1, BEFORE, reading(100.0, 1.0)),
+        sample(2, BEFORE, reading(300.0, 5.0)),
+        sample(3, AFTER, reading(200.0, 3.0)),
+    ]
+    found = host_use(samples, "m")
+    assert (found.gpus, found.gpu_memory_used_bytes) == (2, 600)
+    assert (found.gpu_utilization, found.gpu_power_w) == (0.5, 120.0)
+    assert found.pending_requests_max == 5.0
+    assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)
+    assert found.cpu_percent == 50.0
+    assert host_use(samples, "other").pending_requests_max is None
+
+
+def test_what_cannot_be_read_is_none() -> None:
+    samples = [sample(1, BEFORE), sample(2, AFTER)]
+    found = host_use(samples, "m")
+    assert (found.gpu_memory_used_bytes, found.cache_entries, found.cpu_percent) == (None, None, 50)
+    assert host_use(samples[:1], "m").cpu_percent is None
+    assert server_statistics(samples[:1]) is None
+
+
+def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
+    samples = [
+        Sample(0, BEFORE, None, machine(0, ours=5.0)),
+        Sample(1, AFTER, None, machine(1, ours=5.0)),
+        Sample(2, AFTER, None, machine(10, ours=6.0, load=2.5), shared_cores=2),
+    ]
+    found = host_use(samples, "m")
+    assert found.cores == 2
+    # 20 CPU seconds passed: processes had 3 of them, 1 of these was ours
+    assert found.other_cpu_percent == pytest.approx(10.0)
+    assert found.stolen_cpu_percent == pytest.approx(5.0)
+    assert (found.load_1m, found.governor) == (2.5, "powersave")
+
+
+def test_others_are_unknown_where_the_server_is_not_our_child() -> None:
+    found = host_use([sample(0, BEFORE), sample(1, AFTER)], "m")
+    assert found.other_cpu_percent is None
+    assert found.stolen_cpu_percent == pytest.approx(5.0)
+
+
+def test_gpus_are_as_bad_as_the_worst_moment() -> None:
+    clocks = [GpuClocks(1980.0, held_down=False), None, GpuClocks(1200.0, held_down=True)]
+    samples = [Sample(i, BEFORE, None, machine(i), c) for i, c in enumerate(clocks)]
+    found = host_use(samples, "m")
+    assert (found.gpu_clock_mhz, found.gpu_throttled) == (1200.0, True)
+    assert host_use(samples[:2], "m").gpu_throttled is False
+    assert host_use([sample(0, BEFORE), sample(1, AFTER)], "m").gpu_throttled is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"),
+    [(ServerMode.LOCAL, True), (ServerMode.DOCKER, False), (ServerMode.REMOTE, False)],
+)
+def test_only_a_local_servers_processes_are_ours(mode: ServerMode, known: bool) -> None:
+    with Sampler(lambda: BEFORE, lambda: None, mode, period_s=0.001) as sampler:
+        eventually(lambda: bool(sampler.between(0, time.time_ns())))
+    first = sampler.between(0, time.time_ns())[0]
+    assert (first.machine.ours_s is not None) is known
+    # The load generator always is here; a remote server is not.
+    assert (first.shared_cores is None) is (mode is ServerMode.REMOTE)
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_samples_nearest_to_the_window_are_used() -> None:
+    taken: list[int] = []
+
+    def snapshot() -> StatisticsSnapshot:
+        taken.append(time.time_ns())
+        return StatisticsSnapshot(success_count=len(taken))
+
+    with Sampler(snapshot, lambda: None, ServerMode.LOCAL, period_s=0.001) as sampler:
+        eventually(lambda: len(taken) > 5)
+    times = [sample.time_ns for sample in sampler.between(0, time.time_ns())]
+    found = sampler.between(times[1] + 1, times[4] - 1)
+    assert found[0].statistics.success_count == 2
+    assert found[-1].statistics.success_count == 5
+    statistics = server_statistics(found)
+    assert statistics is not None
+    assert statistics.success_count == 3
+
+
+def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
+    def gone() -> StatisticsSnapshot:
+        raise ServerGoneError("gone")
+
+    with Sampler(gone, lambda: None, ServerMode.LOCAL, period_s=0.001) as sampler:
+        eventually(lambda: not any(t.name == "sampler" for t in threading.enumerate()))
+    assert sampler.between(0, 1) == ()
+
+
+def test_the_thread_ends_with_the_context() -> None:
+    with pytest.raises(KeyError), Sampler(lambda: BEFORE, lambda: None, ServerMode.DOCKER):
+        raise KeyError
+    assert not any(thread.name == "sampler" for thread in threading.enumerate())

@@ -1,0 +1,237 @@
+"""Sends requests that are bytes already, over gRPC or HTTP, and says what became of each.
+
+All in callbacks, without a task for each request: on a busy machine requests are then sent far less
+late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+import grpc  # type: ignore[import-untyped]
+
+from tuner.errors import LoadFailedError
+from tuner.load.client.channel_options import INFER, channel_options, is_refusal
+from tuner.load.client.job import Outcome
+from tuner.spec.workload import Protocol as Spoken
+
+#: Called once for a request, with the server's words where it was not answered.
+Done = Callable[[Outcome, str], None]
+
+_CONNECT_S = 5.0
+#: HTTP answers one request at a time on a connection. Beyond these, requests wait in the client;
+#: how long they do is in their latency.
+_MOST_CONNECTIONS = 512
+_FIRST_CONNECTIONS = 8
+_HEAD_END = b"\r\n\r\n"
+
+
+class Calls(Protocol):
+    """Connections to one server."""
+
+    async def connect(self) -> None:
+        """Raises `LoadFailedError` where there is nobody."""
+
+    def send(self, request: bytes, done: Done) -> None:
+        """Sends it now; ``done`` is called later, or never where `close` comes first."""
+
+    async def close(self) -> None:
+        """Gives up what is under way."""
+
+
+class GrpcCalls:
+    """Over one channel. Without serialisers bytes are sent, and answers stay unread."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(address))
+        self._call = self._channel.unary_unary(INFER)
+        self._under_way: set[Any] = set()
+
+    async def connect(self) -> None:
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await self._channel.channel_ready()
+        except TimeoutError as error:
+            raise _nobody(self._address) from error
+
+    def send(self, request: bytes, done: Done) -> None:
+        call = self._call(request)
+        self._under_way.add(call)  # nobody else holds it
+        call.add_done_callback(partial(self.ended, self._under_way, done))
+
+    @staticmethod
+    def ended(under_way: set[Any], done: Done, call: Any) -> None:
+        """Tells how a call has ended; nothing of one that we gave up."""
+        under_way.discard(call)
+        if call.cancelled():
+            return
+        code = _at_once(call.code())
+        if code is grpc.StatusCode.OK:
+            done(Outcome.ANSWERED, "")
+            return
+        words = str(_at_once(call.details()))
+        if code is not grpc.StatusCode.UNAVAILABLE:
+            done(Outcome.FAILED, words)
+        else:
+            done(Outcome.REJECTED if is_refusal(words) else Outcome.LOST, words)
+
+    async def close(self) -> None:
+        await self._channel.close()  # Triton drops what it has not begun
+
+
+class HttpCalls:
+    """Over as many connections as there are requests under way; each is used again."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._host, _, port = address.rpartition(":")
+        self._port = int(port)
+        self._idle: list[Connection] = []
+        self._all: set[Connection] = set()
+        self._waiting: deque[tuple[bytes, Done]] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def connect(self) -> None:
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                self._idle = [await self._opened() for _ in range(_FIRST_CONNECTIONS)]
+        except (TimeoutError, OSError) as error:
+            raise _nobody(self._address) from error
+
+    def send(self, request: bytes, done: Done) -> None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closing():
+                connection.ask(request, done)
+                return
+        self._waiting.append((request, done))
+        if len(self._all) + len(self._opening) < _MOST_CONNECTIONS:
+            task = asyncio.get_running_loop().create_task(self._one_more())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _one_more(self) -> None:
+        try:
+            connection = await self._opened()
+        except OSError as error:
+            if self._waiting:
+                self._waiting.popleft()[1](Outcome.LOST, str(error))
+            return
+        self._rest(connection)
+
+    async def _opened(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        host = self._host.strip("[]")
+        _, connection = await loop.create_connection(
+            lambda: Connection(self._rest, self._all.discard), host, self._port
+        )
+        self._all.add(connection)
+        return connection
+
+    def _rest(self, connection: Connection) -> None:
+        """A connection is free: for what waits, or for what comes."""
+        if self._closed:
+            return
+        if self._waiting:
+            connection.ask(*self._waiting.popleft())
+        else:
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._opening:
+            task.cancel()
+        for connection in list(self._all):
+            connection.drop()
+
+
+class Connection(asyncio.Protocol):
+    """One connection: a request at a time, and of its answer the status and the error's words."""
+
+    def __init__(
+        self, rest: Callable[[Connection], None], gone: Callable[[Connection], None]
+    ) -> None:
+        self._rest = rest
+        self._gone = gone
+        self._done: Done | None = None
+        self._received = bytearray()
+        self._transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def ask(self, request: bytes, done: Done) -> None:
+        self._done = done
+        self._transport.write(request)
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+    def drop(self) -> None:
+        self._done = None
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head_end = self._received.find(_HEAD_END)
+        if head_end < 0:
+            return
+        status, size = _head(bytes(self._received[:head_end]))
+        end = head_end + len(_HEAD_END) + size
+        if len(self._received) < end:
+            return
+        body = b"" if status == 200 else bytes(self._received[end - size : end])
+        del self._received[:end]
+        done, self._done = self._done, None
+        if done is None:
+            return
+        done(*_outcome(status, body))
+        if not self.is_closing():
+            self._rest(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._gone(self)
+        done, self._done = self._done, None
+        if done is not None:
+            done(Outcome.LOST, str(error or "the server closed the connection"))
+
+
+def calls_over(protocol: Spoken, address: str) -> Calls:
+    return GrpcCalls(address) if protocol is Spoken.GRPC else HttpCalls(address)
+
+
+def _head(head: bytes) -> tuple[int, int]:
+    """Status, and length of the body; Triton always tells that."""
+    first, *lines = head.split(b"\r\n")
+    lengths = [line for line in lines if line[:15].lower() == b"content-length:"]
+    return int(first.split(b" ", 2)[1]), int(lengths[0][15:]) if lengths else 0
+
+
+def _outcome(status: int, body: bytes) -> tuple[Outcome, str]:
+    if status == 200:
+        return Outcome.ANSWERED, ""
+    try:
+        words = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        words = f"HTTP status {status}"
+    return (Outcome.REJECTED if is_refusal(words) else Outcome.FAILED), words
+
+
+def _at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine returns that has nothing to wait for, without a task for it."""
+    try:
+        coroutine.send(None)
+    except StopIteration as returned:
+        return returned.value
+    raise AssertionError("a call that has ended has its status")
+
+
+def _nobody(address: str) -> LoadFailedError:
+    return LoadFailedError(f"no connection to {address} in {_CONNECT_S:g} s")

@@ -1,0 +1,141 @@
+"""What a process of our own client is to do, and what it gives back, as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.load.traffic.encoding import RequestForm
+from tuner.spec.workload import Protocol
+
+
+class Outcome(IntEnum):
+    """What became of a request by the end of the run."""
+
+    UNSENT = 0  # the client was too late
+    UNANSWERED = 1
+    ANSWERED = 2
+    REJECTED = 3  # by a queue policy
+    FAILED = 4  # any other error from the server
+    LOST = 5  # with its connection
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to send, and where results go.
+
+    Attributes:
+        address: host:port of the server.
+        inputs: File in perf_analyzer's format.
+        due: ``.npy`` with the moments requests are due, in seconds from the start, ascending;
+            None for a closed loop.
+        total_s: The run ends this long after its start, whatever is still in flight.
+        answers: Where `Answers` are written.
+        ready: Made once the process can begin.
+        begin: Holds the start by then, in nanoseconds of the monotonic clock.
+        protocol: Over which to send.
+        clients: Of a closed loop: requests outstanding at all times.
+        first: Of the processes that share one run, the number of this one, from 0.
+        step: How many share it: of inputs and due times each takes every step-th.
+        most: About as many requests will be needed in all.
+    """
+
+    address: str
+    form: RequestForm
+    inputs: Path
+    due: Path | None
+    total_s: float
+    answers: Path
+    ready: Path
+    begin: Path
+    protocol: Protocol = Protocol.GRPC
+    clients: int = 0
+    first: int = 0
+    step: int = 1
+    most: int = 0
+
+    def write(self, path: Path) -> None:
+        data = {**asdict(self), "protocol": self.protocol.value}
+        path.write_text(json.dumps(data, default=str))
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        data = json.loads(path.read_text())
+        data["form"] = RequestForm(**data["form"])
+        data["protocol"] = Protocol(data["protocol"])
+        data["due"] = data["due"] and Path(data["due"])
+        paths = {name: Path(data[name]) for name in ("inputs", "answers", "ready", "begin")}
+        return cls(**{**data, **paths})
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What became of every request, in the order they were due (closed loop: sent).
+
+    Attributes:
+        sent_ns: Wall clock; 0 where it was not sent.
+        answered_ns: Likewise; 0 where there was no answer of any kind.
+        outcomes: Of `Outcome`.
+        end_ns: End of the run.
+        busy: Share of one core the client's own thread was busy, 0..1.
+        failure: First words of the server about a request that failed; empty without one.
+        lost: Why the run was given up; empty when it was not.
+    """
+
+    sent_ns: npt.NDArray[np.int64]
+    answered_ns: npt.NDArray[np.int64]
+    outcomes: npt.NDArray[np.int8]
+    end_ns: int
+    busy: float
+    failure: str
+    lost: str
+
+    def write(self, path: Path) -> None:
+        """All at once: a file that is there is whole."""
+        unfinished = path.with_suffix(".part.npz")
+        np.savez(unfinished, **{name: np.asarray(value) for name, value in vars(self).items()})
+        unfinished.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Answers:
+        with np.load(path) as data:
+            return cls(
+                data["sent_ns"],
+                data["answered_ns"],
+                data["outcomes"],
+                int(data["end_ns"]),
+                float(data["busy"]),
+                str(data["failure"]),
+                str(data["lost"]),
+            )
+
+
+def merged(parts: Sequence[Answers], open_loop: bool) -> Answers:
+    """The answers of processes that shared a run.
+
+    Args:
+        parts: In the order of `Job.first`.
+        open_loop: The k-th request of n processes is the (k // n)-th of process k % n; those of
+            a closed loop have no order but that of sending.
+    """
+    sizes = [part.outcomes.size for part in parts]
+    if open_loop:
+        place = np.concatenate([np.arange(size) * len(parts) + k for k, size in enumerate(sizes)])
+    else:
+        place = np.concatenate([part.sent_ns for part in parts])
+    order = np.argsort(place, kind="stable")
+    return Answers(
+        np.concatenate([part.sent_ns for part in parts])[order],
+        np.concatenate([part.answered_ns for part in parts])[order],
+        np.concatenate([part.outcomes for part in parts])[order],
+        min(part.end_ns for part in parts),
+        max(part.busy for part in parts),
+        next((part.failure for part in parts if part.failure), ""),
+        next((part.lost for part in parts if part.lost), ""),
+    )

@@ -1,0 +1,255 @@
+"""A process of our own client: ``python -m tuner.load.client.process JOB``.
+
+A process of its own, so that nothing else this program does can delay a request. It sends each
+request when it is due (closed loop: when one is answered), once, writes down what became of it,
+and ends; on SIGINT at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import selectors
+import signal
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError, TunerError
+from tuner.load.client.calls import Done, calls_over
+from tuner.load.client.job import Answers, Job, Outcome
+from tuner.load.traffic.encoding import build
+
+#: From the word to begin to the start, so that every process of a run has heard it.
+LEAD_NS = 20_000_000
+_READY_S = 120.0  # for the slowest process of a run to be ready as well
+_POLL_S = 0.002
+#: Of requests that are late, so many are sent before answers are looked for again.
+_AT_ONCE = 8
+
+Send = Callable[[bytes, Done], None]
+
+
+class Loop(ABC):
+    """Sends requests and keeps the record; `OpenLoop` and `ClosedLoop` say when.
+
+    Args:
+        send: Sends one request, and calls back when it is known what became of it.
+        requests: Gone round.
+        total_s: Length of the run.
+        first: The first request's number.
+        step: To the next one's.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        requests: Sequence[bytes],
+        total_s: float,
+        first: int = 0,
+        step: int = 1,
+    ) -> None:
+        self._send = send
+        self._requests = requests
+        self._total_ns = round(total_s * 1e9)
+        self._first, self._step = first, step
+        self._sent_ns: list[int] = []
+        self._answered_ns: list[int] = []
+        self._outcomes: list[Outcome] = []
+        self._failure = ""
+        self._lost = ""
+        self._ended = asyncio.Event()
+
+    async def run(self, begin_ns: int | None = None) -> Answers:
+        """Until the end of the run, or until it is stopped or the connection lost.
+
+        Args:
+            begin_ns: The start, on the monotonic clock; None for soon.
+        """
+        # durations from the clock that is never set, moments on the wall clock
+        offset_ns = time.time_ns() - time.monotonic_ns()
+        begin_ns = time.monotonic_ns() + LEAD_NS if begin_ns is None else begin_ns
+        rest_s = (begin_ns + self._total_ns - time.monotonic_ns()) / 1e9
+        busy_s = time.thread_time()
+        sender = asyncio.create_task(self._send_all(begin_ns))
+        sender.add_done_callback(self._check)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._ended.wait()
+        self._ended.set()
+        end_ns = time.monotonic_ns()
+        busy_s = time.thread_time() - busy_s
+        if not sender.cancel():
+            sender.result()  # a defect in here must not pass for silence of the server
+        return Answers(
+            _wall(self._sent_ns, offset_ns),
+            _wall(self._answered_ns, offset_ns),
+            np.array(self._outcomes, dtype=np.int8),
+            end_ns + offset_ns,
+            busy_s / ((end_ns - begin_ns) / 1e9),
+            self._failure,
+            self._lost,
+        )
+
+    def stop(self) -> None:
+        """Ends the run now, with what there is."""
+        self._ended.set()
+
+    @abstractmethod
+    async def _send_all(self, begin_ns: int) -> None:
+        """All of the run's requests, each when it is its turn."""
+
+    @abstractmethod
+    def _after(self) -> None:
+        """A request has come to its end."""
+
+    def _one(self, k: int) -> None:
+        self._sent_ns[k] = time.monotonic_ns()
+        self._outcomes[k] = Outcome.UNANSWERED
+        number = self._first + k * self._step
+        self._send(self._requests[number % len(self._requests)], partial(self._done, k))
+
+    def _done(self, k: int, outcome: Outcome, words: str) -> None:
+        if self._ended.is_set():
+            return
+        self._answered_ns[k] = time.monotonic_ns()
+        self._outcomes[k] = outcome
+        if outcome is Outcome.FAILED:
+            self._failure = self._failure or words
+        if outcome is Outcome.LOST:
+            self._lost = self._lost or words
+            self._ended.set()
+            return
+        self._after()
+
+    def _room(self, count: int) -> None:
+        self._sent_ns += [0] * count
+        self._answered_ns += [0] * count
+        self._outcomes += [Outcome.UNSENT] * count
+
+    def _check(self, sender: asyncio.Task[None]) -> None:
+        if not sender.cancelled() and sender.exception() is not None:
+            self._ended.set()
+
+
+class OpenLoop(Loop):
+    """Each request at its time, whether or not others are answered.
+
+    Args:
+        due_s: When each is due, from the start of the run.
+        others: As `Loop`.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        requests: Sequence[bytes],
+        due_s: npt.NDArray[np.float64],
+        total_s: float,
+        first: int = 0,
+        step: int = 1,
+    ) -> None:
+        super().__init__(send, requests, total_s, first, step)
+        self._due_ns = np.rint(due_s * 1e9).astype(np.int64).tolist()
+        self._room(len(self._due_ns))
+
+    async def _send_all(self, begin_ns: int) -> None:
+        for k, due_ns in enumerate(self._due_ns):
+            wait_ns = begin_ns + due_ns - time.monotonic_ns()
+            if wait_ns > 0 or k % _AT_ONCE == 0:
+                await asyncio.sleep(max(wait_ns, 0) / 1e9)
+            self._one(k)
+
+    def _after(self) -> None:
+        """When requests are due does not hang on answers."""
+
+
+class ClosedLoop(Loop):
+    """So many requests outstanding at all times.
+
+    Args:
+        clients: How many.
+        others: As `Loop`.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        requests: Sequence[bytes],
+        clients: int,
+        total_s: float,
+        first: int = 0,
+        step: int = 1,
+    ) -> None:
+        super().__init__(send, requests, total_s, first, step)
+        self._clients = clients
+
+    async def _send_all(self, begin_ns: int) -> None:
+        await asyncio.sleep(max(begin_ns - time.monotonic_ns(), 0) / 1e9)
+        for _ in range(self._clients):
+            self._after()
+
+    def _after(self) -> None:
+        self._room(1)
+        self._one(len(self._sent_ns) - 1)
+
+
+def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
+    moments = np.array(monotonic_ns, dtype=np.int64)
+    return np.where(moments > 0, moments + offset_ns, 0)
+
+
+def _loop(job: Job, send: Send, requests: Sequence[bytes]) -> Loop:
+    rest = (job.total_s, job.first, job.step)
+    if job.due is None:
+        return ClosedLoop(send, requests, job.clients, *rest)
+    return OpenLoop(send, requests, np.load(job.due)[job.first :: job.step], *rest)
+
+
+async def _carry_out(job: Job, requests: Sequence[bytes]) -> Answers:
+    calls = calls_over(job.protocol, job.address)
+    await calls.connect()
+    load = _loop(job, calls.send, requests)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
+    answers = await load.run(await _beginning(job))
+    await calls.close()
+    return answers
+
+
+async def _beginning(job: Job) -> int:
+    """Says that this process is ready, and waits until all are."""
+    job.ready.touch()
+    deadline = time.monotonic() + _READY_S
+    while not job.begin.exists():
+        if time.monotonic() > deadline:
+            raise LoadFailedError("nobody said when to begin")
+        await asyncio.sleep(_POLL_S)
+    return int(job.begin.read_text())
+
+
+def _precise_loop() -> asyncio.SelectorEventLoop:
+    """One that waits microseconds: epoll and poll wait whole milliseconds."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+def main(path: Path) -> None:
+    job = Job.read(path)
+    requests = build(job.inputs, job.form, job.most, job.protocol, job.address)
+    gc.freeze()
+    with asyncio.Runner(loop_factory=_precise_loop) as runner:
+        answers = runner.run(_carry_out(job, requests))
+    answers.write(job.answers)
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except TunerError as error:
+        sys.exit(str(error))

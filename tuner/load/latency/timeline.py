@@ -1,0 +1,302 @@
+"""From time stamps to latencies: what happened inside the measured window.
+
+Open loop: a latency counts from the moment its request was *due*, whether or not the client
+sent it then, and requests that were never answered are not forgotten. Otherwise an overloaded
+server would look best when it is slowest (coordinated omission).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.latency.course import course_of
+from tuner.load.measurement import Course, Slice
+from tuner.load.perf_analyzer.export import Requests
+
+#: Percentiles of a measurement, as shares.
+SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+_ENOUGH_SENDS = 100
+LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The window's figures; see `tuner.load.measurement.Measurement` for what they mean.
+
+    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock.
+    """
+
+    start_ns: int
+    end_ns: int
+    latencies_us: npt.NDArray[np.float64]
+    answered_count: int
+    unanswered_count: int
+    sent_per_s: float
+    late_sends: float | None
+    mean_in_flight: float
+    send_lag_p99_us: float | None = None
+    due_per_s: float | None = None
+    slices: tuple[Slice, ...] = ()
+    by_arrival_us: npt.NDArray[np.float64] | None = None
+    course: Course | None = None
+
+
+def observe_open(
+    requests: Requests,
+    due_s: npt.NDArray[np.float64],
+    window: Window,
+    refused_s: npt.NDArray[np.float64] | None = None,
+) -> Observed:
+    """The window of an open-loop run.
+
+    The k-th request sent is the one due k-th: requests are sent in order, and those missing
+    from the export are the last, still in flight when the run ended. (Where answers overtake
+    each other this takes a request to be due earlier than it was, never later.)
+
+    Args:
+        requests: From the export.
+        due_s: When each request is due, in seconds from the start of the load.
+        window: Warm-up and length.
+        refused_s: When requests that are in neither of these, for they were refused, were due.
+    """
+    count = requests.sent_ns.size
+    due_s = _go_round(due_s, count)
+    begin_ns = begun_ns(requests, due_s)
+    start_ns, end_ns = _bounds(begin_ns, window)
+    due_us = due_s * 1e6
+    end_us = (requests.end_ns - begin_ns) / 1e3
+    answered_us = (requests.answered_ns - begin_ns) / 1e3
+    latency_us = np.append(answered_us - due_us[:count], end_us - due_us[count:])
+    slowest = float(latency_us[:count].max())
+    latency_us[count:] = np.maximum(latency_us[count:], slowest)
+    inside = (due_us >= window.warmup_s * 1e6) & (
+        due_us < (window.warmup_s + window.duration_s) * 1e6
+    )
+    unanswered = int(inside[count:].sum())
+    sent_inside = _inside(requests.sent_ns, start_ns, end_ns)
+    lag_us = (requests.sent_ns - begin_ns) / 1e3 - due_us[:count]
+    # of an overload few are answered that were due inside: then all must tell about sends
+    told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
+    observed = _observed(
+        requests,
+        (start_ns, end_ns),
+        latency_us[inside],
+        unanswered=unanswered,
+        # what was never answered was sent all the same, at a moment that is not known
+        sent=int(sent_inside.sum()) + unanswered,
+        late_sends=float((lag_us[told] > LATE_US).mean()),
+        in_flight_us=_overlap_us(
+            due_us,
+            np.append(answered_us, np.full(due_us.size - count, np.inf)),
+            ((start_ns - begin_ns) / 1e3, (end_ns - begin_ns) / 1e3),
+        ),
+    )
+    observed = replace(
+        observed,
+        due_per_s=float(inside.sum()) / window.duration_s,
+        send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
+        by_arrival_us=_with_refused(due_s, latency_us, refused_s, window),
+        course=_course(due_s, latency_us, window),
+    )
+    if window.slice_s is None:
+        return observed
+    return replace(observed, slices=sliced(due_s, answered_us / 1e6, latency_us, window, refused_s))
+
+
+def _course(
+    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], window: Window
+) -> Course | None:
+    due_s, latency_us = _by_arrival(due_s, latency_us, window)
+    return course_of(latency_us, due_s - window.warmup_s, window.duration_s)
+
+
+def _with_refused(
+    due_s: npt.NDArray[np.float64],
+    latency_us: npt.NDArray[np.float64],
+    refused_s: npt.NDArray[np.float64] | None,
+    window: Window,
+) -> npt.NDArray[np.float64]:
+    """Latencies of the window's requests in the order they were due; infinite for those refused."""
+    refused_s = np.array([]) if refused_s is None else refused_s
+    latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
+    return _by_arrival(np.append(due_s, refused_s), latency_us, window)[1]
+
+
+def _by_arrival(
+    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], window: Window
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Of the window's requests, in the order they were due."""
+    inside = (due_s >= window.warmup_s) & (due_s < window.warmup_s + window.duration_s)
+    order = np.argsort(due_s[inside], kind="stable")
+    return due_s[inside][order], latency_us[inside][order]
+
+
+def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:
+    """The start of the load on the wall clock: the latest at which nothing was sent too early."""
+    return int(np.min(requests.sent_ns - due_s[: requests.sent_ns.size] * 1e9))
+
+
+def sliced(
+    due_s: npt.NDArray[np.float64],
+    answered_s: npt.NDArray[np.float64],
+    latency_us: npt.NDArray[np.float64],
+    window: Window,
+    refused_s: npt.NDArray[np.float64] | None = None,
+) -> tuple[Slice, ...]:
+    """How a run went over time, in whole slices of ``window.slice_s`` from the start of the load.
+
+    Args:
+        due_s: When each request that was not refused was due, from the start of the load.
+        answered_s: When each answer came.
+        latency_us: Of each request of ``due_s``; what was not answered counts as slower than
+            all others.
+        window: The run's spans.
+        refused_s: When each refused request was due; these have no latency.
+    """
+    assert window.slice_s is not None
+    # a sum of lengths may fall short of what it is a multiple of by the last bit
+    count = int(window.total_s / window.slice_s + 1e-9)
+    edges = window.slice_s * np.arange(count + 1)
+    refused_s = np.array([]) if refused_s is None else refused_s
+    moments = (np.append(due_s, refused_s), answered_s, refused_s)
+    due, answered, refused = (np.histogram(m, edges)[0] / window.slice_s for m in moments)
+    slices = []
+    for k, start in enumerate(edges[:-1]):
+        own = np.sort(latency_us[(due_s >= start) & (due_s < edges[k + 1])])
+        p99 = percentile(own, 0.99) if own.size else None
+        rates = (float(due[k]), float(answered[k]))
+        slices.append(Slice(float(start), *rates, p99, float(refused[k])))
+    return tuple(slices)
+
+
+def observe_closed(requests: Requests, window: Window) -> Observed:
+    """The window of a closed-loop run: the requests answered inside it."""
+    start_ns, end_ns = _bounds(int(requests.sent_ns[0]), window)
+    latency_us = (requests.answered_ns - requests.sent_ns) / 1e3
+    inside = _inside(requests.answered_ns, start_ns, end_ns)
+    base = requests.sent_ns[0]
+    return _observed(
+        requests,
+        (start_ns, end_ns),
+        latency_us[inside],
+        unanswered=0,
+        sent=int(_inside(requests.sent_ns, start_ns, end_ns).sum()),
+        late_sends=None,
+        in_flight_us=_overlap_us(
+            (requests.sent_ns - base) / 1e3,
+            (requests.answered_ns - base) / 1e3,
+            ((start_ns - base) / 1e3, (end_ns - base) / 1e3),
+        ),
+    )
+
+
+def percentile(ascending: npt.NDArray[np.float64], share: float) -> float:
+    """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
+    return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
+
+
+def within_bounds(
+    ascending: npt.NDArray[np.float64], lost_count: int, bounds: Sequence[LatencyBound]
+) -> bool | None:
+    """Whether every bound was met; None without one.
+
+    Args:
+        ascending: Latencies in microseconds.
+        lost_count: Requests that have none, for they were refused or failed: slower than all.
+        bounds: Percentiles that SLOs bound.
+    """
+    if not bounds:
+        return None
+    total = ascending.size + lost_count
+    return all(
+        ascending.searchsorted(bound.within_s * 1e6, side="right") >= math.ceil(bound.share * total)
+        for bound in bounds
+    )
+
+
+def figures_of(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:
+    """Fields of a `Measurement` that follow from what was observed, by name."""
+    return {
+        "duration_s": duration_s,
+        "completed_count": observed.answered_count,
+        "throughput_infer_per_s": observed.answered_count * batch_size / duration_s,
+        **latency_figures(observed.latencies_us),
+        "sent_per_s": observed.sent_per_s,
+        "due_per_s": observed.due_per_s,
+        "late_sends": observed.late_sends,
+        "send_lag_p99_us": observed.send_lag_p99_us,
+        "unanswered_count": observed.unanswered_count,
+        "mean_in_flight": observed.mean_in_flight,
+        "slices": observed.slices,
+        "by_arrival_us": observed.by_arrival_us,
+        "course": observed.course,
+    }
+
+
+def latency_figures(ascending: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Mean and percentiles, by their names in `Measurement`, with the latencies themselves."""
+    percentiles = {f"{name}_latency_us": percentile(ascending, q) for name, q in SHARES.items()}
+    return {"latencies_us": ascending, "avg_latency_us": float(ascending.mean()), **percentiles}
+
+
+def _go_round(due_s: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+    """At least ``count`` due times: perf_analyzer starts over with the first gap."""
+    rounds = math.ceil(count / due_s.size)
+    return np.concatenate([due_s + i * due_s[-1] for i in range(max(rounds, 1))])
+
+
+def _bounds(begin_ns: int, window: Window) -> tuple[int, int]:
+    start_ns = begin_ns + round(window.warmup_s * 1e9)
+    return start_ns, start_ns + round(window.duration_s * 1e9)
+
+
+def _inside(moments_ns: npt.NDArray[np.int64], start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
+    return (moments_ns >= start_ns) & (moments_ns < end_ns)
+
+
+def _overlap_us(
+    begins_us: npt.NDArray[np.float64],
+    ends_us: npt.NDArray[np.float64],
+    bounds_us: tuple[float, float],
+) -> float:
+    """Total time requests spent in flight inside the bounds."""
+    low, high = bounds_us
+    return float(np.clip(np.minimum(ends_us, high) - np.maximum(begins_us, low), 0.0, None).sum())
+
+
+def _observed(
+    requests: Requests,
+    bounds_ns: tuple[int, int],
+    latencies_us: npt.NDArray[np.float64],
+    *,
+    unanswered: int,
+    sent: int,
+    late_sends: float | None,
+    in_flight_us: float,
+) -> Observed:
+    start_ns, end_ns = bounds_ns
+    answered = int(_inside(requests.answered_ns, start_ns, end_ns).sum())
+    if latencies_us.size == 0:
+        raise LoadFailedError(
+            "no request falls inside the measured window",
+            "measure for longer, or at a higher rate",
+        )
+    seconds = (end_ns - start_ns) / 1e9
+    return Observed(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        latencies_us=np.sort(latencies_us),
+        answered_count=answered,
+        unanswered_count=unanswered,
+        sent_per_s=sent / seconds,
+        late_sends=late_sends,
+        mean_in_flight=in_flight_us / 1e6 / seconds,
+    )

@@ -1,0 +1,165 @@
+"""One run of perf_analyzer: until its results are complete, it fails, or the time is over."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import LoadFailedError, ServerGoneError, TunerError
+from tuner.load.perf_analyzer.error_text import tells_of_error, useful_words
+from tuner.triton.process import child
+
+_POLL_S = 0.01
+#: perf_analyzer may take this long to end by itself once its results are there.
+PATIENCE_S = 0.5
+# After an error perf_analyzer may wait for ever for answers that do not come.
+_GRACE_AFTER_ERROR_S = 1.0
+_GAVE_UP = "it gave up"
+#: Why there are no results when its time is over.
+TOO_LATE = "no results by the deadline"
+_MEANINGS = {
+    2: "its windows were not stable",
+    3: "a whole window passed without an answer",
+    99: _GAVE_UP,
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run with results ended.
+
+    Attributes:
+        at_rest: The server lives and nothing waits in it; False says that it is busy or gone, and
+            better started again.
+        killed: It was still waiting for answers; Triton may have dropped what was asked for them.
+        stopped_ns: When it was told to end early, on the wall clock; None when it was not.
+        busiest_thread_s: CPU time of perf_analyzer's thread that used most, see
+            `tuner.load.validity.client_busy`.
+    """
+
+    at_rest: bool
+    killed: bool
+    stopped_ns: int | None
+    busiest_thread_s: float
+
+
+def never() -> bool:
+    """The answer of a run that is not to end early."""
+    return False
+
+
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    alive: Callable[[], bool],
+    complete: Callable[[], bool],
+    at_rest: Callable[[], bool],
+    deadline_s: float,
+    patience_s: float = PATIENCE_S,
+    hopeless: Callable[[], bool] = never,
+) -> Ended:
+    """Runs perf_analyzer until its results are there.
+
+    Interrupted, it stops sending at once, waits for answers until the end of its current window
+    (a third of the run) and writes its export, but no report.
+
+    When its results are written, perf_analyzer waits for every answer that is still to come,
+    which takes seconds after an overload. After ``patience_s`` it is killed: Triton then drops
+    what it has not begun (gRPC, where there is a batcher) or works it off, and sometimes it
+    crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests).
+
+    Args:
+        argv: Its command line.
+        environment: Its whole environment.
+        log: Its output goes here.
+        alive: Whether the server answers, asked when there are no results.
+        complete: Whether its results are all written.
+        at_rest: Whether the server lives and comes to rest, asked once perf_analyzer was killed.
+        deadline_s: It is killed after this long.
+        patience_s: Or this long after its results are there.
+        hopeless: Whether what it measures is decided already; asked until it says so.
+
+    Raises:
+        LoadFailedError: No results; with its own words.
+        ServerGoneError: No results, and the server does not answer.
+    """
+    deadline = time.monotonic() + deadline_s
+    with (
+        log.open("wb") as output,
+        child(argv, env=environment, stdout=output) as process,
+    ):
+        wait = _Wait(process, log, complete, hopeless)
+        if reason := wait.for_results(deadline):
+            raise _failure(reason, useful_words(_text(log)), alive())
+        busiest_s = _busiest_thread_s(process.pid)
+        by_itself = _ends_itself(process, min(patience_s, max(deadline - time.monotonic(), 0.0)))
+    return Ended(by_itself or at_rest(), not by_itself, wait.stopped_ns, busiest_s)
+
+
+def _ends_itself(process: subprocess.Popen[bytes], patience_s: float) -> bool:
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+class _Wait:
+    """Waits for the results of a process, and stops it early when it is asked to."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        log: Path,
+        complete: Callable[[], bool],
+        hopeless: Callable[[], bool],
+    ) -> None:
+        self._process = process
+        self._log = log
+        self._complete = complete
+        self._hopeless = hopeless
+        self.stopped_ns: int | None = None
+
+    def for_results(self, deadline: float) -> str:
+        """Empty once all results are there, or why there will be none."""
+        give_up, reason = deadline, TOO_LATE
+        while not self._complete():
+            code = self._process.poll()
+            if code is not None:
+                return "" if self._complete() else _MEANINGS.get(code, f"exit code {code}")
+            if time.monotonic() > give_up:
+                return reason
+            if reason is TOO_LATE and tells_of_error(_text(self._log)):
+                give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
+            if self.stopped_ns is None and self._hopeless():
+                self.stopped_ns = time.time_ns()
+                self._process.send_signal(signal.SIGINT)
+            time.sleep(_POLL_S)
+        return ""
+
+
+def _busiest_thread_s(pid: int) -> float:
+    """Of those that send and receive; the main thread only writes the results, in the end."""
+    import psutil
+
+    with suppress(psutil.Error):
+        threads = psutil.Process(pid).threads()
+        return max((t.user_time + t.system_time for t in threads if t.id != pid), default=0.0)
+    return 0.0
+
+
+def _failure(reason: str, words: str, alive: bool) -> TunerError:
+    if not alive:
+        return ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
+    return LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
+
+
+def _text(log: Path) -> str:
+    return log.read_text(errors="replace")

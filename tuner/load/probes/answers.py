@@ -1,0 +1,171 @@
+"""What a model answers, and whether two configs answer the same.
+
+The questions are the workload's own inputs, each asked on its own and several times together
+with all others: only then are there dynamic batches, and a model whose ``execute`` mixes up its
+requests shows it in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError, ServerGoneError, SpecError
+from tuner.load.client.channel_options import INFER, channel_options, is_refusal
+from tuner.load.traffic.encoding import RequestForm, build
+from tuner.load.traffic.inputs import InputFiles
+from tuner.spec.digits import digits
+
+_TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
+_DEADLINE_S = 60.0
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for one request.
+
+    Attributes:
+        outputs: By name; strings are arrays of bytes.
+        error: The model's own words instead of outputs.
+        rejected: Refused by a queue policy before the model saw it.
+    """
+
+    outputs: Mapping[str, Array]
+    error: str = ""
+    rejected: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Of one config to all questions.
+
+    Attributes:
+        alone: One a question, asked one after another.
+        together: The questions over and over, asked at the same time.
+        none_because: Why nothing could be asked; empty when it was.
+    """
+
+    alone: tuple[Answer, ...] = ()
+    together: tuple[Answer, ...] = ()
+    none_because: str = ""
+
+
+def ask(
+    address: str, form: RequestForm, inputs: InputFiles, config: Any, count: int = 16
+) -> Answers:
+    """Asks the model that is loaded some of the workload's inputs.
+
+    Together comes first: what is asked again may be answered from the response cache.
+
+    Args:
+        address: host:port of the gRPC endpoint.
+        form: Of requests to the model.
+        inputs: What they carry.
+        config: ``ModelConfig`` the server runs.
+        count: Number of different requests.
+
+    Raises:
+        ServerGoneError: No answer, or no server.
+    """
+    if config.model_transaction_policy.decoupled:
+        return Answers(none_because="a decoupled model may answer a request any number of times")
+    if config.HasField("sequence_batching"):
+        return Answers(none_because="answers of a sequence depend on what was asked before")
+    try:
+        questions = build(inputs.first(count * form.batch_size), form, count)
+    except (LoadFailedError, SpecError) as error:
+        return Answers(none_because=error.message)
+    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
+        method = channel.unary_unary(INFER)
+        waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
+        together = tuple(map(_answer, waiting))
+        alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)
+    return Answers(alone, together)
+
+
+def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
+    """Where ``other`` answers otherwise than ``one``: a sentence for each input and output.
+
+    Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own
+    size, as a batch is summed up in another order than a single input, and by as much of the mean
+    size of the output's values: one that is nearly zero came about by cancellation.
+
+    Args:
+        one: What is right.
+        other: What is judged; asked the same questions.
+        tolerance: 0 asks for equal floats.
+    """
+    pairs = [
+        ("alone", one.alone, other.alone),
+        ("with others", one.together, other.together),
+    ]
+    found = []
+    for how, expected, given in pairs:
+        for number, (a, b) in enumerate(zip(expected, given, strict=True)):
+            if not (a.rejected or b.rejected):
+                where = f"input {number % len(one.alone)} asked {how}"
+                found += [f"{where}: {text}" for text in _different(a, b, tolerance)]
+    return list(dict.fromkeys(found))
+
+
+def _answer(call: Any) -> Answer:
+    from tritonclient.grpc import InferResult, service_pb2
+
+    try:
+        response = service_pb2.ModelInferResponse.FromString(call.result())
+    except grpc.RpcError as error:
+        return _refusal(error)
+    result = InferResult(response)
+    return Answer({output.name: result.as_numpy(output.name) for output in response.outputs})
+
+
+def _refusal(error: Any) -> Answer:
+    words, code = str(error.details()), error.code()
+    if code is grpc.StatusCode.UNAVAILABLE and is_refusal(words):
+        return Answer({}, words, rejected=True)
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        raise ServerGoneError(f"comparing answers: {words}")
+    return Answer({}, words)
+
+
+def _different(one: Answer, other: Answer, tolerance: float) -> Iterator[str]:
+    if one.error or other.error:
+        if bool(one.error) != bool(other.error):
+            yield f"only one config answers, the other fails: {one.error or other.error}"
+        return
+    for name in sorted({*one.outputs, *other.outputs}):
+        a, b = one.outputs.get(name), other.outputs.get(name)
+        if a is None or b is None:
+            yield f"output {name} is missing"
+        elif (a.dtype, a.shape) != (b.dtype, b.shape):
+            was, now = (f"{x.dtype}{list(x.shape)}" for x in (a, b))
+            yield f"output {name} was {was} and is {now}"
+        elif text := _unequal(a, b, tolerance):
+            yield f"output {name} differs {text}"
+
+
+def _unequal(one: Array, other: Array, tolerance: float) -> str:
+    """How far two arrays are apart; empty when that is near enough."""
+    if one.dtype.kind != "f":
+        count = int((one != other).sum())
+        return f"in {count} of {one.size} values" if count else ""
+    a, b = one.astype(float), other.astype(float)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    both = np.isfinite(a) & np.isfinite(b)
+    if not (same | both).all():
+        return "where it is not a finite number"
+    if not both.any():
+        return ""
+    a, b = a[both], b[both]
+    off, sizes = np.abs(a - b), np.abs(a)
+    if (off <= tolerance * (sizes + sizes.mean())).all():
+        return ""
+    worst = int(off.argmax())
+    return f"by up to {digits(off[worst])} ({digits(a[worst], 6)} became {digits(b[worst], 6)})"

@@ -1,0 +1,186 @@
+"""What an overload does to a config, and how long it takes to be over.
+
+One open-loop run whose rate steps: calm, then more than the config's capacity, then calm again
+(`tuner.load.traffic.arrivals.STEPS`). The overload is the measured window, so that the
+measurement's figures are those of the requests due in it; what came before and after is in its
+slices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tuner.errors import LoadFailedError
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.measurement import Measurement, Slice
+from tuner.load.traffic.arrivals import OVERLOAD
+from tuner.load.validity import client_kept_up
+from tuner.spec.digits import digits
+from tuner.spec.slo import Slo
+
+SLICE_S = 0.25
+#: A server that was just started needs this long until its first answers say something.
+_SETTLING_S = 0.5
+#: Lengths of the stretches, in calm ones. A backlog of two at 120 % is worked off in two at 80 %,
+#: so that a server which never serves less than its capacity recovers halfway through.
+_OVERLOADED, _WATCHED = 2, 4
+#: A calm stretch is at least this long, and so many times the latency that is allowed.
+_CALM_S, _CALM_OVER_BOUND = 1.0, 2.0
+#: Load goes on until a request of the last stretch that is not answered is surely late.
+_TAIL_OVER_BOUND = 1.5
+_SLACK_S = 40.0  # for a start on a busy machine, and for answers that are behind
+#: From the moment of recovery on, this share of the slices is in time. Not all: a slice holds
+#: few requests, and one late in a hundred is allowed.
+_STEADY = 0.9
+#: Share of requests that may be late, or refused, where a p99 is in time.
+_ALLOWED = 0.01
+
+
+@dataclass(frozen=True)
+class Overload:
+    """What one config did at 120 % of its capacity.
+
+    Attributes:
+        capacity_per_s: Requests per second that it had stood within the SLOs.
+        asked_per_s: Requests per second of the overload.
+        overload_s: How long that lasted.
+        watched_s: How long the load was calm afterwards, as far as it can be judged.
+        slo: The latency SLO it is held to.
+        bound_us: Of that SLO.
+        served_per_s: Requests answered during the overload, per second.
+        p99_latency_us: Of the requests due during the overload; those refused have none.
+        late_share: Requests due during the overload that were not answered within the bound,
+            those refused included, 0..1.
+        rejected_share: Requests refused by a queue policy during the overload, 0..1.
+        recovered_after_s: From the end of the overload until the p99 of each slice is within
+            the bound again, with no more refused than that allows, and stays there; 0 when it
+            never was beyond it, None when it did not come to that while it was watched. The p99
+            whatever percentile the SLO is on: slices are too small to tell them apart.
+        slices: p99 and rates over time; ``start_s`` counts from the start of the overload.
+    """
+
+    capacity_per_s: float
+    asked_per_s: float
+    overload_s: float
+    watched_s: float
+    slo: str
+    bound_us: float
+    served_per_s: float
+    p99_latency_us: float
+    late_share: float
+    rejected_share: float
+    recovered_after_s: float | None
+    slices: tuple[Slice, ...]
+
+    @property
+    def missed(self) -> bool:
+        """Whether more of the requests of the overload were late than a p99 allows."""
+        return self.late_share > _ALLOWED
+
+    @property
+    def sentence(self) -> str:
+        """For a reader; the config is "it"."""
+        asked = f"asked for {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
+        start = f"{asked}, {_percent(OVERLOAD)} of what it stood, it answered"
+        refused = f", {_percent(self.rejected_share)} refused" if self.rejected_share else ""
+        late = (
+            f"p99 {digits(self.p99_latency_us / 1e3)} ms, {_percent(self.late_share)} late{refused}"
+        )
+        return f"{start} {digits(self.served_per_s, 4)}/s ({late}); {self._recovery}."
+
+    @property
+    def _recovery(self) -> str:
+        after = self.recovered_after_s
+        if after is None:
+            return f"{digits(self.watched_s)} s later it was not yet within {self.slo} again"
+        if after == 0.0 and not self.missed:
+            return f"it stayed within {self.slo}"
+        if after == 0.0:
+            return f"it was within {self.slo} again by the end of the overload"
+        return f"it was within {self.slo} again {digits(after)} s after the overload ended"
+
+
+def overload_window(slo: Slo) -> Window:
+    """The spans of a probe: settling and calm, overload, calm again."""
+    bound_s, share = slo.bound / 1e6, slo.metric.quantile
+    calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * bound_s) / SLICE_S)
+    before_s = _SETTLING_S + calm_s
+    tail_s = _WATCHED * calm_s + _TAIL_OVER_BOUND * bound_s
+    total_s = before_s + _OVERLOADED * calm_s + tail_s
+    return Window(
+        duration_s=_OVERLOADED * calm_s,
+        warmup_s=before_s,
+        deadline_s=2.0 * total_s + _SLACK_S,
+        tail_s=tail_s,
+        slice_s=SLICE_S,
+        bounds=() if share is None else (LatencyBound(share, bound_s),),
+        ends_early=False,
+    )
+
+
+def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
+    """Reads a probe that was made in `overload_window`.
+
+    Raises:
+        LoadFailedError: It shows nothing over time, or the client could not keep up.
+    """
+    if not measurement.slices or measurement.latencies_us is None:
+        raise LoadFailedError("it has no latency of each request, so there is none over time")
+    if not client_kept_up(measurement):
+        raise LoadFailedError("the load generator could not keep up with the overload")
+    slices = _judged(measurement.slices, window, slo.bound)
+    late = int((measurement.latencies_us > slo.bound).sum()) + measurement.failed_count
+    due = measurement.latencies_us.size + measurement.failed_count
+    return Overload(
+        capacity_per_s=measurement.load.level,
+        asked_per_s=OVERLOAD * measurement.load.level,
+        overload_s=window.duration_s,
+        watched_s=slices[-1].start_s + SLICE_S - window.duration_s,
+        slo=str(slo),
+        bound_us=slo.bound,
+        served_per_s=measurement.completed_count / window.duration_s,
+        p99_latency_us=measurement.p99_latency_us,
+        late_share=late / due,
+        rejected_share=measurement.rejected_count / due,
+        recovered_after_s=recovered_after(slices, window.duration_s, slo.bound),
+        slices=slices,
+    )
+
+
+def recovered_after(slices: Sequence[Slice], overload_s: float, bound_us: float) -> float | None:
+    """Seconds from the end of the overload until the latency is in time again and stays so.
+
+    Args:
+        slices: ``start_s`` counts from the start of the overload.
+        overload_s: When it ends.
+        bound_us: What the p99 of a slice is held to; one without requests is neither.
+    """
+    after = [s for s in slices if s.start_s >= overload_s and s.due_per_s > 0.0]
+    late = [_is_late(s, bound_us) for s in after]
+    for k, part in enumerate(after):
+        steady = late[k:].count(False) >= _STEADY * len(late[k:])
+        if steady and not late[k]:
+            return part.start_s - overload_s if any(late[:k]) else 0.0
+    return None
+
+
+def _judged(slices: Sequence[Slice], window: Window, bound_us: float) -> tuple[Slice, ...]:
+    """From where the server had settled, up to where an answer that is due may still come."""
+    until_s = window.total_s - _TAIL_OVER_BOUND * bound_us / 1e6
+    return tuple(
+        replace(s, start_s=s.start_s - window.warmup_s)
+        for s in slices
+        if s.start_s >= _SETTLING_S and s.start_s + SLICE_S <= until_s + 1e-9
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{digits(100.0 * share)} %"
+
+
+def _is_late(part: Slice, bound_us: float) -> bool:
+    if part.refused_per_s > _ALLOWED * part.due_per_s:
+        return True
+    return part.p99_latency_us is not None and part.p99_latency_us > bound_us

@@ -1,0 +1,215 @@
+"""When requests come: seeded arrival times, written as gaps for ``--request-intervals``.
+
+perf_analyzer's own Poisson arrivals have no seed, so schedules are made here. Every schedule
+offers *exactly* the asked number of requests in each span of a run (warm-up, window, tail): a
+free Poisson count over 3 s at 200/s would itself vary by 4 %, which is more than the
+differences looked for. Given the count, arrival times of a Poisson process are independent
+and uniform, so nothing else about it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError, SpecError
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.traffic.line_file import read_lines
+
+#: Rates before, during and after the measured window of arrivals that step, over the level.
+CALM, OVERLOAD = 0.8, 1.2
+STEPS = (CALM, OVERLOAD, CALM)
+
+#: Arrival times in seconds from the start of the load, ascending.
+Times = npt.NDArray[np.float64]
+
+#: Draws a number of arrival times between a start and an end, in any order.
+_Draw = Callable[[float, float, int], Times]
+
+
+@dataclass(frozen=True)
+class BurstShape:
+    """How arrivals that come in bursts differ from Poisson's.
+
+    Attributes:
+        ratio: Busy rate over calm rate.
+        share: Share of the time that is busy, above 0 and below 1.
+        mean_burst_s: Mean length of a busy period; lengths are exponential.
+    """
+
+    ratio: float = 5.0
+    share: float = 0.2
+    mean_burst_s: float = 0.2
+
+
+#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, bursts.
+Shape = Times | BurstShape
+
+
+def arrivals_of(
+    load: LoadPoint, spans_s: Sequence[float], seed: int, shape: Shape | None = None
+) -> Times:
+    """The arrivals of an open-loop load point.
+
+    Args:
+        load: Kind of arrivals and mean rate.
+        spans_s: Lengths of consecutive spans of the run, in each of which the rate holds.
+        seed: Same load and seed, same times.
+        shape: Gaps from `read_trace`, or of the bursts, for arrivals of that kind.
+    """
+    match load.arrivals:
+        case Arrivals.POISSON:
+            return poisson(load.level, spans_s, seed)
+        case Arrivals.STEP:
+            return steps(load.level, spans_s, seed)
+        case Arrivals.BURSTS if isinstance(shape, BurstShape):
+            return bursts(load.level, spans_s, seed, shape)
+        case Arrivals.TRACE if isinstance(shape, np.ndarray):
+            return trace(shape, load.level, spans_s, seed)
+    raise LoadFailedError(f"there are no arrival times for {load.arrivals.value} arrivals")
+
+
+def poisson(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
+    """A Poisson process of constant rate.
+
+    Runs with the same seed have the same gaps, up to a factor: levels and configs are compared
+    under the same ups and downs (common random numbers).
+
+    Args:
+        rate_per_s: Requests per second.
+        spans_s: Lengths of consecutive spans; each holds ``rate_per_s`` times its length.
+        seed: Same seed, same times.
+    """
+    generators = iter(np.random.default_rng(seed).spawn(len(spans_s)))
+
+    def arrivals(start: float, end: float, count: int) -> Times:
+        # Partial sums of exponential gaps over their total: uniform times in ascending order.
+        sums = np.cumsum(next(generators).exponential(size=count + 1))
+        times: Times = start + (end - start) * sums[:-1] / sums[-1]
+        return times
+
+    return _fill(rate_per_s, spans_s, arrivals)
+
+
+def steps(capacity_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
+    """A Poisson process whose rate steps up and down again: an overload and what comes after.
+
+    Args:
+        capacity_per_s: Requests per second that `STEPS` are shares of.
+        spans_s: Lengths of the three spans; each holds its rate times its length.
+        seed: Same seed, same times.
+    """
+    rng = np.random.default_rng(seed)
+    times, start = [], 0.0
+    for span, share in zip(spans_s, STEPS, strict=True):
+        count = round(share * capacity_per_s * span)
+        times.append(np.sort(rng.uniform(start, start + span, count)))
+        start += span
+    return _at_least_one(np.concatenate(times), start)
+
+
+def bursts(rate_per_s: float, spans_s: Sequence[float], seed: int, shape: BurstShape) -> Times:
+    """A Poisson process that switches between a calm and a busy rate (MMPP with two states).
+
+    Args:
+        rate_per_s: Mean over both states.
+        spans_s: As for `poisson`.
+        seed: Same seed, same times.
+        shape: Of the bursts.
+    """
+    rng = np.random.default_rng(seed)
+    knots, expected = _switching(rng, sum(spans_s), shape)
+
+    def arrivals(start: float, end: float, count: int) -> Times:
+        low, high = np.interp([start, end], knots, expected)
+        return np.interp(rng.uniform(low, high, count), expected, knots)
+
+    return _fill(rate_per_s, spans_s, arrivals)
+
+
+def _switching(rng: np.random.Generator, total_s: float, shape: BurstShape) -> tuple[Times, Times]:
+    """Moments at which the rate switches, and the expected arrivals until each (any unit)."""
+    mean_calm_s = shape.mean_burst_s * (1.0 - shape.share) / shape.share
+    busy = bool(rng.random() < shape.share)
+    moments, expected = [0.0], [0.0]
+    while moments[-1] < total_s:
+        length = rng.exponential(shape.mean_burst_s if busy else mean_calm_s)
+        moments.append(moments[-1] + length)
+        expected.append(expected[-1] + length * (shape.ratio if busy else 1.0))
+        busy = not busy
+    return np.array(moments), np.array(expected)
+
+
+def _fill(rate_per_s: float, spans_s: Sequence[float], draw: _Draw) -> Times:
+    times = []
+    start, count_before = 0.0, 0
+    for span in spans_s:
+        end = start + span
+        count = round(rate_per_s * end) - count_before
+        times.append(np.sort(draw(start, end, count)))
+        start, count_before = end, count_before + count
+    return _at_least_one(np.concatenate(times), start)
+
+
+def _at_least_one(times: Times, end: float) -> Times:
+    return times if times.size else np.array([end / 2.0])
+
+
+def trace(
+    gaps_us: npt.NDArray[np.float64], rate_per_s: float, spans_s: Sequence[float], seed: int
+) -> Times:
+    """A recorded sequence of gaps, rescaled so that the run has the mean rate asked for.
+
+    The recording is entered at a place chosen by the seed and goes round. Only the mean over
+    the whole run is exact: a trace's own ups and downs are what it is replayed for.
+
+    Args:
+        gaps_us: From `read_trace`.
+        rate_per_s: Mean requests per second.
+        spans_s: As for `poisson`.
+        seed: Same seed, same times.
+    """
+    total_s = sum(spans_s)
+    count = max(round(rate_per_s * total_s), 1)
+    first = int(np.random.default_rng(seed).integers(gaps_us.size))
+    times: Times = np.cumsum(np.resize(np.roll(gaps_us, -first), count))
+    times *= total_s / times[-1]
+    return times
+
+
+def read_trace(path: Path) -> npt.NDArray[np.float64]:
+    """Gaps between requests in microseconds, one a line.
+
+    Raises:
+        SpecError: The file cannot be read, or holds something that is not a gap.
+    """
+    gaps = []
+    lines = read_lines(path)
+    for number, line in enumerate(lines, start=1):
+        try:
+            gap = float(line)
+        except ValueError:
+            gap = -1.0
+        if not 0.0 <= gap < float("inf"):
+            raise SpecError(f"{path}:{number}: not a gap in microseconds: {line!r}")
+        gaps.append(gap)
+    if not any(gaps):
+        raise SpecError(f"{path}: no gaps between requests", "write one a line, in microseconds")
+    return np.array(gaps)
+
+
+def write_intervals(times: Times, path: Path) -> Times:
+    """Writes the file perf_analyzer reads; returns the times it will keep to, in seconds.
+
+    perf_analyzer takes whole microseconds. Times are rounded rather than gaps, so that errors
+    do not add up. It starts again with the first gap when it runs out of them.
+    """
+    moments_us = np.rint(times * 1e6).astype(np.int64)
+    gaps_us = np.diff(moments_us, prepend=0)
+    path.write_text("\n".join(map(str, gaps_us.tolist())) + "\n")
+    kept: Times = moments_us / 1e6
+    return kept

@@ -1,0 +1,207 @@
+"""What a reader must know about a measurement before believing it, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tuner.errors import ClientLimitError, ModelFailsError
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.watch.sampler import Sample
+from tuner.load.window_length import requests_needed
+from tuner.spec.digits import digits
+from tuner.triton.statistics import StatisticsSnapshot
+
+_LATE_SENDS = 0.05
+#: Of the p99; latencies count from the moment a request was due, so that a lag is in them.
+_LAG_SHARE = 0.10
+_SENT_SHARE = 0.98
+_CLIENT_SHARE = 0.20
+_LITTLE = 0.10
+#: Share of a core; beyond it, answers wait for the thread that is so busy.
+_BUSY = 0.7
+
+
+def warnings_about(
+    measurement: Measurement, bounds: Sequence[LatencyBound] = ()
+) -> tuple[str, ...]:
+    """Sentences about the load, the client and the sample; empty when nothing is wrong.
+
+    Args:
+        measurement: What was measured.
+        bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
+    """
+    return (
+        *_client_behind(measurement),
+        *_client_heavy(measurement),
+        *_sample_small(measurement, bounds),
+        *_unanswered(measurement),
+        *_littles_law(measurement),
+    )
+
+
+def client_kept_up(measurement: Measurement) -> bool:
+    """False when the load was not what was asked for: the result says nothing about the config."""
+    return not any(_client_behind(measurement))
+
+
+def client_behind(measurement: Measurement) -> ClientLimitError:
+    """The error of a load generator that was behind in a measurement: it sent too little, or late.
+
+    See `client_kept_up`.
+    """
+    m = measurement
+    little = [f"it sent {_sent(m)}/s"] if _sent_too_little(m) is not None else []
+    return _client_error(m.load, m.sent_per_s if little else None, *little, *_sent_late(m))
+
+
+def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
+    """The error of a load generator that cannot send what is asked for, and sent so much of it."""
+    if sent_per_s is None or sent_per_s >= _SENT_SHARE * load.level:
+        return _client_error(load, None)
+    return _client_error(load, sent_per_s, f"it sent {digits(sent_per_s, 4)}/s")
+
+
+def _client_error(load: LoadPoint, sent_per_s: float | None, *why: str) -> ClientLimitError:
+    return ClientLimitError(
+        "; ".join([f"the load generator could not keep up with {load}", *why]),
+        "give it cores of its own (server.mode: remote from another machine), try the other "
+        "workload.protocol, or raise workload.batch_size",
+        sent_per_s,
+    )
+
+
+def refuse_failures(
+    before: StatisticsSnapshot,
+    after: StatisticsSnapshot,
+    words: Callable[[], str],
+    *,
+    dropped: bool = False,
+) -> None:
+    """Counters before and after a load; ``words``: what the model said, empty when not known.
+
+    ``dropped``: the load generator was killed while it waited for answers. What Triton drops then
+    counts as failed too, so that only words of its own tell that the model failed.
+
+    Raises:
+        ModelFailsError: It answered requests with errors.
+    """
+    failed = after.fail_count - before.fail_count
+    if failed > 0:
+        asked = failed + after.success_count - before.success_count
+        said = words()
+        if said or not dropped:
+            said = said or "it gave no reason"
+            raise ModelFailsError(f"the model failed {failed} of {asked} requests: {said}")
+
+
+def received_count(samples: Sequence[Sample], model: str) -> int | None:
+    """Requests that reached the server: answered, or waiting at the end; None when not known.
+
+    Those being executed at the end are not among them.
+    """
+    if len(samples) < 2 or samples[-1].metrics is None:
+        return None
+    first, last = samples[0].statistics, samples[-1].statistics
+    waiting = sum(samples[-1].metrics.values("nv_inference_pending_request_count", model=model))
+    answered = last.success_count + last.fail_count - first.success_count - first.fail_count
+    return answered + int(waiting)
+
+
+def client_busy(share: float) -> tuple[str, ...]:
+    """What is to be said of a load generator with a thread that busy, as share of one core."""
+    if share <= _BUSY:
+        return ()
+    sentence = f"The load generator was busy for {share:.0%} of the time"
+    return (f"{sentence}: latencies include what answers waited for it.",)
+
+
+def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
+    """What is to be said of a window that is shorter than planned."""
+    if window.duration_s >= planned.duration_s:
+        return ()
+    return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
+
+
+def _client_behind(m: Measurement) -> Iterator[str]:
+    for late in _sent_late(m):
+        yield f"The load generator could not keep up: {late}."
+    asked = _sent_too_little(m)
+    if asked is not None:
+        yield (
+            f"The load generator could not keep up: it sent {_sent(m)} of {digits(asked, 4)} "
+            "requests per second."
+        )
+
+
+def _sent(m: Measurement) -> str:
+    assert m.sent_per_s is not None
+    return digits(m.sent_per_s, 4)
+
+
+def _sent_late(m: Measurement) -> Iterator[str]:
+    if m.late_sends is not None and m.late_sends > _LATE_SENDS and _lag_matters(m):
+        late = f"{m.late_sends:.0%} of the requests were sent more than 1 ms late"
+        lag_us = m.send_lag_p99_us
+        yield late if lag_us is None else f"{late}, 1% by {digits(lag_us / 1e3)} ms or more"
+
+
+def _sent_too_little(m: Measurement) -> float | None:
+    """The requests per second that were asked for, where clearly less was sent."""
+    asked = m.due_per_s
+    if asked is None and m.load.arrivals in (Arrivals.POISSON, Arrivals.BURSTS):
+        asked = m.load.level  # in every window
+    if asked is None or m.sent_per_s is None or m.sent_per_s >= _SENT_SHARE * asked:
+        return None
+    return asked
+
+
+def _lag_matters(m: Measurement) -> bool:
+    """Whether the tail of latencies is the client's own; so when that is not known.
+
+    Not where every SLO was met all the same: latencies count from the moment a request was due,
+    so a late client only ever makes them longer.
+    """
+    if m.within_bounds:
+        return False
+    return m.send_lag_p99_us is None or m.send_lag_p99_us > _LAG_SHARE * m.p99_latency_us
+
+
+def _client_heavy(m: Measurement) -> Iterator[str]:
+    if m.client_send_us is None or m.client_recv_us is None or m.avg_latency_us <= 0.0:
+        return
+    share = (m.client_send_us + m.client_recv_us) / m.avg_latency_us
+    if share > _CLIENT_SHARE:
+        yield f"The load generator itself takes {share:.0%} of the latency."
+
+
+def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[str]:
+    share = max((bound.share for bound in bounds), default=0.99)
+    needed, percent = requests_needed(share), f"{100.0 * share:g}"
+    if m.completed_count < needed:
+        yield (
+            f"p{percent} rests on {m.completed_count} requests and is a point estimate: to show "
+            f"that {percent} % are in time takes {needed} of which none is late, and more where "
+            "some are."
+        )
+
+
+def _unanswered(m: Measurement) -> Iterator[str]:
+    if m.unanswered_count:
+        yield (
+            f"{m.unanswered_count} requests were not answered before the run ended; they count "
+            "as slower than all others, and percentiles among them are lower bounds."
+        )
+
+
+def _littles_law(m: Measurement) -> Iterator[str]:
+    """Little's law: mean number in flight = rate of requests x mean latency, if steady."""
+    expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
+    if expected is None or m.unanswered_count:
+        return
+    found = m.throughput_infer_per_s / m.batch_size * m.avg_latency_us / 1e6
+    if abs(found - expected) > max(_LITTLE * expected, 1.0):
+        yield (
+            f"Little's law does not hold: rate times latency gives {digits(found)} requests in "
+            f"flight, there were {digits(expected)}; the system was not in a steady state."
+        )

@@ -1,0 +1,181 @@
+"""Whether a running measurement has certainly missed a latency SLO, so that it may end early.
+
+A request that was due more than the bound ago and has no answer yet is late, whatever comes.
+How many there are at least follows from two counts, in whatever order requests are served: those
+due in the window until that long ago, less all answers since the window began. Once they are
+more than the SLO allows of *all* requests of the planned window, it is missed.
+
+Both counts are taken from outside while the load runs, with an estimate of when it began. So
+this only gives the word; `check_decided` holds it against the time stamps of every request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError, TunerError, UndecidedError
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.watch.sampler import Snapshot
+
+Times = npt.NDArray[np.float64]
+
+#: Requests answered so far, with and without success, from any moment on.
+Answered = Callable[[], int]
+
+#: Until the first answer, and from then on, the counter is read this often.
+_FIRST_LOOKS_S = 0.03
+_LOOKS_S = 0.2
+#: The counts are estimates: so much more than needed must be late ...
+_MARGIN = 1.2
+#: ... and what is left of the window be this long, so that its throughput says something.
+_LEAST_S = 0.4
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The counter at one moment, in seconds from the (estimated) start of the load."""
+
+    at_s: float
+    answered: int
+
+
+class Hopeless:
+    """Asked again and again while a load runs; True once the window is certainly lost.
+
+    Args:
+        due_s: When each request is due, from the start of the load.
+        window: The planned one, with the bounds it is held to.
+        answered: Reads the server's counter; its errors count as nothing known.
+        clock: Seconds, monotonic; replaced in tests.
+    """
+
+    def __init__(
+        self,
+        due_s: Times,
+        window: Window,
+        answered: Answered,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._due_s = due_s
+        self._window = window
+        self._answered = answered
+        self._clock = clock
+        self._before: int | None = None  # the counter before the load
+        self._begin: float | None = None
+        self._start = _Look(0.0, 0)  # the last one before the window
+        self._next = clock()
+
+    def __call__(self) -> bool:
+        now = self._clock()
+        if not (self._window.bounds and self._window.ends_early) or now < self._next:
+            return False
+        try:
+            count = self._answered()
+        except TunerError:
+            return False
+        if self._before is None:
+            self._before = count
+        answered = count - self._before
+        if self._begin is None and answered > 0:
+            self._begin = now
+        self._next = now + (_FIRST_LOOKS_S if self._begin is None else _LOOKS_S)
+        return self._begin is not None and self._lost(_Look(now - self._begin, answered))
+
+    def _lost(self, look: _Look) -> bool:
+        in_window_s = look.at_s - self._window.warmup_s
+        if in_window_s <= 0.0:
+            self._start = look
+        wait_s = _wait_s(self._window)
+        if not _LEAST_S + wait_s <= in_window_s <= self._window.duration_s:
+            return False
+        late = self._due(look.at_s - wait_s) - (look.answered - self._start.answered)
+        return any(late > _MARGIN * allowed for _, allowed in _allowed(self._window, self._due_s))
+
+    def _due(self, until_s: float) -> int:
+        """Requests due in the window until then."""
+        low, high = np.searchsorted(self._due_s, (self._window.warmup_s, until_s))
+        return int(high - low)
+
+
+def answered_count(snapshot: Snapshot) -> Answered:
+    """The counter `Hopeless` reads."""
+
+    def count() -> int:
+        statistics = snapshot()
+        return statistics.success_count + statistics.fail_count
+
+    return count
+
+
+def cut_short(window: Window, begun_ns: int, stopped_ns: int) -> Window:
+    """What is left of the window of a load that began and was stopped at these moments.
+
+    It ends so long before the stop that what has no answer by then is late by every bound.
+
+    Raises:
+        UndecidedError: Nothing is left.
+    """
+    length_s = (stopped_ns - begun_ns) / 1e9 - window.warmup_s - _wait_s(window)
+    if length_s <= 0.0:
+        raise _undecided()
+    return replace(window, duration_s=min(window.duration_s, length_s))
+
+
+def check_decided(latencies_us: Times, due_s: Times, window: Window, planned: Window) -> None:
+    """Checks that the measured window says enough about the planned one.
+
+    Args:
+        latencies_us: Of the requests due in ``window``, ascending; of those never answered a
+            lower bound.
+        due_s: When each request of the plan was due.
+        window: The one that was measured: all of the plan, or its beginning.
+        planned: With the bounds.
+
+    Raises:
+        UndecidedError: It does not.
+    """
+    if window.duration_s >= planned.duration_s:
+        return
+    for bound, allowed in _allowed(planned, due_s):
+        in_time = latencies_us.searchsorted(bound.within_s * 1e6, side="right")
+        if latencies_us.size - in_time > allowed:
+            return
+    raise _undecided()
+
+
+def check_answered(answered_count: int, window: Window, planned: Window) -> None:
+    """Checks that the measured window has an answer at all: latencies of none are no latencies.
+
+    Raises:
+        UndecidedError: It was ended early.
+        LoadFailedError: It was as long as planned.
+    """
+    if answered_count:
+        return
+    if window.duration_s < planned.duration_s:
+        raise _undecided()
+    raise LoadFailedError(
+        f"no request was answered within the measured window of {planned.duration_s:.2g} s",
+        "raise workload.window above the time that one request takes",
+    )
+
+
+def _undecided() -> UndecidedError:
+    return UndecidedError("ended early, but no latency SLO was certainly missed")
+
+
+def _wait_s(window: Window) -> float:
+    """After this long a request without an answer is late by every bound."""
+    return max((bound.within_s for bound in window.bounds), default=0.0)
+
+
+def _allowed(window: Window, due_s: Times) -> Sequence[tuple[LatencyBound, float]]:
+    """Each bound with how many requests of the window may be late."""
+    end_s = window.warmup_s + window.duration_s
+    planned = int(((due_s >= window.warmup_s) & (due_s < end_s)).sum())
+    return [(bound, (1.0 - bound.share) * planned) for bound in window.bounds]

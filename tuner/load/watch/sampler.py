@@ -1,0 +1,173 @@
+"""Watches server and machine while load is on: statistics, metrics, CPU, twice a second.
+
+The measured window is only known afterwards, from perf_analyzer's time stamps, so samples are
+taken all along and those nearest to the window's bounds are used.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+
+import psutil
+
+from tuner.errors import TunerError
+from tuner.load.measurement import HostUse, ServerStatistics
+from tuner.load.watch.machine import (
+    MachineReading,
+    OwnProcesses,
+    busy_percent,
+    other_percent,
+    read_machine,
+    stolen_percent,
+)
+from tuner.load.watch.statistics import difference
+from tuner.spec.fields import Gpus
+from tuner.spec.model import ServerMode
+from tuner.triton.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
+from tuner.triton.statistics import Metrics, StatisticsSnapshot
+
+PERIOD_S = 0.5
+
+Snapshot = Callable[[], StatisticsSnapshot]
+Scrape = Callable[[], Metrics | None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Everything read at one moment."""
+
+    time_ns: int
+    statistics: StatisticsSnapshot
+    metrics: Metrics | None
+    machine: MachineReading
+    gpus: GpuClocks | None = None
+    shared_cores: int | None = None
+
+
+class Sampler:
+    """Samples in a thread of its own for as long as its context is open.
+
+    A server that stops answering ends the sampling and nothing else: the load generator will
+    say what happened.
+
+    Args:
+        snapshot: Reads the model's statistics.
+        scrape: Reads the server's metrics.
+        server: Whose processes and GPUs are the server's. A remote server's processes are not
+            known, nor are a container's where its engine shows none here; a remote one may have
+            other GPUs than this machine.
+        gpus: Of this machine's GPUs those that the server may see.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scrape: Scrape,
+        server: ServerMode,
+        period_s: float = PERIOD_S,
+        gpus: Gpus = "all",
+    ) -> None:
+        self._snapshot = snapshot
+        self._scrape = scrape
+        self._server = server
+        self._period_s = period_s
+        self._gpus = gpus
+        self._samples: list[Sample] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def between(self, start_ns: int, end_ns: int) -> tuple[Sample, ...]:
+        """Samples from the one nearest to the start to the one nearest to the end."""
+        samples = tuple(self._samples)
+        if not samples:
+            return ()
+        first = min(range(len(samples)), key=lambda i: abs(samples[i].time_ns - start_ns))
+        last = min(range(len(samples)), key=lambda i: abs(samples[i].time_ns - end_ns))
+        return samples[first : last + 1]
+
+    def _run(self) -> None:
+        remote = self._server is ServerMode.REMOTE
+        cores = None if remote else psutil.cpu_count()
+        in_container = self._server is ServerMode.DOCKER
+        ours = None if remote else OwnProcesses(containers=in_container)
+        with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
+            due = time.monotonic()
+            while True:
+                try:
+                    self._samples.append(self._sample(ours, clocks, cores))
+                except TunerError:
+                    return
+                due = max(due + self._period_s, time.monotonic())
+                if self._stop.wait(due - time.monotonic()):
+                    return
+
+    def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
+        statistics = self._snapshot()
+        taken_ns = time.time_ns()
+        return Sample(taken_ns, statistics, self._scrape(), read_machine(ours), clocks(), cores)
+
+
+def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:
+    """What the server counted from the first sample to the last."""
+    return difference(samples[0].statistics, samples[-1].statistics) if len(samples) > 1 else None
+
+
+def host_use(samples: Sequence[Sample], model: str) -> HostUse:
+    """What machines and cache did from the first sample to the last."""
+    if len(samples) < 2:
+        return HostUse()
+    before, after = samples[0].machine, samples[-1].machine
+    gpus = [sample.gpus for sample in samples if sample.gpus is not None]
+    readings = [sample.metrics for sample in samples if sample.metrics is not None]
+    utilization = _sums(readings, "nv_cache_util")
+    memory = _sums(readings, "nv_gpu_memory_used_bytes")
+    evictions = _sums(readings, "nv_cache_num_evictions")
+    entries = _sums(readings, "nv_cache_num_entries")
+    return HostUse(
+        cpu_percent=busy_percent(before, after),
+        other_cpu_percent=other_percent(before, after),
+        stolen_cpu_percent=stolen_percent(before, after),
+        cores=samples[-1].shared_cores,
+        load_1m=after.load_1m,
+        governor=after.governor,
+        pending_requests_max=max(
+            _sums(readings, "nv_inference_pending_request_count", model=model), default=None
+        ),
+        gpus=max((len(m.values("nv_gpu_memory_used_bytes")) for m in readings), default=0) or None,
+        gpu_memory_used_bytes=int(max(memory)) if memory else None,
+        gpu_utilization=_mean([v for m in readings for v in m.values("nv_gpu_utilization")]),
+        gpu_power_w=_mean(_sums(readings, "nv_gpu_power_usage")),
+        gpu_clock_mhz=min((g.lowest_mhz for g in gpus), default=None),
+        gpu_throttled=any(g.held_down for g in gpus) if gpus else None,
+        cache_utilization=utilization[-1] if utilization else None,
+        cache_entries=int(entries[-1]) if entries else None,
+        cache_evictions=int(evictions[-1] - evictions[0]) if evictions else None,
+    )
+
+
+def _sums(readings: Sequence[Metrics], name: str, **labels: str) -> list[float]:
+    """A metric's total over GPUs or versions in each reading that has it."""
+    values = [metrics.values(name, **labels) for metrics in readings]
+    return [sum(v) for v in values if v]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
