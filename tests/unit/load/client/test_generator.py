@@ -16,8 +16,8 @@ from tritonclient.grpc import model_config_pb2
 from virtual_time import run_in_virtual_time
 
 from tuner.errors import ClientLimitError, LoadFailedError
-from tuner.load import client_process
 from tuner.load.choice import Client, may_reject
+from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
 from tuner.load.client.generator import check_sent, measurement, observe, processes_for, shared
 from tuner.load.client.job import Answers, Job, Outcome, merged
