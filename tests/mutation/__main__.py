@@ -1,4 +1,5 @@
-"""Changes the source here and there, and tells which changes no test notices; see docs/testing.md.
+"""Changes the source here and there, and tells which changes no test notices; see
+docs/internals/testing.md.
 
 usage: python tests/mutation [--sample N] [--seed S] [--room ROOM ...] [PATH ...]
 """
