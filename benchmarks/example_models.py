@@ -1,4 +1,4 @@
-"""Throughput and latency of an example model under a few configs: the figures in benchmarks/models.md.
+"""Throughput and latency of an example model under a few configs: for benchmarks/models.md.
 
     python benchmarks/example_models.py tiny-bert
     python benchmarks/example_models.py emulated-accelerator --docker IMAGE --network bridge
