@@ -63,9 +63,10 @@ def cache_of(space: Space, candidate: Candidate, *, remote: bool) -> ResponseCac
     enabled = candidate.fields.get(ENABLE, space.base.response_cache.enable)
     if not enabled:
         return None
-    args = (*space.server_args, *candidate.server_args)
+    if candidate.cache_bytes is not None:
+        return ResponseCache(candidate.cache_bytes)
     try:
-        rest, size = split_args(args)
+        _, size = split_args(space.server_args)
     except ValueError:  # redis, or a local one without a size
         return ResponseCache(None)
-    return ResponseCache(size) if remote or len(rest) < len(args) else None
+    return ResponseCache(size) if remote or size is not None else None

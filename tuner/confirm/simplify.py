@@ -132,7 +132,7 @@ def _with_least_cache(trials: _Trials, winner: Confirmation, sizes: Sequence[int
 
     Goodput rises with the size, so the sizes are bisected.
     """
-    _, size = cache.split_args(winner.candidate.server_args)
+    size = winner.candidate.cache_bytes
     if size is None:
         return winner
     off = _with_cache(winner.candidate, None)
@@ -254,17 +254,16 @@ class _Trials:
 
 
 def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
-    rest, _ = cache.split_args(candidate.server_args)
     fields: dict[str, FieldValue] = dict(candidate.fields)
     fields[cache.ENABLE] = None if size is None else True
-    return Candidate(fields, (*rest, *cache.server_args(size)))
+    return Candidate(fields, size)
 
 
 def _changes(
     winner: Candidate, current: Candidate
 ) -> Iterator[tuple[str, Callable[[Candidate], Candidate]]]:
     """Name of each change with the function that undoes it; what others need comes last."""
-    if not winner.server_args and current.server_args:
+    if winner.cache_bytes is None and current.cache_bytes is not None:
         yield "server arguments", lambda c: _without_args(c, current)
     paths = [p for p, v in winner.fields.items() if current.fields.get(p) != v]
     for path in sorted(paths, key=lambda p: (-p.count("."), p == DYNAMIC_BATCHING, p)):
@@ -278,11 +277,11 @@ def _without_field(candidate: Candidate, path: str, current: Candidate) -> Candi
     fields[path] = value
     if value is None:  # what lies inside an absent message is absent too
         fields = {p: v for p, v in fields.items() if not p.startswith(f"{path}.")}
-    return Candidate(fields, candidate.server_args)
+    return Candidate(fields, candidate.cache_bytes)
 
 
 def _without_args(candidate: Candidate, current: Candidate) -> Candidate:
     fields = dict(candidate.fields)
     if cache.ENABLE in fields:
         fields[cache.ENABLE] = current.fields.get(cache.ENABLE)
-    return Candidate(fields, current.server_args)
+    return Candidate(fields, current.cache_bytes)

@@ -83,7 +83,7 @@ def nearest(space: Space, message: Any) -> Candidate | None:
 
 def _wanted(space: Space, message: Any, path: str) -> FieldValue:
     if path == cache.SIZE:
-        return cache.split_args(space.current.server_args)[1]
+        return space.current.cache_bytes
     return get(message, path) if varied(path) else space.current.fields.get(path)
 
 

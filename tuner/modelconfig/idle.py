@@ -6,7 +6,7 @@ where it was only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from tuner.modelconfig.rules import Rule, Violation, is_completed, queue_policies
 from tuner.modelconfig.schema import ModelConfig
@@ -14,19 +14,15 @@ from tuner.modelconfig.schema import ModelConfig
 _DEFAULT_HOST_POLICIES = ("cpu", "model", "gpu_")
 
 
-def without_effect(
-    config: ModelConfig, server_args: Sequence[str] = (), *, completes: bool = False
-) -> list[Violation]:
-    """Settings that load and then do nothing, alone or with these arguments of tritonserver.
+def without_effect(config: ModelConfig, *, completes: bool = False) -> list[Violation]:
+    """Settings that load and then do nothing, alone or on a server without further arguments.
 
     Args:
         config: As asked for.
-        server_args: tritonserver's arguments.
         completes: As in `violations`; max_batch_size may be filled in too.
     """
     found = [] if completes else [*_batcher_without_batches(config)]
-    found += [found for rule in _IDLE for found in rule(config)]
-    return found + list(_needs_flags(config, server_args))
+    return found + [found for rule in _IDLE for found in rule(config)]
 
 
 def _batcher_without_batches(config: ModelConfig) -> Iterator[Violation]:
@@ -86,40 +82,28 @@ def _sequence_delay(config: ModelConfig) -> Iterator[Violation]:
         )
 
 
-def _needs_flags(config: ModelConfig, server_args: Sequence[str]) -> Iterator[Violation]:
+def _needs_flags(config: ModelConfig) -> Iterator[Violation]:
     """Cache, host policies and rate limits need the model's and the server's consent: loads."""
-    enabled = bool(config.response_cache.enable)
-    offered = has_flag(server_args, "--cache-config", "--response-cache-byte-size")
-    if enabled and not offered:
+    if config.response_cache.enable:
         yield Violation(
             Rule.CACHE_FLAG,
             "response_cache.enable",
             "response_cache does nothing on a server started without --cache-config",
             "start tritonserver with --cache-config=local,size=BYTES",
         )
-    if offered and not enabled:
-        text = "the server's --cache-config does nothing for a model without response_cache"
-        yield Violation(
-            Rule.CACHE_FLAG, "response_cache.enable", text, "set response_cache { enable: true }"
-        )
     for index, group in enumerate(config.instance_group):
         path = f"instance_group[{index}]"
         policy = group.host_policy
-        known = policy.startswith(_DEFAULT_HOST_POLICIES) or policy in " ".join(server_args)
-        if policy and not known:
+        if policy and not policy.startswith(_DEFAULT_HOST_POLICIES):
             text = f"host policy {policy!r} does nothing on a server that does not define it"
             yield Violation(
                 Rule.HOST_POLICY, f"{path}.host_policy", text, f"--host-policy={policy},SETTING"
             )
-        if group.HasField("rate_limiter") and not has_flag(server_args, "--rate-limit"):
+        if group.HasField("rate_limiter"):
             text = "rate_limiter does nothing on a server without --rate-limit"
             yield Violation(
                 Rule.RATE_LIMIT, f"{path}.rate_limiter", text, "--rate-limit=execution_count"
             )
-
-
-def has_flag(server_args: Sequence[str], *names: str) -> bool:
-    return any(arg.split("=", 1)[0] in names for arg in server_args)
 
 
 _IDLE: tuple[Callable[[ModelConfig], Iterator[Violation]], ...] = (
@@ -127,4 +111,5 @@ _IDLE: tuple[Callable[[ModelConfig], Iterator[Violation]], ...] = (
     _policies_without_levels,
     _timeout_override,
     _sequence_delay,
+    _needs_flags,
 )

@@ -12,7 +12,7 @@ Ensembles have theirs in `tuner.modelconfig.ensembles`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -67,18 +67,14 @@ class Violation:
     hint: str = ""
 
 
-def violations(
-    config: ModelConfig, server_args: Sequence[str] = (), *, completes: bool = False
-) -> list[Violation]:
+def violations(config: ModelConfig, *, completes: bool = False) -> list[Violation]:
     """Why Triton would refuse ``config``; empty when none of its known rules is broken.
 
     Args:
         config: As asked for, or as completed by the server.
-        server_args: tritonserver's arguments; no rule of refusal depends on them so far.
         completes: Loading the model may fill in its tensors, as its own code does in Python
             (``auto_complete_config``).
     """
-    del server_args
     found = [found for rule in _REFUSALS for found in rule(config)]
     return found if completes else [*_unfinished_tensors(config), *found]
 

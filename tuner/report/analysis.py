@@ -10,7 +10,7 @@ from tuner.report.data import ReportData
 from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.words import server_arg_text
+from tuner.space.words import cache_text
 
 #: Fewer scored trials than this say nothing about which field matters.
 FEWEST_TRIALS = 10
@@ -68,7 +68,7 @@ def unsimplified(data: ReportData) -> Trial | None:
 def _differences(one: Candidate, other: Candidate) -> int:
     paths = one.fields.keys() | other.fields.keys()
     fields = sum(one.fields.get(path) != other.fields.get(path) for path in paths)
-    return fields + (one.server_args != other.server_args)
+    return fields + (one.cache_bytes != other.cache_bytes)
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
@@ -132,7 +132,7 @@ def varied_fields(data: ReportData) -> tuple[str, ...]:
 
 def settings(trial: Trial) -> Mapping[str, FieldValue]:
     """All that a trial sets, server arguments as one more field."""
-    arguments = trial.candidate.server_args
+    arguments = cache_text(trial.candidate)
     return {**trial.candidate.fields, **({"server arguments": arguments} if arguments else {})}
 
 
@@ -143,7 +143,7 @@ def level_text(value: FieldValue) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
-        return ", ".join(server_arg_text(str(v)) for v in value) if _texts(value) else str([*value])
+        return ", ".join(map(str, value)) if _texts(value) else str([*value])
     return str(value)
 
 

@@ -18,7 +18,7 @@ from tuner.run.store import RunStore
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
 from tuner.space.candidate import Candidate
-from tuner.space.words import field_text, server_arg_text
+from tuner.space.words import cache_text, field_text
 from tuner.spec.digits import digits
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Metric
@@ -147,7 +147,7 @@ def _facts(result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 def _config(facts: Mapping[str, Any]) -> dict[str, str]:
     candidate = Candidate.from_json(facts)
     config = {path: field_text(path, value) for path, value in candidate.fields.items()}
-    arguments = ", ".join(server_arg_text(a) for a in candidate.server_args)
+    arguments = cache_text(candidate)
     return {**config, "server arguments": arguments} if arguments else config
 
 

@@ -10,7 +10,7 @@ from tuner.run.trial import Predicted
 from tuner.score.judge import value_of
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
-from tuner.space.words import changes_text, field_text, server_arg_text
+from tuner.space.words import cache_text, changes_text, field_text
 from tuner.spec.digits import digits
 from tuner.spec.slo import Metric
 
@@ -49,7 +49,8 @@ def score_axis(data: ReportData) -> tuple[str, float]:
 def config_text(candidate: Candidate) -> list[str]:
     """Every searched field and every server argument, one phrase each."""
     fields = [field_text(path, value) for path, value in candidate.fields.items()]
-    return [*fields, *(server_arg_text(a) for a in candidate.server_args)]
+    cache = cache_text(candidate)
+    return [*fields, cache] if cache else fields
 
 
 def change_text(data: ReportData, candidate: Candidate) -> str:

@@ -179,7 +179,7 @@ def _with_parent(parameter: Parameter, parameters: Mapping[str, Parameter]) -> P
     return replace(parameter, requires=max(around, key=len))
 
 
-def _current(space: Space, cache_size: int | None) -> Candidate:
+def _current(space: Space, cache_bytes: int | None) -> Candidate:
     """The owned fields as the model has them, in the space's words where it has some."""
     fields = {
         p.path: _current_value(p, space.base) for p in space.parameters if p.path != cache.SIZE
@@ -188,12 +188,10 @@ def _current(space: Space, cache_size: int | None) -> Candidate:
         fields[DYNAMIC_BATCHING] = get(space.base, DYNAMIC_BATCHING)
         if fields[DYNAMIC_BATCHING] is None:
             fields = {p: v for p, v in fields.items() if not p.startswith(f"{DYNAMIC_BATCHING}.")}
-    args: tuple[str, ...] = ()
     if cache.SIZE in space.paths:
         enabled = get(space.base, cache.ENABLE) is True
         fields[cache.ENABLE] = True if enabled else None
-        args = cache.server_args(cache_size)
-    return Candidate(fields, args)
+    return Candidate(fields, cache_bytes)
 
 
 def _current_value(parameter: Parameter, message: Any) -> FieldValue:

@@ -1,4 +1,4 @@
-"""What a trial tries: model config fields and server flags."""
+"""What a trial tries: model config fields and the size of the server's response cache."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tuner.modelconfig.values import FieldValue
+from tuner.space.cache import server_args, split_args
 
 __all__ = ["Candidate", "FieldValue"]
 
@@ -19,16 +20,20 @@ class Candidate:
 
     Attributes:
         fields: ModelConfig path (``instance_group.count``) to value, owned fields only.
-        server_args: Extra tritonserver arguments, sorted
-            (``--cache-config=local,size=67108864``). A change here restarts the server.
+        cache_bytes: Size of the server's response cache that the search chose; None: no cache.
+            A change here restarts the server.
     """
 
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
-    server_args: tuple[str, ...] = ()
+    cache_bytes: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", MappingProxyType(dict(sorted(self.fields.items()))))
-        object.__setattr__(self, "server_args", tuple(sorted(self.server_args)))
+
+    @property
+    def server_args(self) -> tuple[str, ...]:
+        """Extra tritonserver arguments (``--cache-config=local,size=67108864``)."""
+        return server_args(self.cache_bytes)
 
     @property
     def key(self) -> str:
@@ -45,10 +50,14 @@ class Candidate:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Candidate:
+        """Raises ValueError where there are arguments that no candidate has."""
         fields = data["fields"]
         args = data["server_args"]
         assert isinstance(fields, Mapping)
         assert isinstance(args, list)
+        rest, cache_bytes = split_args(args)
+        if rest:
+            raise ValueError(f"no candidate has the server argument {rest[0]!r}")
         return cls(
-            {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}, tuple(args)
+            {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}, cache_bytes
         )

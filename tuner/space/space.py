@@ -120,7 +120,7 @@ class Space:
             if self.narrowed(parameter, chosen) is None:
                 continue
             if parameter.path == cache.SIZE:
-                chosen[cache.SIZE] = cache.split_args(candidate.server_args)[1]
+                chosen[cache.SIZE] = candidate.cache_bytes
             else:
                 chosen[parameter.path] = candidate.fields.get(parameter.path)
         return chosen
@@ -153,14 +153,13 @@ class Space:
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
         """Whether Triton is given the same: what a file leaves out has its default."""
-        same_args = one.server_args == other.server_args
-        return same_args and bool(self.message(one) == self.message(other))
+        same_cache = one.cache_bytes == other.cache_bytes
+        return same_cache and bool(self.message(one) == self.message(other))
 
     def violations(self, candidate: Candidate) -> list[Violation]:
         """Why Triton would refuse the candidate; such a one never reaches a server."""
-        args = (*self.server_args, *candidate.server_args)
         completes = self.config.completes
-        broken = violations(self.message(candidate), args, completes=completes)
+        broken = violations(self.message(candidate), completes=completes)
         return [*broken, *self.config.refused(candidate.fields)]
 
     def size(self) -> Size:
@@ -221,14 +220,13 @@ class Space:
 
     def _assembled(self, chosen: Values) -> Candidate:
         fields = {path: value for path, value in chosen.items() if path != cache.SIZE}
-        args: tuple[str, ...] = ()
+        size = chosen.get(cache.SIZE)
+        cache_bytes = size if isinstance(size, int) else None
         if cache.SIZE in chosen:
-            size = chosen[cache.SIZE]
-            args = cache.server_args(size if isinstance(size, int) else None)
-            fields[cache.ENABLE] = True if args else None
+            fields[cache.ENABLE] = None if cache_bytes is None else True
         if self.batcher_implied:
             fields[DYNAMIC_BATCHING] = True if self._max_batch_size(chosen) > 1 else None
-        return Candidate(fields, args)
+        return Candidate(fields, cache_bytes)
 
     def _walk(self, index: int, chosen: Values) -> Iterator[Values]:
         if index == len(self.parameters):

@@ -15,8 +15,6 @@ _SHORT = {
     "response_cache.enable": "cache",
 }
 
-_CACHE_FLAG = "--cache-config=local,size="
-
 
 def field_text(path: str, value: FieldValue) -> str:
     """`instances 2`, `delay 3 ms`, `preferred [4, 8]`, `dynamic batching off`."""
@@ -34,10 +32,10 @@ def field_text(path: str, value: FieldValue) -> str:
     return f"{name} {value}"
 
 
-def server_arg_text(argument: str) -> str:
-    if argument.startswith(_CACHE_FLAG) and argument[len(_CACHE_FLAG) :].isdigit():
-        return f"cache {bytes_text(int(argument[len(_CACHE_FLAG) :]))}"
-    return argument
+def cache_text(candidate: Candidate) -> str:
+    """`cache 64 MiB`; nothing without one."""
+    size = candidate.cache_bytes
+    return "" if size is None else f"cache {bytes_text(size)}"
 
 
 def bytes_text(size: int) -> str:
@@ -54,8 +52,6 @@ def changes_text(candidate: Candidate, current: Candidate) -> str:
         for path, value in candidate.fields.items()
         if current.fields.get(path) != value and path != "response_cache.enable"
     ]
-    arguments = [server_arg_text(a) for a in candidate.server_args if a not in current.server_args]
-    gone = [a for a in current.server_args if a not in candidate.server_args]
-    if gone and not arguments:
-        arguments = [f"without {server_arg_text(a)}" for a in gone]
-    return ", ".join([*fields, *arguments]) or "current config"
+    if candidate.cache_bytes != current.cache_bytes:
+        fields.append(cache_text(candidate) or f"without {cache_text(current)}")
+    return ", ".join(fields) or "current config"

@@ -208,7 +208,7 @@ def neighbour_of(job: Job) -> Candidate | None:
     every = [c for c in islice(job.space.enumerate(), _LOOKED_AT) if c != current]
     for candidate in every:
         counts = {p: v for p, v in candidate.fields.items() if p.endswith(".count")}
-        other = Candidate({**current.fields, **counts}, current.server_args)
+        other = Candidate({**current.fields, **counts}, current.cache_bytes)
         if other != current and not job.space.violations(other):
             return other
     return min(every, key=lambda c: changes(c, current), default=None)

@@ -83,7 +83,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
 
 def _completed(job: Job, deployer: Deployer) -> Job:
     try:
-        running = deployer.tried(Candidate({}, job.space.current.server_args)).running
+        running = deployer.tried(Candidate({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
         raise ModelNotServedError(
             f"the server does not load {job.spec.model} as it is in the repository: "

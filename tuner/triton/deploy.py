@@ -14,6 +14,7 @@ from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import to_load_json
+from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
 from tuner.triton import health
 from tuner.triton import log as server_log
@@ -56,7 +57,7 @@ class _Running:
 
     server: Server
     control: Control
-    server_args: tuple[str, ...]
+    cache_bytes: int | None
     stack: ExitStack
     config: Any = None  # the ModelConfig as asked; None when nothing is loaded for certain
     completes: bool = True
@@ -201,7 +202,7 @@ class Deployer:
 
     def _bring(self, candidate: Candidate, config: Any) -> DeploymentKind:
         running = self._running
-        if running is None or running.server_args != candidate.server_args or not self._healthy():
+        if running is None or running.cache_bytes != candidate.cache_bytes or not self._healthy():
             return self._restart(candidate, config)
         if running.config == config:
             return DeploymentKind.UNCHANGED
@@ -219,7 +220,7 @@ class Deployer:
 
     def _restart(self, candidate: Candidate, config: Any) -> DeploymentKind:
         self._stop()
-        running = self._start(candidate.server_args)
+        running = self._start(candidate.cache_bytes)
         self._load(running, config)
         return DeploymentKind.RESTART
 
@@ -232,22 +233,23 @@ class Deployer:
         except ServerGoneError:
             return False
 
-    def _start(self, server_args: tuple[str, ...]) -> _Running:
+    def _start(self, cache_bytes: int | None) -> _Running:
         if not self.completes:
             try:
-                return self._started(server_args, (WITHOUT_COMPLETION,))
+                return self._started(cache_bytes, (WITHOUT_COMPLETION,))
             except ServerGoneError as error:
                 if WITHOUT_COMPLETION not in error.message:
                     raise
                 self.completes = True  # this tritonserver is too old to know the argument
-        return self._started(server_args, ())
+        return self._started(cache_bytes, ())
 
-    def _started(self, server_args: tuple[str, ...], own: tuple[str, ...]) -> _Running:
+    def _started(self, cache_bytes: int | None, own: tuple[str, ...]) -> _Running:
         with ExitStack() as stack:
-            server = stack.enter_context(self._launcher.launch((*own, *server_args), self._log))
+            args = (*own, *server_args(cache_bytes))
+            server = stack.enter_context(self._launcher.launch(args, self._log))
             control = stack.enter_context(Control(server.endpoints))
             self._running = _Running(
-                server, control, server_args, stack.pop_all(), completes=not own
+                server, control, cache_bytes, stack.pop_all(), completes=not own
             )
         return self._running
 

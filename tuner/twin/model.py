@@ -72,7 +72,7 @@ def scheduler_of(
     """The scheduler that Triton would run for a candidate.
 
     Args:
-        candidate: Fields and server arguments.
+        candidate: Fields and size of the cache.
         base: The model's config.
         devices: GPUs the server sees (1 for CPUs).
         response_bytes: Size of a cache entry; needed for candidates with a cache.
@@ -81,7 +81,7 @@ def scheduler_of(
     refusal = _refusal(config, devices)
     if refusal is not None:
         return Unmodelled(refusal)
-    entries = _cache_entries(config, candidate.server_args, response_bytes)
+    entries = _cache_entries(config, candidate.cache_bytes, response_bytes)
     if entries is None:
         return Unmodelled("the size of a cached response is not known")
     return _scheduler(config, devices, entries)
@@ -172,12 +172,9 @@ def _policy(policy: Any) -> QueuePolicy:
     )
 
 
-def _cache_entries(
-    config: Any, server_args: tuple[str, ...], response_bytes: int | None
-) -> int | None:
+def _cache_entries(config: Any, cache_bytes: int | None, response_bytes: int | None) -> int | None:
     if not config.response_cache.enable:
         return 0
-    size = cache.split_args(server_args)[1]
-    if size is None:
+    if cache_bytes is None:
         return 0  # the server has no cache, whatever the model says
-    return None if response_bytes is None else size // response_bytes
+    return None if response_bytes is None else cache_bytes // response_bytes

@@ -9,7 +9,6 @@ from tuner.load.generators import shape_of
 from tuner.load.measurement import Arrivals
 from tuner.load.window_length import window_for
 from tuner.run.trial import Trial
-from tuner.space import cache
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
@@ -60,7 +59,7 @@ def with_measured(setting: Setting, trials: Sequence[Trial]) -> Setting:
 
 
 def _response_bytes(trial: Trial) -> int | None:
-    size = cache.split_args(trial.candidate.server_args)[1]
+    size = trial.candidate.cache_bytes
     for point in trial.points if size else ():
         host = point.measurement.host
         if size and host.cache_entries and host.cache_utilization:

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.integration
 COUNT = "instance_group.count"
 SIZE = "max_batch_size"
 BEHAVIOUR = "parameters.behaviour"
-CACHE = ("--cache-config=local,size=1048576",)
+CACHE = 1 << 20
 
 
-def candidate(server_args: tuple[str, ...] = (), **fields: FieldValue) -> Candidate:
+def candidate(cache_bytes: int | None = None, **fields: FieldValue) -> Candidate:
     names = {"count": COUNT, "size": SIZE, "behaviour": BEHAVIOUR, "lock": "parameters.lock"}
-    return Candidate({names[name]: value for name, value in fields.items()}, server_args)
+    return Candidate({names[name]: value for name, value in fields.items()}, cache_bytes)
 
 
 @pytest.fixture

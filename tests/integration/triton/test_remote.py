@@ -87,7 +87,7 @@ def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path:
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART
             assert control.running_config(MODEL).instance_group[0].count == 2
             with pytest.raises(EnvironmentNotReadyError, match="cannot be given --cache-config"):
-                deployer.deploy(Candidate({}, ("--cache-config=local,size=1048576",)))
+                deployer.deploy(Candidate({}, 1048576))
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART
             deployer.fresh()
             assert control.state(MODEL) is ModelState.UNAVAILABLE

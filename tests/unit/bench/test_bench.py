@@ -24,7 +24,7 @@ from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
 ONE = Candidate({"instance_group.count": 1})
-CACHED = Candidate({"response_cache.enable": True}, ("--cache-config=local,size=1024",))
+CACHED = Candidate({"response_cache.enable": True}, 1024)
 
 
 class CountingDeployer:
@@ -39,7 +39,7 @@ class CountingDeployer:
 
     def deploy(self, candidate: Candidate) -> Any:
         self.log.append("deploy")
-        cache = SimpleNamespace(enable=bool(candidate.server_args))
+        cache = SimpleNamespace(enable=bool(candidate.cache_bytes))
         return SimpleNamespace(
             kind=self.kind,
             endpoints=Endpoints("h", f"grpc-{self.servers}", None),
@@ -74,7 +74,7 @@ class EmulatedLoad:
 
 def caches(state: CacheState, note: Any = lambda _: None) -> CacheRules:
     """A candidate with server arguments has a cache."""
-    return CacheRules(state, lambda c: ResponseCache(1024) if c.server_args else None, note)
+    return CacheRules(state, lambda c: ResponseCache(1024) if c.cache_bytes else None, note)
 
 
 def a_bench(

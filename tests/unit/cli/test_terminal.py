@@ -115,7 +115,7 @@ def test_an_error_and_its_traceback_are_shown_and_not_obeyed(
 
 
 def told(events: PlainEvents | LiveEvents) -> None:
-    candidate = Candidate({f"parameters.{HOSTILE}": HOSTILE}, (HOSTILE,))
+    candidate = Candidate({f"parameters.{HOSTILE}": HOSTILE})
     events.started(Path(f"results/{HOSTILE}"), 2, 3)
     events.phase(HOSTILE)
     events.note(HOSTILE)

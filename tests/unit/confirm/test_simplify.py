@@ -13,7 +13,6 @@ from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplified
 from tuner.errors import DeployRefusedError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
-from tuner.space.cache import server_args, split_args
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Metric
@@ -23,9 +22,7 @@ BATCHING = "dynamic_batching"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 ENABLE = "response_cache.enable"
 CURRENT = Candidate({COUNT: 1, BATCHING: None, ENABLE: None})
-FOUND = Candidate(
-    {COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, ("--cache-config=local,size=1024",)
-)
+FOUND = Candidate({COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, 1024)
 Capacity = Callable[[Candidate], float]
 
 
@@ -112,7 +109,7 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
             p: v or None for p, v in other.fields.items()
         }
 
-    spelled = Candidate({**FOUND.fields, DELAY: 0}, FOUND.server_args)
+    spelled = Candidate({**FOUND.fields, DELAY: 0}, FOUND.cache_bytes)
     bench = SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100)
     winner = confirmed(bench, spelled, rules_of())
     result = simplified(bench, winner, rules_of(), lambda _: True, same=same)
@@ -305,11 +302,11 @@ def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
 
 
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
-    bench = SimplerBench(lambda c: 1000 if c.server_args else 100)
+    bench = SimplerBench(lambda c: 1000 if c.cache_bytes else 100)
     result = simplify(bench)
     assert DELAY not in result.candidate.fields or result.candidate.fields[DELAY] is None
     assert result.candidate.fields[BATCHING] is None
-    assert result.candidate.server_args == FOUND.server_args
+    assert result.candidate.cache_bytes == FOUND.cache_bytes
 
 
 def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
@@ -353,7 +350,7 @@ SIZES = tuple(MIB << n for n in range(7))  # 1 to 64 MiB
 
 
 def with_cache(size: int | None, **fields: FieldValue) -> Candidate:
-    return Candidate({**fields, ENABLE: True if size else None}, server_args(size))
+    return Candidate({**fields, ENABLE: True if size else None}, size)
 
 
 def least_cache(
@@ -369,7 +366,7 @@ def least_cache(
     rows: list[Row] = []
 
     def capacity(candidate: Candidate) -> float:
-        size = split_args(candidate.server_args)[1] or 0
+        size = candidate.cache_bytes or 0
         return capacity_of(size) / (3.0 if candidate == CURRENT else 1.0)
 
     bench = SimplerBench(capacity)
@@ -380,7 +377,7 @@ def least_cache(
 
 
 def size_of(result: Simplified) -> int | None:
-    return split_args(result.candidate.server_args)[1]
+    return result.candidate.cache_bytes
 
 
 @pytest.mark.parametrize("enough", SIZES)
@@ -416,7 +413,7 @@ def test_a_smaller_cache_may_cost_two_percent_of_a_small_gain_too() -> None:
     bench_of = {0: 0.90, SIZES[0]: 0.985, SIZES[1]: 1.0}
 
     def capacity(candidate: Candidate) -> float:
-        size = split_args(candidate.server_args)[1] or 0
+        size = candidate.cache_bytes or 0
         count = 1.0 if candidate.fields.get(COUNT) == 2 else 0.985
         return 1000.0 * (bench_of[size] * count if candidate != current else 0.9)
 
@@ -458,7 +455,7 @@ def test_no_cache_is_measured_even_when_it_is_the_current_config() -> None:
 
 
 def test_no_cache_is_in_the_table_even_when_triton_would_not_load_it() -> None:
-    result, bench, _ = least_cache(lambda _: 1000, sizes=(), allowed=lambda c: bool(c.server_args))
+    result, bench, _ = least_cache(lambda _: 1000, sizes=(), allowed=lambda c: bool(c.cache_bytes))
     assert bench.measured == []
     (off,) = result.tried
     assert (off.field, off.kept, off.without_change) == ("response_cache.size off", True, None)
@@ -476,7 +473,7 @@ def test_each_size_tried_is_in_the_table() -> None:
 
 def test_a_winner_without_a_cache_is_left_alone() -> None:
     current = with_cache(SIZES[0])
-    bench = SimplerBench(lambda c: 100 if c.server_args else 1000)
+    bench = SimplerBench(lambda c: 100 if c.cache_bytes else 1000)
     winner = confirmed(bench, with_cache(None), rules_of(), current)
     result = simplified(bench, winner, rules_of(), lambda _: True, SIZES)
     assert result.candidate == with_cache(None)
@@ -488,7 +485,7 @@ def test_a_minimised_metric_keeps_the_smallest_cache_within_two_percent() -> Non
 
     class AtOneLoad(SimplerBench):
         def reading(self, level: float, seed: int) -> Measurement:
-            size = split_args(self.candidate.server_args)[1] or 0
+            size = self.candidate.cache_bytes or 0
             return synthetic_measurement(level, p99_us[size])
 
     objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")

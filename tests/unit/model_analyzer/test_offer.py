@@ -96,7 +96,7 @@ def test_other_fields_stay_as_in_the_current_config() -> None:
     assert candidate is not None
     assert candidate.fields["parameters.threads"] == 2
     assert candidate.fields[INSTANCES] == 3
-    assert candidate.server_args == ()
+    assert candidate.cache_bytes is None
 
 
 def test_a_batcher_that_is_searched_follows_model_analyzer() -> None:

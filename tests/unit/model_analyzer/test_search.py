@@ -174,7 +174,7 @@ def test_a_cache_stays_as_it_is_and_does_not_stop_the_search() -> None:
     space, chosen = strategy({**HILL, CACHE: {"choice": [False, "64MiB"]}}, QUICK)
     proposal = chosen.propose(1, [trial(0, space.current, 100.0)], {space.current.key})
     assert proposal is not None
-    assert proposal.candidate.server_args == ()
+    assert proposal.candidate.cache_bytes is None
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from unit.modelconfig.configs import config
-from unit.modelconfig.rule_cases import DEADLY, DYNAMIC, GROUP, IDLE, REFUSED
+from unit.modelconfig.rule_cases import DEADLY, DYNAMIC, IDLE, REFUSED
 
 from tuner.modelconfig.idle import without_effect
 from tuner.modelconfig.message import parse
@@ -37,28 +37,6 @@ def test_backends_that_read_the_model_may_complete_tensors_and_batch_size():
     assert violations(onnx) == without_effect(onnx) == []
     assert [v.rule for v in violations(python)] == [Rule.TENSOR]
     assert [v.rule for v in without_effect(python)] == [Rule.BATCHER_WITHOUT_BATCHES]
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["--cache-config=local,size=1048576"],
-        ["--cache-config", "local,size=1048576"],
-        ["--response-cache-byte-size=1048576"],
-    ],
-)
-def test_cache_of_the_server_and_of_the_model_go_together(args):
-    off, on = config(), config("response_cache { enable: true }")
-    assert without_effect(on, args) == without_effect(off) == []
-    (found,) = without_effect(off, args)
-    assert found.rule is Rule.CACHE_FLAG
-    assert "without response_cache" in found.message
-
-
-def test_server_flags_give_host_policies_and_rate_limits_their_meaning():
-    groups = config(GROUP % 'host_policy: "numa0" rate_limiter { priority: 2 }')
-    args = ["--host-policy=numa0,numa-node=0", "--rate-limit=execution_count"]
-    assert without_effect(groups, args) == []
 
 
 def test_a_plain_config_breaks_nothing():

@@ -64,7 +64,7 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
     queue_us = (0.5 * delay + service_us * busy / (2 * (1 - busy))) * noise.uniform(0.95, 1.05)
     served = min(rate, capacity) * noise.uniform(0.985, 1.0)
     average = 350 + queue_us + service_us
-    hits = int(served * 3 * 0.4) if candidate.server_args else 0
+    hits = int(served * 3 * 0.4) if candidate.cache_bytes else 0
     completed = int(served * 3)
     executed = max(int((completed - hits) / batch), 1)
     return Measurement(
@@ -161,10 +161,8 @@ def make_trials(toy: Toy) -> list[Trial]:
             PREFERRED: draw.choice([None, (4,), (4, 8)]) if largest >= 8 else None,
             DELAY: draw.choice([0, int(math.exp(draw.uniform(4, 9)))]),
         }
-        arguments = (
-            ("--cache-config=local,size=67108864",) if toy.cache and draw.random() < 0.3 else ()
-        )
-        candidate = Candidate(fields, arguments)
+        cache_bytes = 64 << 20 if toy.cache and draw.random() < 0.3 else None
+        candidate = Candidate(fields, cache_bytes)
         if candidate not in candidates:
             candidates.append(candidate)
     return [make_trial(toy, number, c) for number, c in enumerate(candidates)]
@@ -193,7 +191,7 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
         points=tuple(points),
         score=score,
         reason="misses an SLO at the load the best config so far stands" if pruned else None,
-        deployment="restart" if candidate.server_args else "reload",
+        deployment="restart" if candidate.cache_bytes else "reload",
         time=TrialTime(0.03, 1.7, 4.1 * len(points), 0.05),
     )
 

@@ -97,6 +97,6 @@ def test_fields_with_one_value_are_left_out(made: Made) -> None:
 
 
 def test_values_have_labels_in_their_natural_order() -> None:
-    values = [("--cache-config=local,size=1048576",), (4, 16), (4, 8), 16, 4, True, False, None]
+    values = ["cache 1 MiB", (4, 16), (4, 8), 16, 4, True, False, None]
     labels = [level_text(v) for v in sorted(values, key=level_order)]
     assert labels == ["unset", "off", "on", "4", "16", "[4, 8]", "[4, 16]", "cache 1 MiB"]

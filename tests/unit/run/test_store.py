@@ -23,7 +23,7 @@ def a_trial(number: int) -> Trial:
     point = judge_point([P99_40MS, NO_ERRORS], synthetic_measurement())
     return Trial(
         number=number,
-        candidate=Candidate({"instance_group.count": number, "x": (1, 2), "y": None}, ("--a=1",)),
+        candidate=Candidate({"instance_group.count": number, "x": (1, 2), "y": None}, 1 << 20),
         state=TrialState.MEASURED,
         points=(point,),
         score=score_points(Objective.goodput(), [point]),

@@ -7,7 +7,7 @@ from tuner.spec.objective import Goal
 
 CURRENT = Candidate({"a": 1, "b": None})
 NEAR = Candidate({"a": 2, "b": None})
-FAR = Candidate({"a": 2, "b": 5}, ("--cache-config=local,size=1024",))
+FAR = Candidate({"a": 2, "b": 5}, 1024)
 
 
 def measured(

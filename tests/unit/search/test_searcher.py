@@ -85,8 +85,8 @@ def test_with_server_arguments_the_running_server_is_used_first() -> None:
         for n, size in enumerate(sizes, start=1)
     ]
     searcher = Searcher(space, Scripted(proposals))
-    args = [t.candidate.server_args for t in searched(searcher, 1 + BATCH)]
-    assert args[:3] == [(), (), ()]
+    args = [t.candidate.cache_bytes for t in searched(searcher, 1 + BATCH)]
+    assert args[:3] == [None, None, None]
     assert len({args[3], args[4]}) == 2
 
 
@@ -94,7 +94,7 @@ def test_batches_need_fewer_restarts_than_single_proposals() -> None:
     def restarts(size: int) -> int:
         searcher = Searcher(*strategy(Strategy.RANDOM, CACHED))
         searcher._size = size
-        args = [t.candidate.server_args for t in searched(searcher, 60)]
+        args = [t.candidate.cache_bytes for t in searched(searcher, 60)]
         return sum(a != b for a, b in pairwise(args))
 
     assert restarts(BATCH) < 0.8 * restarts(1)

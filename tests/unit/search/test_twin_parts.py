@@ -44,9 +44,9 @@ class TestDesigns:
 
     def test_a_cache_is_tried_once_at_its_largest(self) -> None:
         found = designs(space_of(CACHED))
-        sizes = [c.server_args for c in found]
-        assert sizes.count(()) == len(found) - 1
-        assert sizes[-1] == ("--cache-config=local,size=67108864",)
+        sizes = [c.cache_bytes for c in found]
+        assert sizes.count(None) == len(found) - 1
+        assert sizes[-1] == 64 << 20
 
     def test_what_no_twin_knows_stays_as_it_is(self) -> None:
         space = space_of(OTHER, OTHER_CONFIG)

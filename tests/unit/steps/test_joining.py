@@ -71,7 +71,7 @@ class SlowBench(EmulatedBench):
             self.tried.append(candidate)
             time.sleep(0.02)
         counted = {"instance_group.count": 1, **candidate.fields}
-        return super().deploy(Candidate(counted, candidate.server_args))
+        return super().deploy(Candidate(counted, candidate.cache_bytes))
 
 
 class PatientBench(SlowBench):

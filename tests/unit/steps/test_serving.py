@@ -65,7 +65,7 @@ class Deployer:
     def tried(self, candidate: Candidate) -> Any:
         config = self.base.asked(candidate.fields)
         batcher = config.HasField(DYNAMIC_BATCHING)
-        self.server.given.append((config.max_batch_size, batcher, candidate.server_args))
+        self.server.given.append((config.max_batch_size, batcher, candidate.cache_bytes))
         if error := self.server.trouble.get(len(self.server.given)):
             raise error
         self.server.completes(config)
@@ -119,7 +119,7 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
         assert found.completed == ""
         assert found.job.space.config.known
         assert found.job.space.config.overridden == frozenset()
-    assert server.given == [(8, False, ())]
+    assert server.given == [(8, False, None)]
     assert (server.model, server.log) == ("m", tmp_path / "logs" / "server.log")
     assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
     assert found.load_s > 0.0
@@ -160,7 +160,7 @@ def test_whether_the_server_sets_the_batch_size_is_tried_with_the_next_smaller_o
 ) -> None:
     server = Server(completes)
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
-        assert server.given == [(8, False, ()), (4, False, ())]
+        assert server.given == [(8, False, None), (4, False, None)]
         known = found.job.space.config.overridden
         assert (MAX_BATCH_SIZE in known) is overridden
         assert found.deployer.base.overridden == known
@@ -175,7 +175,7 @@ def test_whether_the_batcher_can_be_had_off_is_tried(
     server = Server(completes)
     config = f"max_batch_size: 1\ndynamic_batching {{ }}\n{TENSORS}"
     with served(server, config) as found:
-        assert server.given == [(1, True, ()), (1, False, ())]  # no batch is smaller than one
+        assert server.given == [(1, True, None), (1, False, None)]  # no batch is smaller than one
         assert (DYNAMIC_BATCHING in found.job.space.config.overridden) is overridden
 
 
@@ -196,7 +196,7 @@ def test_a_batcher_that_is_known_to_come_by_itself_is_not_tried_off(
 ) -> None:
     server = Server(always_batching)
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
-        assert server.given == [(8, False, ()), (4, False, ())]
+        assert server.given == [(8, False, None), (4, False, None)]
         assert found.job.space.config.overridden == {DYNAMIC_BATCHING}
 
 
@@ -214,7 +214,7 @@ def test_nothing_is_tried_that_the_space_does_not_hold(
     server = Server(as_given)
     config = f"max_batch_size: 8\ndynamic_batching {{ }}\n{TENSORS}"
     with served(server, config, spec=SPEC[: SPEC.index("space:")] + space):
-        assert server.given == [(8, True, ())]
+        assert server.given == [(8, True, None)]
 
 
 @pytest.mark.parametrize("backend", ["tensorrt", "onnxruntime", "openvino"])
@@ -228,7 +228,7 @@ def test_a_backend_that_keeps_the_size_of_the_file_is_not_tried(
     server = Server(tensors)
     with served(server, f'backend: "{backend}"\nmax_batch_size: 8\n', code="") as found:
         assert found.completed == "the server completes the config: input, output"
-        assert server.given == [(8, False, ())]
+        assert server.given == [(8, False, None)]
 
 
 @pytest.mark.parametrize("error", [DeployRefusedError("too small"), ServerGoneError("gone")])
@@ -266,4 +266,4 @@ def test_the_first_server_has_the_arguments_of_the_current_config(
     server = Server(as_given)
     spec = SPEC.replace("server: {", "server: {args: [--rate-limit=execution_count], ")
     with served(server, f"max_batch_size: 8\n{TENSORS}", code="", spec=spec) as found:
-        assert server.given == [(8, False, found.job.space.current.server_args)]
+        assert server.given == [(8, False, found.job.space.current.cache_bytes)]

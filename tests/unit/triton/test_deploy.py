@@ -106,8 +106,8 @@ def deployer(notes: Notes, *, unload_first: bool = False, restartable: bool = Tr
     )
 
 
-def count(value: int, *server_args: str, **more: FieldValue) -> Candidate:
-    return Candidate({"instance_group.count": value, **more}, server_args)
+def count(value: int, cache_bytes: int | None = None, **more: FieldValue) -> Candidate:
+    return Candidate({"instance_group.count": value, **more}, cache_bytes)
 
 
 def test_nothing_starts_before_it_is_needed(notes: Notes) -> None:
@@ -127,12 +127,12 @@ def test_work_is_as_little_as_the_change_allows(notes: Notes) -> None:
                 count(1),
                 count(2),
                 count(2, max_batch_size=4),
-                count(2, "--x=1", max_batch_size=4),
+                count(2, 1, max_batch_size=4),
             )
         ]
     assert kinds == ["restart", "unchanged", "in place", "reload", "restart"]
     assert notes.events == [
-        "start", "load 1", "load 2", "load 2", "stop", "start --x=1", "load 2", "stop",
+        "start", "load 1", "load 2", "load 2", "stop", f"start {CACHE}", "load 2", "stop",
     ]  # fmt: skip
 
 
@@ -214,6 +214,7 @@ def test_fresh_means_another_server_or_an_empty_one(notes: Notes) -> None:
 
 
 WITHOUT = f"start {deploy.WITHOUT_COMPLETION}"
+CACHE = "--cache-config=local,size=1"
 
 
 def test_servers_of_a_model_that_completes_nothing_are_started_without_completion(
@@ -224,10 +225,10 @@ def test_servers_of_a_model_that_completes_nothing_are_started_without_completio
         used.completes = False
         used.deploy(count(2))  # the server that is there goes on
         used.fresh()
-        used.deploy(count(2, "--cache-config=local,size=1"))
+        used.deploy(count(2, 1))
     assert notes.events == [
         *("start", "load 1", "load 2", "stop"),
-        *(f"{WITHOUT} --cache-config=local,size=1", "load 2", "stop"),
+        *(f"{WITHOUT} {CACHE}", "load 2", "stop"),
     ]
 
 

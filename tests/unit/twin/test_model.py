@@ -17,9 +17,13 @@ BATCHER = "dynamic_batching"
 
 
 def scheduler(
-    fields: dict[str, FieldValue], *args: str, base: str = BASE, **facts: Any
+    fields: dict[str, FieldValue],
+    cache_bytes: int | None = None,
+    base: str = BASE,
+    **facts: Any,
 ) -> Scheduler | Unmodelled:
-    return scheduler_of(Candidate(fields, args), Base.of_file(parse(base, "config.pbtxt")), **facts)
+    config = Base.of_file(parse(base, "config.pbtxt"))
+    return scheduler_of(Candidate(fields, cache_bytes), config, **facts)
 
 
 def test_the_config_as_it_is() -> None:
@@ -134,9 +138,8 @@ def test_more_instances_than_there_is_room_for_are_said() -> None:
 
 def test_a_cache_needs_the_size_of_a_response() -> None:
     fields: dict[str, FieldValue] = {"response_cache.enable": True}
-    argument = "--cache-config=local,size=1048576"
-    assert isinstance(scheduler(fields, argument), Unmodelled)
-    found = scheduler(fields, argument, response_bytes=1024)
+    assert isinstance(scheduler(fields, 1 << 20), Unmodelled)
+    found = scheduler(fields, 1 << 20, response_bytes=1024)
     assert isinstance(found, Scheduler)
     assert found.cache_entries == 1024
 

@@ -18,12 +18,14 @@ from tuner.twin.setting import with_measured
 from tuner.twin.system import Scheduler
 
 SETTING = Setting(Base.of_file(parse('name: "m" max_batch_size: 8', "config.pbtxt")))
-CACHED = ("--cache-config=local,size=1048576",)
+CACHED = 1 << 20
 
 
-def trial(host: HostUse, args: tuple[str, ...] = ()) -> Trial:
+def trial(host: HostUse, cache_bytes: int | None = None) -> Trial:
     measurement = replace(synthetic_measurement(32), host=host)
-    return Trial(0, Candidate({}, args), TrialState.MEASURED, (Point(measurement, (), None),))
+    return Trial(
+        0, Candidate({}, cache_bytes), TrialState.MEASURED, (Point(measurement, (), None),)
+    )
 
 
 def test_cores_and_cache_entries_are_what_the_trials_show() -> None:

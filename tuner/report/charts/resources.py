@@ -58,7 +58,7 @@ def _has_cache(trial: Trial, point: Point) -> bool:
     server = point.measurement.server
     if server is None:
         return False
-    asked = any(a.startswith("--cache-config") for a in trial.candidate.server_args)
+    asked = trial.candidate.cache_bytes is not None
     return asked or server.cache_hit_count + server.cache_miss_count > 0
 
 

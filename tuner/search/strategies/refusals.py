@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.run.trial import Trial, TrialState
-from tuner.space import cache
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Metric, Slo
 from tuner.twin.model import is_instance_count, service_key
@@ -36,7 +35,7 @@ class Demand:
         return cls(
             instances=sum(v for v in counts if isinstance(v, int)) or 1,
             batch=_whole(candidate.fields.get("max_batch_size")),
-            cache_bytes=cache.split_args(candidate.server_args)[1] or 0,
+            cache_bytes=candidate.cache_bytes or 0,
         )
 
     def covers(self, other: Demand) -> bool:

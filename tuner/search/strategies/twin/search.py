@@ -283,8 +283,8 @@ class TwinStrategy:
         key = f"{candidate.key}/{setting.response_bytes}/{setting.devices}"
         if key not in self._schedulers:
             found = setting.scheduler(candidate)
-            if isinstance(found, Unmodelled) and candidate.server_args:
-                found = setting.scheduler(replace(candidate, server_args=()))
+            if isinstance(found, Unmodelled) and candidate.cache_bytes is not None:
+                found = setting.scheduler(replace(candidate, cache_bytes=None))
             self._schedulers[key] = None if isinstance(found, Unmodelled) else found
         return self._schedulers[key]
 
