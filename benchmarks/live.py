@@ -49,7 +49,7 @@ from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange, Probe
 from tuner.search.budget import StopReason
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.space.space import Space
 from tuner.space.words import changes_text
 from tuner.spec.units import Seconds

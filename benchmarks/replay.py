@@ -34,7 +34,8 @@ from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES, Enough, Proposal
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.strategy import Enough, Proposal
 from tuner.search.strategy import Strategy as SearchStrategy
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

@@ -20,7 +20,7 @@ from unit.search.surface import (
 
 from tuner.run.trial import Trial
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.spec.model import Strategy
 
 every_strategy = pytest.mark.parametrize("name", STRATEGIES, ids=lambda name: name.value)

@@ -12,15 +12,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tuner.run.trial import Trial, TrialState
+from tuner.search.deferred import optuna
 from tuner.space.adapter import distributions, params
 from tuner.space.space import Space
 from tuner.spec.objective import Goal
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 #: Constraint of a failed trial: more than any sum of overshoots.
 FAILED_VIOLATION = 1e6
@@ -47,10 +44,8 @@ def observe(trial: Trial, goal: Goal) -> Observation:
     return Observation(bound / overshoot if goal is Goal.MAXIMIZE_GOODPUT else bound * overshoot, 0)
 
 
-def frozen_trial(space: Space, goal: Goal, trial: Trial) -> FrozenTrial:
+def frozen_trial(space: Space, goal: Goal, trial: Trial) -> optuna.trial.FrozenTrial:
     """The trial as Optuna's samplers read it."""
-    import optuna
-
     seen = observe(trial, goal)
     values = params(space, trial.candidate)
     known = distributions(space)

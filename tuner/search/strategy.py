@@ -1,22 +1,18 @@
-"""What a strategy is, and the strategies there are.
+"""What a strategy is; `tuner.search.strategies.registry` has those there are.
 
 A strategy is a function of the finished trials: given the same seed, trial number and history it
 proposes the same candidate. That is what makes a resumed run go on as if it had never stopped.
-To add one, write a module and name it in `STRATEGIES`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.run.trial import Predicted, Trial
 from tuner.space.candidate import Candidate
-from tuner.space.space import Space
-from tuner.spec.model import Spec
-from tuner.spec.model import Strategy as StrategyName
 
 
 @dataclass(frozen=True)
@@ -95,49 +91,3 @@ class Quick:
 def chance(seed: int, number: int) -> random.Random:
     """Random numbers for one proposal: the same for a run and for its resumption."""
     return random.Random(f"{seed}/{number}")  # noqa: S311
-
-
-def _gp(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.strategies.gp import GaussianStrategy
-
-    return GaussianStrategy.of(space, spec)
-
-
-def _tpe(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.strategies.tpe import TpeStrategy
-
-    return TpeStrategy(space, spec.objective.goal, spec.search.seed, spec.search.startup_trials)
-
-
-def _random(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.strategies.random_search import RandomStrategy
-
-    return RandomStrategy(space, spec.search.seed)
-
-
-def _grid(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.strategies.grid import GridStrategy
-
-    return GridStrategy(space, spec.search.seed, spec.budget.trials)
-
-
-def _twin(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.strategies.twin.search import TwinStrategy
-
-    return TwinStrategy.of(space, spec)
-
-
-def _model_analyzer(space: Space, spec: Spec) -> Strategy:
-    from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
-
-    return ModelAnalyzerStrategy(space, spec)
-
-
-STRATEGIES: Mapping[StrategyName, Callable[[Space, Spec], Strategy]] = {
-    StrategyName.TWIN: _twin,
-    StrategyName.GP: _gp,
-    StrategyName.TPE: _tpe,
-    StrategyName.RANDOM: _random,
-    StrategyName.GRID: _grid,
-    StrategyName.MODEL_ANALYZER: _model_analyzer,
-}

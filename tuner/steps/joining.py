@@ -25,7 +25,7 @@ from tuner.run.manifest import Manifest
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer, find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.spec.checks import cross_checks

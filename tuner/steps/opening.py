@@ -15,7 +15,7 @@ from tuner.run.store import RESULT, RunStore
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer
 from tuner.steps.client import client_of
 from tuner.steps.job import Job, Request

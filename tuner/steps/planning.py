@@ -15,8 +15,9 @@ from tuner.lint.repository import errors_of
 from tuner.load.measurement import LoadPoint
 from tuner.load.perf_analyzer.command import RunFiles, Target, command_line
 from tuner.run.noise_file import read_noise
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
-from tuner.search.strategy import STRATEGIES, Proposal
+from tuner.search.strategy import Proposal
 from tuner.space.words import changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.model import ServerMode, Spec, Strategy

@@ -22,7 +22,7 @@ from tuner.score.capacity import Probe
 from tuner.score.point import Point, judge_point
 from tuner.search.budget import StopReason
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
 from tuner.steps.searching import Search

@@ -17,7 +17,8 @@ from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.point import judge_point
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES, Enough, Proposal
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec

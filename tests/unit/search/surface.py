@@ -10,7 +10,8 @@ from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space
 
 from tuner.run.trial import Score, Trial, TrialState
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import STRATEGIES, Proposal
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.strategy import Proposal
 from tuner.search.strategy import Strategy as StrategyProtocol
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

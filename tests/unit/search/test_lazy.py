@@ -11,13 +11,11 @@ MODULES = [
     "tuner.search.strategies.twin.designs",
     "tuner.search.strategies.twin.fitting",
     "tuner.search.incumbent",
-    "tuner.search.strategies.model_analyzer",
+    "tuner.search.strategies.registry",
     "tuner.search.observation",
     "tuner.search.searcher",
     "tuner.search.strategy",
     "tuner.search.study.record",
-    "tuner.search.strategies.tpe",
-    "tuner.search.strategies.twin.search",
 ]
 
 

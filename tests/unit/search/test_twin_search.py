@@ -16,10 +16,11 @@ from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.run.trial import Point, Predicted, Score, Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
 from tuner.search.strategies.features import Features
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.fitting import checkpoint
 from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
 from tuner.search.strategies.twin.search import TwinStrategy, expected_gain
-from tuner.search.strategy import STRATEGIES, Proposal, Quick
+from tuner.search.strategy import Proposal, Quick
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 

@@ -22,7 +22,7 @@ from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime, Worker
 from tuner.score.point import Point
 from tuner.search.joined import JoinedSearcher
-from tuner.search.strategy import STRATEGIES
+from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate

@@ -8,24 +8,23 @@ from tuner.run.trial import Trial
 from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.space import Space
+from tuner.spec.model import Spec
 
 #: Values of a range: enough to see its shape, few enough to be measured.
 POINTS = 8
 
 
 class GridStrategy(Quick):
-    """In order when the budget is enough for the whole grid, else in random order over all of it.
-
-    Args:
-        trials: Budget; a grid cut off after so many would only show one corner.
+    """In order when the budget is enough for the whole grid, else in random order over all of it:
+    cut off after so many trials it would only show one corner.
     """
 
     at_once = BATCH
 
-    def __init__(self, space: Space, seed: int, trials: int) -> None:
+    def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space.coarse(POINTS)
-        self._seed = seed
-        self._ordered = self._space.size().count <= trials
+        self._seed = spec.search.seed
+        self._ordered = self._space.size().count <= spec.budget.trials
 
     def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
         if not self._ordered:

@@ -10,6 +10,7 @@ from tuner.run.trial import Trial
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
+from tuner.spec.model import Spec
 
 #: Draws before the candidates that are left are looked for one by one.
 MOST_DRAWS = 50
@@ -20,9 +21,9 @@ MOST_LISTED = 1000
 class RandomStrategy(Quick):
     at_once = BATCH
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space
-        self._seed = seed
+        self._seed = spec.search.seed
 
     def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
         return draw_new(self._space, chance(self._seed, number), taken)

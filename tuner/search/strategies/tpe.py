@@ -8,39 +8,32 @@ drawn again rather than told again, which would count one measurement twice.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
 
 from tuner.run.trial import Trial
+from tuner.search.deferred import optuna, quiet_optuna
 from tuner.search.observation import CONSTRAINTS, frozen_trial
 from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
-from tuner.search.study.quiet import quiet_optuna
 from tuner.space.adapter import OptunaValue, distributions, suggested
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
+from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
-
-if TYPE_CHECKING:
-    import optuna
 
 #: Draws from the model before a random candidate is taken.
 MOST_DRAWS = 15
 
 
 class TpeStrategy(Quick):
-    """Random at first, then where good trials are dense and bad ones are not.
-
-    Args:
-        startup_trials: Trials, the current config included, before the model is used.
-    """
+    """Random for ``search.startup_trials``, then where good trials are dense and bad ones not."""
 
     at_once = BATCH
 
-    def __init__(self, space: Space, goal: Goal, seed: int, startup_trials: int) -> None:
+    def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space
-        self._goal = goal
-        self._seed = seed
-        self._startup_trials = startup_trials
+        self._goal = spec.objective.goal
+        self._seed = spec.search.seed
+        self._startup_trials = spec.search.startup_trials
 
     def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
         rng = chance(self._seed, number)
@@ -62,8 +55,6 @@ class TpeStrategy(Quick):
         return Proposal(fallback.candidate, duplicates + fallback.duplicates)
 
     def _study(self, history: Sequence[Trial], seed: int) -> optuna.Study:
-        import optuna
-
         sampler = optuna.samplers.TPESampler(
             n_startup_trials=0,
             seed=seed,
@@ -80,17 +71,15 @@ class TpeStrategy(Quick):
         return study
 
     def _draw(self, study: optuna.Study) -> Candidate:
-        from optuna.distributions import CategoricalDistribution, IntDistribution
-
-        known = distributions(self._space)
+        kinds, known = optuna.distributions, distributions(self._space)
         asked = study.ask()
 
         def suggest(name: str) -> OptunaValue:
             distribution = known[name]
-            if isinstance(distribution, CategoricalDistribution):
+            if isinstance(distribution, kinds.CategoricalDistribution):
                 text: str = asked.suggest_categorical(name, distribution.choices)
                 return text
-            assert isinstance(distribution, IntDistribution)
+            assert isinstance(distribution, kinds.IntDistribution)
             low, high = distribution.low, distribution.high
             number: int = asked.suggest_int(
                 name, low, high, step=distribution.step, log=distribution.log

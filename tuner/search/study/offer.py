@@ -10,7 +10,7 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_received
-from tuner.search.study.quiet import quiet_optuna
+from tuner.search.deferred import quiet_optuna
 from tuner.search.study.record import close_storage, open_storage, searching_key
 from tuner.search.study.storage_url import shown_url
 

@@ -15,22 +15,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.trial import Trial, Worker
+from tuner.search.deferred import optuna, quiet_optuna
 from tuner.search.observation import FAILED_VIOLATION, observe
 from tuner.search.study.handed_in import handed_in
-from tuner.search.study.quiet import quiet_optuna
 from tuner.search.study.storage_url import hidden_reason, shown_url
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.adapter import distributions, params
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.objective import Goal, Objective
-
-if TYPE_CHECKING:
-    import optuna
 
 _VIOLATION = "violation"
 _SPACE = "space"
@@ -123,8 +120,6 @@ class StudyRecord:
     @uninterrupted()
     def resume(self, history: Sequence[Trial]) -> None:
         """Makes the study agree with the trials on disk after an interruption."""
-        import optuna
-
         states = optuna.trial.TrialState
         mine = self._trials()
         with quiet_optuna():
@@ -140,8 +135,6 @@ class StudyRecord:
     @uninterrupted()
     def started(self, number: int, candidate: Candidate) -> bool:
         """A trial is about to be measured; False when somebody else claimed it before."""
-        import optuna
-
         claim = self._claim(number, candidate, self._worker)
         given_up = optuna.trial.TrialState.FAIL
         first = min(
@@ -158,8 +151,6 @@ class StudyRecord:
     @uninterrupted()
     def finished(self, trial: Trial) -> None:
         """A trial's result; one that was never `started` is added whole."""
-        import optuna
-
         trial = trial if self._worker is None else replace(trial, worker=self._worker)
         key = trial.candidate.key
         claim = self._open.get(key)
@@ -192,8 +183,6 @@ class StudyRecord:
     @uninterrupted()
     def claims(self) -> list[Claim]:
         """Everybody's on this run, oldest first; without those that were given up."""
-        import optuna
-
         states = optuna.trial.TrialState
         return [
             Claim(
@@ -237,8 +226,6 @@ class StudyRecord:
 
     def _claim(self, number: int, candidate: Candidate, worker: Worker | None) -> int:
         """The id of a new trial in state RUNNING. A worker's has no number: the run gives it."""
-        import optuna
-
         values = params(self._space, candidate)
         known = distributions(self._space)
         who = {"trial": number} if worker is None else {_WORKER: asdict(worker)}
@@ -258,15 +245,11 @@ class StudyRecord:
         return made
 
     def _give_up(self, claim: int) -> None:
-        import optuna
-
         number = self._storage.get_trial_number_from_id(claim)
         with quiet_optuna():
             self._study.tell(number, state=optuna.trial.TrialState.FAIL)
 
     def _open_study(self, name: str, objective: Objective) -> optuna.Study:
-        import optuna
-
         maximise = self._goal is Goal.MAXIMIZE_GOODPUT
         study = optuna.create_study(
             storage=self._storage,
@@ -305,7 +288,6 @@ def open_storage(url: str) -> optuna.storages.RDBStorage:
     Raises:
         EnvironmentNotReadyError: It cannot be opened.
     """
-    import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
     patience = {"timeout": _SQLITE_PATIENCE_S} if url.startswith("sqlite") else {}
@@ -326,8 +308,6 @@ def close_storage(storage: optuna.storages.RDBStorage) -> None:
 
 def _recording_sampler() -> optuna.samplers.BaseSampler:
     """Never samples here; writes each told trial's constraint where Optuna's samplers look."""
-    import optuna
-
     return optuna.samplers.TPESampler(
         constraints_func=lambda trial: (trial.user_attrs.get(_VIOLATION, FAILED_VIOLATION),)
     )

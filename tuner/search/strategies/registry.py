@@ -1,0 +1,25 @@
+"""The strategies there are. To add one, write a module and name it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tuner.search.strategies.gp import GaussianStrategy
+from tuner.search.strategies.grid import GridStrategy
+from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
+from tuner.search.strategies.random_search import RandomStrategy
+from tuner.search.strategies.tpe import TpeStrategy
+from tuner.search.strategies.twin.search import TwinStrategy
+from tuner.search.strategy import Strategy
+from tuner.space.space import Space
+from tuner.spec.model import Spec
+from tuner.spec.model import Strategy as Name
+
+STRATEGIES: Mapping[Name, Callable[[Space, Spec], Strategy]] = {
+    Name.TWIN: TwinStrategy.of,
+    Name.GP: GaussianStrategy.of,
+    Name.TPE: TpeStrategy,
+    Name.RANDOM: RandomStrategy,
+    Name.GRID: GridStrategy,
+    Name.MODEL_ANALYZER: ModelAnalyzerStrategy,
+}
