@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from tuner.bench.evaluate import LoadPlan, evaluate, probe_of
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
-from tuner.confirm.soak import SoakRules, remembered_s, soak
+from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.timeline import figures_of, observe_open
@@ -231,7 +231,8 @@ def held_level(bench: SimulatedBench, proof: Confirmation, seed: int) -> float |
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
     least_s = remembered_s(proof.points)
     rules = SoakRules([bench.slo], plan, seed, least_s, lambda _: None, lambda _: None)
-    held = soak(bench, OTHER, proof.level, rules, slope=proof.own.steepness()).held
+    level = first_level(proof, plan)
+    held = soak(bench, OTHER, level, rules, slope=proof.own.steepness()).held
     return None if held is None else held.level
 
 

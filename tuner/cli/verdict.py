@@ -81,7 +81,9 @@ def _gain(result: Mapping[str, Any]) -> list[str]:
     winner, baseline = result["winner"], result["baseline"]
     metric = Objective.parse(result.get("objective") or Goal.MAXIMIZE_GOODPUT.value).metric
     if metric is None:
-        each = " in every round" if len(winner["measurements"]) > 1 else ""
+        held, worst = _soak(winner).held, winner.get("worst_round_infer_per_s")
+        long = held is not None and worst is not None and winner["goodput_infer_per_s"] > worst
+        each = " in every round" if len(winner["measurements"]) > 1 and not long else ""
         before = _goodput(baseline)
         lines = [f"  goodput   {_goodput(winner)}{each}; the current config: {before}"]
     else:

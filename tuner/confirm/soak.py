@@ -2,9 +2,10 @@
 
 The windows of the rounds are short, and late requests come in busy spells that a short window may
 not hold. So the load that a config is credited with is put on it once more, on a fresh server, for
-as long as production would feel it. Where it does not hold there (an SLO is missed, or the load is
-not steady), the claim is lowered to where it does: by the stress that was seen, or, of an
-overloaded server, by what it answered.
+as long as production would feel it. Where rounds differ much, the lowest of them says little but
+how short its window was: then the soak begins nearly at their mean. Where a load does not hold (an
+SLO is missed, or it is not steady), the claim is lowered to where it does: by the stress that was
+seen, or, of an overloaded server, by what it answered.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
 from tuner.bench.evaluate import LoadPlan, probe_of
 from tuner.bench.protocol import Bench
-from tuner.confirm.confirm import Role, Row
+from tuner.confirm.confirm import Confirmation, Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Probe
@@ -36,9 +38,11 @@ RELAXATIONS = 200.0
 LONGER = 1.5
 #: Soaks of one config, the first and those at lowered claims.
 MOST = 3
-#: Near saturation the tail of the latency rises with this power of the load at least: in a queue
-#: at 85 % of its capacity it is 1 / (1 - 0.85).
-STEEP = 6.0
+#: A soak begins at this share of the mean capacity of the rounds, at least.
+OF_MEAN = 0.95
+#: The tail of the latency rises with this power of the load at least: in a queue at 75 % of its
+#: saturation it is 0.75 / (1 - 0.75). One more failed soak costs less than a claim far too low.
+STEEP = 3.0
 #: A lowered claim is this share below where the stress would be one, twice that the next time.
 BELOW = 0.015
 #: What the rounds have shown is not lowered by more than this share at once.
@@ -153,7 +157,7 @@ def soak(
     Args:
         bench: Measures.
         candidate: Gets a fresh server each time.
-        level: What it is credited with.
+        level: The first load, see `first_level`.
         rules: What is common to all soaks of a run.
         slope: Power of the load with which stress rises, as the rounds show it; None: not known.
         at_most: Soaks.
@@ -179,6 +183,16 @@ def soak(
         if not tried[-1].held:
             next_level = _lowered(tried, slope, rules.plan)
     return Soak(tuple(tried))
+
+
+def first_level(proof: Confirmation, plan: LoadPlan) -> float:
+    """The load to begin with: what it stood in each round, or nearly the mean of what it can stand.
+
+    The second only of searched rates, for which rounds tell a capacity.
+    """
+    if plan.listed is not None or not plan.arrivals.open_loop:
+        return proof.level
+    return max(proof.level, plan.levels.nearest(OF_MEAN * geometric_mean(proof.own.levels())))
 
 
 def remembered_s(points: Sequence[Point]) -> float:

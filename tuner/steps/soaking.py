@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Outcome, Row
-from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, remembered_s, soak
+from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, first_level, remembered_s, soak
 from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.outcome import Side
@@ -66,12 +67,13 @@ def winner_soaked(step: Soaking, proof: Confirmation) -> Proven:
     if not step.on:
         return Proven(None)
     step.events.phase("soaking the winner")
-    found = _soak(step, proof.candidate, proof.level, proof.points, proof.own.steepness())
+    level = first_level(proof, step.plan)
+    found = _soak(step, proof.candidate, level, proof.points, proof.own.steepness())
     if not found.tried:
         return Proven(found, reason=f"its load could not be held for long: {found.reason}")
     if found.held is not None and found.held.level >= proof.level:
-        return Proven(found)
-    reason = f"what it stood in each round does not last: {found.tried[0].sentence}"
+        return Proven(found, reason=_above_rounds(proof, found.held))
+    reason = f"what its rounds say it stands does not last: {found.tried[0].sentence}"
     if found.held is None:
         return Proven(found, Outcome.NOT_FEASIBLE, reason)
     beside = _as_good(step, proof, found.held)
@@ -80,6 +82,15 @@ def winner_soaked(step: Soaking, proof: Confirmation) -> Proven:
         why = f"and what lasts is not better by {bar}: the current config stood {beside.sentence}"
         return Proven(found, Outcome.NOT_BETTER, f"{reason}; {why}")
     return Proven(found, reason=f"{reason}; what lasts is {found.held.sentence}")
+
+
+def _above_rounds(proof: Confirmation, held: Soaked) -> str:
+    """Where more lasts than the lowest of its short windows stood; else empty."""
+    if held.level <= proof.level:
+        return ""
+    stood = [p.measurement.load.level for p in proof.points]
+    low, high = (digits(level, 4) for level in (min(stood), max(stood)))
+    return f"its rounds stood {low}/s to {high}/s; what lasts is {held.sentence}"
 
 
 def _as_good(step: Soaking, proof: Confirmation, claim: Soaked) -> Soaked | None:
