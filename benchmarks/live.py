@@ -44,6 +44,7 @@ from tuner.errors import (
     TrialError,
     TunerError,
 )
+from tuner.load import seeds
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange, Probe
@@ -56,7 +57,6 @@ from tuner.spec.units import Seconds
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.programs import Programs, installed
-from tuner.steps.proving import SEED_OFFSET
 from tuner.steps.rig import Watch, rigged
 from tuner.steps.searching import Search, searched
 from tuner.steps.serving import serving
@@ -300,7 +300,7 @@ def measured_round(bench: Bench, comparison: Comparison, levels: LevelRange) -> 
         TrialError: One could not be measured, twice.
     """
     number = len(comparison.rounds)
-    seed = comparison.settings.seed * 1000 + SEED_OFFSET + number
+    seed = seeds.of_rounds(comparison.settings.seed) + number
     entrants = list(comparison.entrants().items())
     first = number % len(entrants)
     found = {}

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tuner.bench.protocol import LoadClient
+from tuner.load import seeds
 from tuner.space.cache import ENABLE, split_args
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.workload import CacheState
-
-#: Far from the seeds of measurements.
-SEED = 900_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class CacheRules:
     def fill(self, generator: LoadClient, cache: ResponseCache) -> None:
         """Brings the empty cache of a new server to the state a measurement is to find."""
         if self.state is CacheState.WARM:
-            self.note(generator.fill(SEED, cache.size).sentence)
+            self.note(generator.fill(seeds.CACHE_FILL, cache.size).sentence)
 
 
 def no_caches() -> CacheRules:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.load import seeds
 from tuner.load.generator import LatencyBound, LoadGenerator, Window
 from tuner.load.latency.timeline import SHARES, latency_figures
 from tuner.load.measurement import (
@@ -32,8 +33,6 @@ from tuner.spec.digits import digits
 LEAST_S = 1.0
 #: Highest throughput of a start over the lowest, minus one, that is no other mode yet.
 SPREAD = 0.05
-#: Between the seeds of starts; far from those of other measurements.
-_SEED_STEP = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Restarted:
             return self.generator.measure(load, window, seed)
         part = replace(window, duration_s=part_s(window.duration_s, self.count))
         starts = [
-            self.generator.measure(load, part, seed + k * _SEED_STEP) for k in range(self.count)
+            self.generator.measure(load, part, seeds.of_start(seed, k)) for k in range(self.count)
         ]
         return combined(starts, window.bounds)
 

@@ -16,8 +16,6 @@ from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
 
 SCHEMA_VERSION = 1
-#: Seeds drawn from a run's id begin here.
-ARRIVALS_FROM = 1_000_000_000
 
 #: What must be equal for a run to be resumed: another value would mix two experiments.
 _IDENTITY = ("spec_sha256", "config_sha256", "seed", "fingerprint", "versions")
@@ -150,11 +148,6 @@ def _choices(data: Mapping[str, Any]) -> Choices:
     if "choices" in data:
         return Choices.from_json(data["choices"])
     return Choices(write="--no-write" not in data.get("command", ()))
-
-
-def arrivals_of(run_id: str) -> int:
-    """Seed of the arrivals of the rounds of a run, far from those of any search."""
-    return ARRIVALS_FROM + int(sha256_text(run_id)[:8], 16) % ARRIVALS_FROM
 
 
 def _is_seed(value: object) -> bool:

@@ -41,6 +41,7 @@ from tuner.confirm.rounds import (
     searched_round,
 )
 from tuner.errors import EnvironmentNotReadyError, TrialError
+from tuner.load import seeds
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
@@ -66,8 +67,6 @@ BUDGET_S = 160.0
 LEAST_ROUNDS, MOST_ROUNDS = 3, 6
 #: Servers on which the same load is put twice; then that is known, and time is short.
 REPEATED_ON = 2
-#: First of the arrivals of the rounds, other than those of any run, and how many there are in turn.
-SEED, SEEDS = 700_000, 2
 #: Configs of a space that are looked at for a neighbour.
 _LOOKED_AT = 2000
 #: A p99's noise is taken to be within these limits, as a share, whatever a few repeats said.
@@ -182,7 +181,7 @@ def _repeats(
             one_s = (now - started) / len(repeats)
             if now + one_s > begin + BUDGET_S:
                 break
-        seed = SEED + len(repeats) % SEEDS
+        seed = seeds.of_noise(len(repeats))
         events.phase(f"round {len(repeats) + 1}, about {digits(expected, 4)} expected")
         bench.deploy(job.space.current, fresh=True)
         times = 2 if len(repeats) < REPEATED_ON else 1
@@ -217,9 +216,9 @@ def neighbour_of(job: Job) -> Candidate | None:
 def _expected_level(job: Job, bench: Bench) -> float:
     """Where the capacity about is; the highest listed load that holds where the spec lists them."""
     if job.plan.listed is not None:
-        return highest_that_holds(bench, job.plan.listed, SEED)
+        return highest_that_holds(bench, job.plan.listed, seeds.of_noise(0))
     bound, refuse = tightest_latency(job.spec.slo), partial(refuse_too_slow, job.spec, job.plan)
-    return rough_capacity(bench, job.plan, SEED, bound, refuse).level
+    return rough_capacity(bench, job.plan, seeds.of_noise(0), bound, refuse).level
 
 
 def _repeat(job: Job, bench: Bench, expected: float, times: int, seed: int) -> _Repeat:

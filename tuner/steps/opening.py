@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
+from tuner.load import seeds
 from tuner.modelconfig.message import to_text
-from tuner.run.manifest import Manifest, arrivals_of
+from tuner.run.manifest import Manifest
 from tuner.run.noise_file import read_noise
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RESULT, RunStore
@@ -146,7 +147,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         space_size=job.space.size().count,
         current=job.space.current.to_json(),
         choices=choices_of(request),
-        arrivals=arrivals_of(run_id),
+        arrivals=seeds.of_confirmation(run_id),
         noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.errors import TrialError
+from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.score.judge import passes, tail_slo
@@ -20,8 +21,6 @@ from tuner.spec.slo import Slo
 from tuner.steps.events import Events
 from tuner.steps.outcome import Overloads, Side, Verdict
 
-#: Seeds of overloads are this far from those of the search.
-SEED_OFFSET = 700_000
 _CURRENT, _WINNER = "current config", "winner"
 _STOOD_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
 _SPARED = "not overloaded, since its overload is within what the winner stood in every round"
@@ -93,7 +92,7 @@ def _still_served(side: Side | None) -> bool:
 
 def _probed(step: Overloading, side: Side, level: float, slo: Slo) -> Overload:
     step.bench.deploy(side.candidate, fresh=not _still_served(side))
-    return step.bench.overload(level, slo, step.spec.search.seed * 1000 + SEED_OFFSET)
+    return step.bench.overload(level, slo, seeds.of_overload(step.spec.search.seed))
 
 
 def why_none(spec: Spec, plan: LoadPlan) -> str:

@@ -17,6 +17,7 @@ from tuner.confirm.simplify import Simplified, simplified
 from tuner.confirm.soak import Soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
+from tuner.load import seeds
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level
@@ -34,11 +35,6 @@ from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.rounds_told import rounds_told
 from tuner.steps.soaking import Soaking, kept_soaked, winner_soaked
-
-#: Seeds of confirmation rounds begin this far from those of the search.
-SEED_OFFSET = 500_000
-#: Seeds of soaks are this far from those of the rounds.
-SOAK_OFFSET = 100_000
 
 
 @dataclass(frozen=True)
@@ -71,14 +67,14 @@ class Proof:
             self.bench,
             self.record,
             self.events,
-            seed=self.first_seed + SOAK_OFFSET,
+            seed=seeds.of_soak(self.first_seed),
         )
 
     @property
     def first_seed(self) -> int:
         """Of the first round's arrivals."""
-        of_search = self.spec.search.seed * 1000 + SEED_OFFSET
-        return of_search if self.arrivals is None else self.arrivals
+        own = self.arrivals
+        return seeds.of_rounds(self.spec.search.seed) if own is None else own
 
 
 def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:

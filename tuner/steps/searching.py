@@ -24,6 +24,7 @@ from tuner.errors import (
     TooManyFailedTrialsError,
     TrialError,
 )
+from tuner.load import seeds
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.judge import tightest_latency
@@ -238,7 +239,7 @@ class _Evaluating:
         self._clock = clock
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
         # measured under others, since it may be those that it met badly.
-        self._seed = search.spec.search.seed * 1000 + 1
+        self._seed = seeds.of_search(search.spec.search.seed)
         #: Of the current config one measurement is made in any case: what it is compared with.
         self._owed = candidate == search.current
 
@@ -314,7 +315,7 @@ class _Evaluating:
         return self._measured(level, self._seed)
 
     def _under_other_arrivals(self, level: float) -> Point:
-        return self._measured(level, self._seed + 1)
+        return self._measured(level, seeds.of_near_miss(self._search.spec.search.seed))
 
     def _measured(self, level: float, seed: int) -> Point:
         self._refuse_when_late(level)

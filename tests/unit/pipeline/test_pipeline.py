@@ -24,8 +24,8 @@ from tuner import pipeline
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.load.seeds import of_confirmation
 from tuner.report.render import render_all
-from tuner.run.manifest import arrivals_of
 from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
@@ -209,7 +209,7 @@ def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_o
     stored = workplace.store.manifest()
     assert workplace.tune("run", "--resume", str(workplace.store.directory)) == 0
     assert workplace.tune(*run) == 0
-    assert seen[0] == seen[1] == stored.arrivals == arrivals_of(stored.run_id) != seen[2]
+    assert seen[0] == seen[1] == stored.arrivals == of_confirmation(stored.run_id) != seen[2]
 
 
 def test_a_run_is_gone_on_with_from_another_directory(

@@ -14,7 +14,7 @@ from emulated import EmulatedBench
 from synthetic import synthetic_server
 
 from tuner.load.measurement import LoadPoint, Measurement
-from tuner.run.manifest import ARRIVALS_FROM
+from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.steps import check as steps
 from tuner.steps.check import CheckFinished, CheckRequest, check
 from tuner.steps.events import Silent
@@ -57,7 +57,7 @@ class ToyBench(EmulatedBench):
         return float(np.exp(self._servers_cv * self._luck.normal()))
 
     def reading(self, level: float, seed: int) -> Measurement:
-        assert seed >= ARRIVALS_FROM  # not those of any search
+        assert seed >= CONFIRMATION_FROM  # not those of any search
         found = synthetic_server(level, self.serves * self.kindness(seed))
         served = found.throughput_infer_per_s if self.arrivals.open_loop else self.serves
         return replace(

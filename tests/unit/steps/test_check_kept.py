@@ -14,7 +14,7 @@ from unit.steps.check_place import CLOSED, Noting, Place, ToyBench
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.measurement import HostUse, Measurement
-from tuner.run.manifest import arrivals_of
+from tuner.load.seeds import of_confirmation
 from tuner.run.store import RunStore
 from tuner.steps import check as steps
 from tuner.steps.check_outcome import EXIT_CODES
@@ -46,7 +46,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) -> None:
     accepted = place.check(accept=True)
     first = json.loads(Path(accepted.facts["accepted"]).read_text())["arrivals"]
-    assert first == arrivals_of(accepted.directory.name)
+    assert first == of_confirmation(accepted.directory.name)
     rounds = [a for a in place.bench.asked if a.server > 1]  # the first is for looking
     assert {a.seed for a in place.bench.asked if a.server == 1} == {first}
     assert [a.seed - first for a in rounds] == [a.server - 2 for a in rounds]

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import SpecError
+from tuner.load import seeds
 from tuner.load.perf_analyzer.command import MAX_THREADS
 from tuner.load.traffic import repeats
 from tuner.load.traffic.repeats import Order
@@ -44,11 +45,7 @@ MAX_FILE_BYTES = 64 << 20
 MAX_STEPS = 1 << 15
 #: Different inputs of a distribution when the spec names no number.
 DEFAULT_UNIQUE = 1000
-#: Inputs that come back are the same in every measurement; a seed only changes their order.
-_POOL_SEED = 20_240_713
 _DRAWS = 20  # rounds of replacing inputs that were drawn twice
-#: Between the seeds of a seed's orders; far from other seeds.
-_NEXT_ORDER = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ class InputFiles:
         pool = self._pool
         if self._cached():
             self._orders[seed] += 1
-            seed += (self._orders[seed] - 1) * _NEXT_ORDER
+            seed = seeds.of_order(seed, self._orders[seed] - 1)
         path = self._written(f"{seed}-{length}", pool, self._returning(repeat, seed, length))
         return InputFile(path, length, pool.warnings)
 
@@ -164,7 +161,7 @@ class InputFiles:
             order = repeats.duplicated(float(repeat.share), length, seed)
         else:
             order = np.arange(length if unique is None else min(unique, self._most_steps))
-        stream = (_POOL_SEED, seed, self._calls)
+        stream = (seeds.INPUTS, seed, self._calls)
         pool = _random_pool(self._spec, self._tensors, unique or int(order.max()) + 1, stream)
         name = f"{seed}-{self._calls}-{len(order)}"
         path = self._written(name, pool, order % len(pool.contents))
@@ -204,7 +201,7 @@ class InputFiles:
             wanted = self._spec.unique or DEFAULT_UNIQUE
             if isinstance(self._spec.repeat, LogRepeat) and self._spec.unique is None:
                 wanted = int(self._log.max()) + 1
-            pool = _random_pool(self._spec, self._tensors, wanted, (_POOL_SEED,))
+            pool = _random_pool(self._spec, self._tensors, wanted, (seeds.INPUTS,))
         if isinstance(self._spec.repeat, LogRepeat) and self._log.max() >= len(pool.contents):
             raise SpecError(
                 f"{self._spec.repeat.file}: asks for input {self._log.max()}, but there are only "

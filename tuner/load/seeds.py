@@ -1,0 +1,65 @@
+"""The seeds of all arrivals and inputs, one function for each purpose.
+
+Those of a run follow from the seed of its search, a thousand for each, or from its id. They are far
+apart, so that a run does not draw the same arrivals for two purposes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+#: Confirmations draw from here on, from the run's id.
+CONFIRMATION_FROM = 1_000_000_000
+#: Of the order in which a response cache is filled.
+CACHE_FILL = 900_000
+#: Of inputs that come back: the same in every measurement; a seed only changes their order.
+INPUTS = 20_240_713
+
+
+def of_search(search_seed: int) -> int:
+    """Of every load of a search: configs and loads are compared under the same arrivals."""
+    return search_seed * 1000 + 1
+
+
+def of_near_miss(search_seed: int) -> int:
+    """Of the second chance of a near miss, which may have met the arrivals of the search badly."""
+    return search_seed * 1000 + 2
+
+
+def of_confirmation(run_id: str) -> int:
+    """Of a confirmation's first round, far from those of any search; later rounds count up."""
+    drawn = int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16)
+    return CONFIRMATION_FROM + drawn % CONFIRMATION_FROM
+
+
+def of_rounds(search_seed: int) -> int:
+    """As `of_confirmation`, where there is no run's id to draw from."""
+    return search_seed * 1000 + 500_000
+
+
+def of_soak(first_round: int) -> int:
+    """Of every soak, after rounds that began with this seed."""
+    return first_round + 100_000
+
+
+def of_overload(search_seed: int) -> int:
+    """Of a run's overloads."""
+    return search_seed * 1000 + 700_000
+
+
+def of_noise(number: int) -> int:
+    """Of a round of `tune doctor --noise`: two patterns of arrivals in turn.
+
+    Overloads of a run whose search has seed 0 have the first of them too; nothing compares the two.
+    """
+    return 700_000 + number % 2
+
+
+def of_start(seed: int, number: int) -> int:
+    """Of one start of a closed loop that is started several times."""
+    return seed + number * 10_000_000
+
+
+def of_order(seed: int, number: int) -> int:
+    """Of the order of inputs when a seed comes once more and a cache would know the first one."""
+    return seed + number * 1_000_000_000
