@@ -16,7 +16,7 @@ from tuner.errors import SpecError, TunerError
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.path import FieldValue, in_order, set_fields
+from tuner.modelconfig.path import FieldValue, in_order, with_fields
 from tuner.modelconfig.schema import same_config
 from tuner.space.draft import Machine, draft_spec
 from tuner.spec.load import load_spec
@@ -69,7 +69,7 @@ def write_and_take_back(seed: int, repository: Path) -> None:
     paths = rng.sample(sorted(_VALUES), rng.randint(1, 5))
     fields = {path: rng.choice(_VALUES[path]) for path in paths}
     try:
-        set_fields(config, fields)
+        config = with_fields(config, fields)
     except SpecError:  # an index that is not there, a oneof that is taken
         return
     _check(files, fields, _told(lambda: edit(files.text, fields)), config)

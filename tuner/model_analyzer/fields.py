@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.model_analyzer.yaml_file import Profile
-from tuner.modelconfig.path import canonical, get, set_field
+from tuner.modelconfig.path import canonical, get, with_fields
 from tuner.space.candidate import FieldValue
 from tuner.space.space import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
 from tuner.spec.mistakes import Location
@@ -110,12 +110,9 @@ def _parameter(
 
 def _refusal(config: Any, path: str, value: Any) -> str | None:
     """Why the model's config cannot have it."""
-    changed = type(config)()
-    changed.CopyFrom(config)
+    batched = {DYNAMIC_BATCHING: True} if path.startswith(f"{DYNAMIC_BATCHING}.") else {}
     try:
-        if path.startswith(f"{DYNAMIC_BATCHING}."):
-            set_field(changed, DYNAMIC_BATCHING, True)
-        set_field(changed, canonical(path), _field_value(value))
+        with_fields(config, {**batched, canonical(path): _field_value(value)})
     except SpecError as error:
         return error.message
     if path == MAX_BATCH_SIZE and value < 1:

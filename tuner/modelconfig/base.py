@@ -9,10 +9,11 @@ stated.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from tuner.errors import SpecError
-from tuner.modelconfig.path import set_field, set_fields
+from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig, same_config
 from tuner.modelconfig.values import FieldValue
@@ -80,17 +81,15 @@ class Base:
 
     def message(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
         """What runs when ``fields`` are asked for (a new message)."""
-        message = _copy(self.completed)
+        base = self.completed
         if not self.file.instance_group and any(_is_instances(p) for p in fields):
-            del message.instance_group[:]  # the defaults' group: what is asked for makes its own
-        set_fields(message, fields)
-        return message
+            base = deepcopy(base)
+            del base.instance_group[:]  # the defaults' group: what is asked for makes its own
+        return with_fields(base, fields)
 
     def asked(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
         """What the server is given to run ``fields``: the file with `changes` (a new message)."""
-        asked = _copy(self.file)
-        set_fields(asked, self.changes(fields))
-        return asked
+        return with_fields(self.file, self.changes(fields))
 
     def changes(self, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
         """What the file must say beside what it says now, and nothing that is completed to it.
@@ -154,9 +153,8 @@ class Base:
 
     def _differs(self, path: str, value: FieldValue) -> bool:
         """The completed config has another value; unset and a default are the same."""
-        changed = _copy(self.completed)
         try:
-            set_field(changed, path, value)
+            changed = with_fields(self.completed, {path: value})
         except SpecError:  # another member of a oneof is in the way
             return True
         return not same_config(changed, self.completed)
@@ -169,7 +167,7 @@ _FOUND = ("backend", "platform")
 
 
 def _completed(file: ModelConfig, running: ModelConfig) -> ModelConfig:
-    config = _copy(file)
+    config = deepcopy(file)
     for name in (*_TAKEN_OVER, *_FOUND):
         config.ClearField(name)
         config.MergeFrom(_only(running, name))
@@ -184,8 +182,7 @@ def _completed(file: ModelConfig, running: ModelConfig) -> ModelConfig:
 
 def _only(config: ModelConfig, name: str) -> ModelConfig:
     """One field of a config in an otherwise empty one."""
-    only = type(config)()
-    only.CopyFrom(config)
+    only = deepcopy(config)
     for other, _ in config.ListFields():
         if other.name != name:
             only.ClearField(other.name)
@@ -209,7 +206,7 @@ def _take_counts(config: ModelConfig, running: ModelConfig) -> None:
 
 
 def _with_default_counts(file: ModelConfig) -> ModelConfig:
-    config = _copy(file)
+    config = deepcopy(file)
     if config.HasField("ensemble_scheduling"):
         return config
     if not config.instance_group:
@@ -231,9 +228,3 @@ def _is_instances(path: str) -> bool:
 
 def _is_batching(path: str) -> bool:
     return path == DYNAMIC_BATCHING or path.startswith(f"{DYNAMIC_BATCHING}.")
-
-
-def _copy(config: ModelConfig) -> ModelConfig:
-    copy = type(config)()
-    copy.CopyFrom(config)
-    return copy

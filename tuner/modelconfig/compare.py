@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 from tuner.errors import SpecError
@@ -49,8 +50,7 @@ def _get_or_none(config: ModelConfig, path: str) -> FieldValue:
 
 
 def _normalized(asked: ModelConfig) -> ModelConfig:
-    config = type(asked)()
-    config.CopyFrom(asked)
+    config = deepcopy(asked)
     if not config.HasField("version_policy"):
         config.version_policy.latest.num_versions = 1
     if config.HasField("dynamic_batching"):

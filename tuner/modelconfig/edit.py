@@ -14,7 +14,7 @@ from tuner.modelconfig import layout
 from tuner.modelconfig.dialect import as_python_reads
 from tuner.modelconfig.layout import Splice
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.path import FieldValue, element_index, in_order, set_field, set_fields
+from tuner.modelconfig.path import FieldValue, element_index, in_order, with_fields
 from tuner.modelconfig.schema import ModelConfig, new_config, same_config
 from tuner.modelconfig.steps import Step, fields_of, parse_steps
 from tuner.modelconfig.tree import Element, Field, Items, Message, build, elements
@@ -40,13 +40,11 @@ def edit(text: str, fields: Mapping[str, FieldValue]) -> str:
         EditError: The change cannot be made in this text.
     """
     config = parse(text)
-    wanted = _copy(config)
-    set_fields(wanted, fields)
+    wanted = with_fields(config, fields)
     if same_config(wanted, config):
         return text
     for path, value in in_order(fields):
-        after = _copy(config)
-        set_field(after, path, value)
+        after = with_fields(config, {path: value})
         if not same_config(after, config):
             text = _edit_field(text, config, path, value)
             config = after
@@ -261,9 +259,3 @@ def _wire_literal(field: Any, wire: Any, like: str = "") -> str:
         return text
     pad = "" if like.startswith("[") and not like[1:2].isspace() else " "
     return f"[{pad}{text}{pad}]"
-
-
-def _copy(config: ModelConfig) -> ModelConfig:
-    copy = type(config)()
-    copy.CopyFrom(config)
-    return copy

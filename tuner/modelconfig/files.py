@@ -75,11 +75,6 @@ class ModelFiles:
     def _version_directories(self) -> list[Path]:
         return [self.directory / str(version) for version in self.versions]
 
-    @property
-    def decoupled(self) -> bool:
-        """One request may have any number of responses."""
-        return bool(self.config().model_transaction_policy.decoupled)
-
 
 def read_model(repository: Path, model: str) -> ModelFiles:
     """Reads ``model``'s directory; changes nothing.

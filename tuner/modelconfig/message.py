@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,6 @@ __all__ = [
     "Mistake",
     "ModelConfig",
     "differences",
-    "from_server_json",
     "new_config",
     "parse",
     "to_load_json",
@@ -106,17 +103,6 @@ def to_text(message: ModelConfig) -> str:
     from google.protobuf import text_format
 
     return str(text_format.MessageToString(message))
-
-
-def from_server_json(document: str | Mapping[str, Any]) -> ModelConfig:
-    """The config a server reports (``GET /v2/models/M/config``), as text or decoded.
-
-    Fields that the installed client does not know yet are left out.
-    """
-    from google.protobuf import json_format
-
-    data = json.loads(document) if isinstance(document, str) else dict(document)
-    return json_format.ParseDict(data, new_config(), ignore_unknown_fields=True)
 
 
 def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:

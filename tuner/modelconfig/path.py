@@ -10,42 +10,28 @@ there. Only messages, lists, map entries, and everything inside an absent messag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.steps import Step, format_steps, parse_steps
-from tuner.modelconfig.values import FieldValue, from_wire, is_list, to_wire, type_name
+from tuner.modelconfig.values import FieldValue, from_wire, is_list, to_wire
 
 __all__ = [
     "FieldValue",
     "canonical",
-    "check",
     "check_value",
     "get",
     "in_order",
     "set_field",
-    "set_fields",
-    "value_type",
+    "with_fields",
 ]
-
-
-def check(path: str) -> None:
-    """Raises:
-    SpecError: ``path`` names no field of a model config; the hint says what was meant.
-    """
-    parse_steps(path)
 
 
 def canonical(path: str) -> str:
     """The normal form: two paths with the same one name the same field in the same way."""
     return format_steps(parse_steps(path))
-
-
-def value_type(path: str) -> str:
-    """The type a value must have, in the user's words."""
-    leaf = parse_steps(path)[-1]
-    return "text" if leaf.is_parameter else type_name(leaf.leaf)
 
 
 def check_value(path: str, value: FieldValue) -> None:
@@ -108,10 +94,12 @@ def set_field(message: ModelConfig, path: str, value: FieldValue) -> None:
         _assign(message, last, path, value)
 
 
-def set_fields(message: ModelConfig, fields: Mapping[str, FieldValue]) -> None:
-    """`set_field` for each, in the order of `in_order`."""
+def with_fields(base: ModelConfig, fields: Mapping[str, FieldValue]) -> ModelConfig:
+    """``base`` with `set_field` for each, in the order of `in_order` (a new message)."""
+    message = deepcopy(base)
     for path, value in in_order(fields):
         set_field(message, path, value)
+    return message
 
 
 def in_order(fields: Mapping[str, FieldValue]) -> Iterable[tuple[str, FieldValue]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.path import canonical, check_value, get, set_field
+from tuner.modelconfig.path import canonical, check_value, get, with_fields
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.judge import refuse_broken
@@ -114,11 +114,10 @@ def _accepts(path: str, value: FieldValue) -> bool:
 def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> None:
     """Each can be set in this model, and no two of them mean the same."""
     seen: dict[bytes, FieldValue] = {}
+    inside = path.startswith(f"{DYNAMIC_BATCHING}.")
+    batched = with_fields(current, {DYNAMIC_BATCHING: True}) if inside else current
     for value in values:
-        message = _copy(current)
-        if path.startswith(f"{DYNAMIC_BATCHING}."):
-            set_field(message, DYNAMIC_BATCHING, True)
-        set_field(message, path, value)
+        message = with_fields(batched, {path: value})
         _refuse_unmeasurable(message)
         encoded = message.SerializeToString(deterministic=True)
         if encoded in seen:
@@ -202,9 +201,7 @@ def _current_value(parameter: Parameter, message: Any) -> FieldValue:
     if isinstance(found, str) and found.isdigit():
         options.append(int(found))
     for value in options:
-        changed = _copy(message)
-        set_field(changed, parameter.path, value)
-        if changed == message and value in parameter:
+        if value in parameter and with_fields(message, {parameter.path: value}) == message:
             return value
     return found
 
@@ -241,9 +238,3 @@ def _listed(mistakes: Mapping[str, str], positions: Mapping[str, str]) -> str:
 
 def _shown(value: FieldValue) -> str:
     return "unset" if value is None else str(value)
-
-
-def _copy(message: Any) -> Any:
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy

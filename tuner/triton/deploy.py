@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -291,7 +292,6 @@ class Deployer:
 
 
 def _without_instances(config: Any) -> Any:
-    rest = type(config)()
-    rest.CopyFrom(config)
+    rest = deepcopy(config)
     rest.ClearField("instance_group")
     return rest

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 from tuner.modelconfig.base import Base
-from tuner.space import cache
 from tuner.space.candidate import Candidate
 from tuner.twin.system import QueuePolicy, Scheduler
 
@@ -77,7 +76,7 @@ def scheduler_of(
         devices: GPUs the server sees (1 for CPUs).
         response_bytes: Size of a cache entry; needed for candidates with a cache.
     """
-    config = base.message({p: v for p, v in candidate.fields.items() if p != cache.SIZE})
+    config = base.message(candidate.fields)
     refusal = _refusal(config, devices)
     if refusal is not None:
         return Unmodelled(refusal)

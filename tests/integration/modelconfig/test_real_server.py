@@ -16,7 +16,7 @@ from tuner.modelconfig.compare import differences
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse, to_load_json
-from tuner.modelconfig.path import set_fields
+from tuner.modelconfig.path import with_fields
 from tuner.triton.control import Control
 
 pytestmark = pytest.mark.integration
@@ -52,8 +52,7 @@ FIELDS = {
 
 
 def test_every_kind_of_field_arrives(control: Control) -> None:
-    asked = parse(PYTHON)
-    set_fields(asked, FIELDS)
+    asked = with_fields(parse(PYTHON), FIELDS)
     control.load("m", to_load_json(asked), DEADLINE_S)
     assert differences(asked, control.running_config("m"), FIELDS) == []
 
@@ -61,8 +60,7 @@ def test_every_kind_of_field_arrives(control: Control) -> None:
 def test_an_unlike_config_is_noticed(control: Control) -> None:
     asked = parse(PYTHON)
     control.load("m", to_load_json(asked), DEADLINE_S)
-    set_fields(asked, FIELDS)
-    different = differences(asked, control.running_config("m"), FIELDS)
+    different = differences(with_fields(asked, FIELDS), control.running_config("m"), FIELDS)
     assert len(different) == len(FIELDS)
 
 

@@ -8,7 +8,7 @@ from tuner.modelconfig import edit as edit_module
 from tuner.modelconfig.diff import unified_diff
 from tuner.modelconfig.edit import EditError, edit
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.path import set_fields
+from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.schema import same_config
 
 FIELDS = {
@@ -30,15 +30,13 @@ def changes(before, after):
 def test_every_good_config_can_be_edited_back_and_forth(path):
     text = read(path)
     fields = {p: v for p, v in FIELDS.items() if "dynamic" not in p or not other_scheduler(text)}
-    wanted = parse(text)
-    set_fields(wanted, fields)
+    wanted = with_fields(parse(text), fields)
     edited = edit(text, fields)
     assert same_config(parse(edited), wanted)
     assert edit(edited, fields) == edited
     assert comments(edited) == comments(text)
     cleared = edit(edited, dict.fromkeys(fields))
-    set_fields(wanted, dict.fromkeys(fields))
-    assert same_config(parse(cleared), wanted)
+    assert same_config(parse(cleared), with_fields(wanted, dict.fromkeys(fields)))
 
 
 def other_scheduler(text):

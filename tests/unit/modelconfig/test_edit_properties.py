@@ -13,7 +13,7 @@ from unit.modelconfig.rendering import WORDS, config_text
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.path import get, in_order, set_fields
+from tuner.modelconfig.path import get, in_order, with_fields
 from tuner.modelconfig.schema import same_config
 
 UNSET = st.none()
@@ -65,13 +65,10 @@ SETTINGS = settings(
 
 def changed(config, fields):
     """A copy of ``config`` with ``fields``; rejects the example when they cannot be set."""
-    copy = type(config)()
-    copy.CopyFrom(config)
     try:
-        set_fields(copy, fields)
+        return with_fields(config, fields)
     except SpecError:
         assume(False)
-    return copy
 
 
 @SETTINGS

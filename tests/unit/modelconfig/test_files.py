@@ -34,7 +34,6 @@ def test_a_model_with_a_config(repository):
     assert files.file_sha256 == files.sha256
     assert files.versions == (1, 2, 12)
     assert files.config().max_batch_size == 8
-    assert not files.decoupled
 
 
 def test_a_model_without_a_config(repository):
@@ -43,12 +42,6 @@ def test_a_model_without_a_config(repository):
     assert files.path == repository / "bare" / "config.pbtxt"
     assert files.sha256 == hashlib.sha256(b"").hexdigest()
     assert files.file_sha256 is None
-
-
-def test_decoupled(repository):
-    path = repository / "bare" / "config.pbtxt"
-    path.write_text("model_transaction_policy { decoupled: true }")
-    assert read_model(repository, "bare").decoupled
 
 
 def test_an_unknown_model_is_named_with_the_nearest(repository):

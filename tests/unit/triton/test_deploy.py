@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import from_server_json, parse
+from tuner.modelconfig.message import parse
+from tuner.modelconfig.schema import new_config
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton import deploy
 from tuner.triton.deploy import Deployer, DeploymentKind
@@ -80,7 +82,7 @@ class FakeControl:
         if self.notes.answers and (error := self.notes.answers.pop(0)):
             raise error
         if not self.notes.ignores_loads:
-            self.notes.running = from_server_json(config_json)
+            self.notes.running = json_format.Parse(config_json, new_config())
 
     def unload(self, model: str, deadline_s: float) -> None:
         self.notes.events.append("unload")
