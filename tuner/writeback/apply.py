@@ -107,6 +107,7 @@ def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
         journal.append(entry)
         notes = replace_file(target.real, plan.content_after, like=target.real)
         _note_done(journal, entry)
+        journal.prune()
     return written_of(target, entry, backup, notes=(*journal.notes, *notes))
 
 

@@ -27,6 +27,8 @@ from tuner.writeback.files import (
 )
 from tuner.writeback.ownership import keep_ownership
 
+#: Backups of a config, at least.
+KEPT = 20
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -144,6 +146,26 @@ class Journal:
                 "restore the config by hand: the run's manifest.json holds it as config_text",
             )
         return content
+
+    def prune(self) -> None:
+        """Removes backups that are older than the newest `KEPT`, by the journal.
+
+        Those of the last writes are what a rollback may need. Where the journal is damaged, or
+        names fewer, all stay. The write is done by now, so this may fail.
+        """
+        needed: set[Path] = set()
+        with contextlib.suppress(OSError, EnvironmentNotReadyError):
+            for entry in self._newest_first():
+                named = filter(None, (entry.sha256_before, entry.sha256_after))
+                needed |= {path for path in map(self.backup, named) if path.exists()}
+                if len(needed) >= KEPT:
+                    break
+            else:
+                return
+            own = re.compile(rf"\.{re.escape(self._config.name)}\.tune\.[0-9a-f]{{16}}\.bak")
+            for path in self._config.parent.iterdir():
+                if own.fullmatch(path.name) and path not in needed:
+                    path.unlink()
 
     def _newest_first(self) -> Iterator[Entry]:
         """What follows the last newline was cut short: it stands for a write never begun."""

@@ -72,6 +72,7 @@ def _take_back(target: Target, journal: Journal, *, force: bool) -> Written:
     else:
         like = journal.backup(wanted) if content is None else target.real
         notes = replace_file(target.real, restored, like=like)
+    journal.prune()
     return written_of(target, back, backup, notes=(*journal.notes, *notes))
 
 

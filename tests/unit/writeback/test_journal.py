@@ -11,7 +11,7 @@ from unit.writeback.plans import AFTER, BEFORE, make_plan
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.writeback.apply import apply
-from tuner.writeback.journal import Action, Entry, journal_of, locked_journal
+from tuner.writeback.journal import KEPT, Action, Entry, journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.rollback import rollback
 
@@ -70,6 +70,55 @@ def test_a_journal_of_an_older_tune_without_marks_of_what_was_done(tmp_path: Pat
     journal.write_text(journal.read_text().splitlines()[0] + "\n")
     assert rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def backups(config: Path) -> list[bytes]:
+    return sorted(path.read_bytes() for path in config.parent.glob(".config.pbtxt.tune.*.bak"))
+
+
+def config_text(number: int) -> str:
+    return f"max_batch_size: {number}\n"
+
+
+def written_often(directory: Path, count: int) -> Path:
+    """A config that was `config_text` of 0 and was replaced so many times."""
+    for number in range(count):
+        apply(make_plan(directory, before=config_text(number), after=config_text(number + 1)))
+    return directory / "m" / "config.pbtxt"
+
+
+def test_the_newest_backups_are_kept_and_older_ones_are_removed(tmp_path: Path) -> None:
+    config = written_often(tmp_path, KEPT + 5)
+    assert backups(config) == sorted(config_text(n).encode() for n in range(5, KEPT + 5))
+    assert rollback(tmp_path, "m").changed
+    assert config.read_text() == config_text(KEPT + 4)
+    assert len(backups(config)) == KEPT  # what the rollback replaced is one of them
+    assert config_text(KEPT + 5).encode() in backups(config)
+
+
+def test_a_backup_that_a_rollback_needs_survives_writes_that_were_cut_short(
+    tmp_path: Path,
+) -> None:
+    config = written_often(tmp_path, KEPT + 1)
+    plan = make_plan(tmp_path, before=config_text(KEPT + 1), after=THIRD)
+    for number in range(2 * KEPT):
+        noted_only(plan, f"never {number}\n")
+    with locked_journal(config) as journal:
+        journal.prune()
+    assert rollback(tmp_path, "m").changed
+    assert config.read_text() == config_text(KEPT)
+
+
+def test_nothing_is_removed_by_a_damaged_journal_or_of_other_names(tmp_path: Path) -> None:
+    others = [tmp_path / "m" / ".config.pbtxt.tune.mine.bak", tmp_path / "m" / "notes.bak"]
+    (tmp_path / "m").mkdir()
+    for other in others:
+        other.write_text("mine")
+    config = written_often(tmp_path, KEPT)
+    journal_of(config).write_text("no journal\n")
+    apply(make_plan(tmp_path, before=config_text(KEPT), after=THIRD))
+    assert len(backups(config)) == KEPT + 1 + 1
+    assert [other.read_text() for other in others] == ["mine", "mine"]
 
 
 ENTRY = {"action": "apply", "at": "", "run_id": "r", "sha256_before": None, "sha256_after": None}
