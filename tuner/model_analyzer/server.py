@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tuner.model_analyzer.yaml_file import Profile
-from tuner.triton.starting import OWNED_ARGS
+from tuner.spec.model import OWN_ARGUMENTS
 
 #: Model Analyzer's own defaults.
 DOCKER_IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
@@ -101,7 +101,7 @@ def _arguments(profile: Profile) -> list[str]:
     for name, value in profile.take_mapping(_FLAGS).items():
         flag = "--" + str(name).strip().replace("_", "-")
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if flag in OWNED_ARGS:
+        if flag in OWN_ARGUMENTS:
             profile.leave((_FLAGS, name), "is given by tune itself")
         elif isinstance(value, (list, dict)) or " " in text:
             profile.leave((_FLAGS, name), f"write it as {flag}=VALUE under server.args")

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tuner.hiding import HIDDEN
 from tuner.spec.digits import digits
 from tuner.spec.mistakes import Finding
-from tuner.spec.model import Server, ServerMode, Spec
+from tuner.spec.model import OWN_ARGUMENTS, Server, ServerMode, Spec
 from tuner.spec.objective import Goal
 from tuner.spec.slo import Metric, requests_needed
 from tuner.spec.space_checks import (
@@ -32,19 +32,6 @@ from tuner.spec.workload import (
     DuplicatesRepeat,
     RandomInputs,
     ZipfRepeat,
-)
-
-#: Arguments that tune gives the server itself.
-_OWN_ARGUMENTS = (
-    "--model-repository",
-    "--model-store",
-    "--model-control-mode",
-    "--http-port",
-    "--http-address",
-    "--grpc-port",
-    "--grpc-address",
-    "--metrics-port",
-    "--metrics-address",
 )
 
 #: The server modes in which a field means something; the others are for all modes.
@@ -100,7 +87,7 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
         where = ("server", "args", index)
         if name == "--load-model" and (text := _loads_tuned(spec, index)):
             yield Finding(where, text)
-        if name in _OWN_ARGUMENTS:
+        if name in OWN_ARGUMENTS:
             yield Finding(where, f"{name} is given by tune itself; leave it out")
         elif argument.startswith("--") and " " in argument:
             better = argument.replace(" ", "=", 1)

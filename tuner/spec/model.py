@@ -47,6 +47,21 @@ class ServerMode(Enum):
     REMOTE = "remote"
 
 
+#: Arguments of tritonserver that tune gives it itself.
+OWN_ARGUMENTS = (
+    "--model-repository",
+    "--model-store",
+    "--model-control-mode",
+    *(
+        argument
+        for service in ("http", "grpc", "metrics")
+        for argument in (f"--{service}-address", f"--{service}-port", f"--allow-{service}")
+    ),
+    "--grpc-restricted-protocol",
+    "--http-restricted-api",
+)
+
+
 class Server(Strict):
     """Where the real tritonserver comes from."""
 

@@ -84,7 +84,7 @@ class LocalLauncher:
             key: To its control; None leaves that open.
 
         Raises:
-            SpecError: An argument is one of `OWNED_ARGS`.
+            SpecError: An argument is one of `OWN_ARGUMENTS`.
         """
         given = [*self.args, *server_args]
         refuse_owned(given)

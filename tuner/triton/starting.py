@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
 from tuner.errors import ServerGoneError, SpecError
+from tuner.spec.model import OWN_ARGUMENTS
 from tuner.triton import access, health
 from tuner.triton.ports import ADDRESS
 from tuner.triton.server import Endpoints, Server
@@ -21,23 +22,13 @@ _OPEN = (
     "they could have it load models of theirs"
 )
 
-#: Set here, and so not free to the spec or a candidate.
-OWNED_ARGS = (
-    "--model-repository",
-    "--model-store",
-    "--model-control-mode",
-    *(f"--{service}-{what}" for service in SERVICES for what in ("address", "port")),
-    *(f"--allow-{service}" for service in SERVICES),
-    *access.FLAGS,
-)
-
 AnyServer = TypeVar("AnyServer", bound=Server)
 
 
 def refuse_owned(arguments: Iterable[str]) -> None:
-    """Raises SpecError when one of ``arguments`` is among `OWNED_ARGS`."""
+    """Raises SpecError when one of ``arguments`` is among `OWN_ARGUMENTS`."""
     for argument in arguments:
-        if argument.partition("=")[0] in OWNED_ARGS:
+        if argument.partition("=")[0] in OWN_ARGUMENTS:
             raise SpecError(
                 f"tritonserver argument {argument}: this one is set by tune",
                 "remove it from server.args",
