@@ -9,11 +9,17 @@ from tuner.bench.evaluate import probe_of
 from tuner.confirm.rounds import NEAR, steepness
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
+from tuner.spec.workload import Workload
 
 #: Standard error of a window's capacity, as a share, that is good enough.
 ERROR = 0.08
 #: A claim's window is at most so many of the spec's windows: what is written is soaked besides.
 MOST_WINDOWS = 5.0
+
+
+def most_claim_window_s(workload: Workload) -> float:
+    """The longest window of a confirmation that is not the search's too."""
+    return min(MOST_WINDOWS * float(workload.window), float(workload.max_window))
 
 
 def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:

@@ -1,4 +1,4 @@
-"""What an earlier run of the model tells of the next one: its rate, and what a load takes."""
+"""What an earlier run of the model tells of the next one: its rate, and how long all took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from tuner.bench.levels import sustained_level
+from tuner.confirm.soak import remembered_s
 from tuner.errors import TunerError
+from tuner.report.side import Repeat, repeat_of
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.steps.estimate import Seen
@@ -24,15 +26,21 @@ def seen_before(results: Path, job: Job) -> Seen | None:
         try:
             store = RunStore.open(directory)
             trials = store.trials() if store.manifest().model == job.spec.model else []
-        except (TunerError, OSError):
+            if trials:
+                return _seen(trials, [repeat_of(row) for row in store.confirmation()], job)
+        except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue
-        if trials:
-            return _seen(trials, job)
     return None
 
 
-def _seen(trials: Sequence[Trial], job: Job) -> Seen:
+def _seen(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> Seen:
     loads = [t.time.deploying_s for t in trials if t.deployment in _LOADED]
     rate = next((level for t in trials if (level := sustained_level(t))), None)
     load_s = median(loads) if loads else Seen().load_s
-    return Seen(rate if job.plan.arrivals.open_loop else None, load_s)
+    windows_s = [r.point.measurement.duration_s for r in repeats if not r.of_soak]
+    return Seen(
+        rate if job.plan.arrivals.open_loop else None,
+        load_s,
+        median(windows_s or [0.0]),
+        remembered_s([r.point for r in repeats if r.of_soak]),
+    )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.confirm.looks import LOOKS
+from tuner.confirm.window import most_claim_window_s
 from tuner.load.measurement import LoadPoint
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
+from tuner.load.window_length import lengthened
 from tuner.score.judge import tail_slo
 from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
@@ -38,10 +40,15 @@ class Seen:
     Attributes:
         rate_per_s: Requests it answers within the SLOs; None: so many that no window is longer.
         load_s: Of a load of it on a server.
+        claim_window_s: Of the windows of a confirmation; 0: no longer than the search's, as far
+            as is known.
+        soak_s: What its latency asks of a soak; 0: no more than the spec, as far as is known.
     """
 
     rate_per_s: float | None = None
     load_s: float = DEPLOY_S
+    claim_window_s: float = 0.0
+    soak_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,19 +87,19 @@ class Estimate:
 def estimated(job: Job, seen: Seen = Seen()) -> Estimate:
     """From the budget, the window and what the confirmation will measure."""
     spec, plan, load_s = job.spec, job.plan, seen.load_s
-    point_s = _measurement_s(job, seen)
+    point_s, claim_s = _measurement_s(job, seen), _measurement_s(job, seen, seen.claim_window_s)
     trials = min(spec.budget.trials, job.space.size().count)
     search_s = trials * load_s + _points(job, trials, seen) * point_s
     if spec.budget.time is not None:
         search_s = min(search_s, float(spec.budget.time))
     sides = 1 + min(spec.confirm.finalists, trials)
     per_round = 1 if plan.listed is not None else MEASUREMENTS_PER_ROUND
-    confirmation_s = spec.confirm.rounds * sides * (load_s + per_round * point_s)
+    confirmation_s = spec.confirm.rounds * sides * (load_s + per_round * claim_s)
     # A change that matters costs one measurement, one that does not as many as there are rounds.
     undone = len(spec.space) * (1 + spec.confirm.rounds) / 2
     soak_s, overload_s = _soak_s(job, seen), _overload_s(job)
     last = ANSWERS + (1 if soak_s else 0) + (OVERLOADS if overload_s else 0)
-    after_s = undone * (load_s + point_s) + last * load_s + soak_s + OVERLOADS * overload_s
+    after_s = undone * (load_s + claim_s) + last * load_s + soak_s + OVERLOADS * overload_s
     loads = round(trials + spec.confirm.rounds * sides + undone + last)
     return Estimate(search_s, confirmation_s, after_s, loads, load_s)
 
@@ -108,10 +115,11 @@ def _points(job: Job, trials: int, seen: Seen) -> float:
     return trials + incumbents * (most - 1)
 
 
-def _measurement_s(job: Job, seen: Seen) -> float:
+def _measurement_s(job: Job, seen: Seen, least_s: float = 0.0) -> float:
     """One measurement; at low rates it is longer, as long as the percentile needs."""
     spec = job.spec
-    window = window_of(spec, _load(job, seen))
+    most_s = most_claim_window_s(spec.workload)
+    window = lengthened(window_of(spec, _load(job, seen)), min(least_s, most_s))
     arrivals = spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     each_s = part_s(window.duration_s, starts)
@@ -127,7 +135,7 @@ def _soak_s(job: Job, seen: Seen) -> float:
     """One long load on what is written; lowered ones, where that is too much, are not foreseen."""
     if float(job.spec.confirm.soak) == 0.0:
         return 0.0
-    return soak_of(job.spec, _load(job, seen)).total_s + OVERHEAD_S
+    return soak_of(job.spec, _load(job, seen), least_s=seen.soak_s).total_s + OVERHEAD_S
 
 
 def _overload_s(job: Job) -> float:

@@ -15,7 +15,7 @@ from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplified
 from tuner.confirm.soak import Soak
-from tuner.confirm.window import MOST_WINDOWS, claim_window_s
+from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.load import seeds
 from tuner.run.status import Status
@@ -268,9 +268,7 @@ def _confirmed(
 
 
 def _claim_window_s(proof: Proof, points: Sequence[Point]) -> float:
-    workload = proof.spec.workload
-    most_s = min(MOST_WINDOWS * float(workload.window), float(workload.max_window))
-    return min(claim_window_s(points, proof.spec.slo), most_s)
+    return min(claim_window_s(points, proof.spec.slo), most_claim_window_s(proof.spec.workload))
 
 
 def _nearly_stood(trial: Trial) -> float:

@@ -10,6 +10,10 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 from unit.run.test_store import a_manifest
 from unit.steps.test_opening import REPOSITORY, SPEC
 
+from tuner.confirm.confirm import Role, Row
+from tuner.confirm.soak import RELAXATIONS
+from tuner.confirm.window import MOST_WINDOWS
+from tuner.load.measurement import Course
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
@@ -58,6 +62,35 @@ def test_the_newest_run_of_the_model_tells_its_rate_and_what_a_load_takes(
     assert seen_before(results, job) == Seen(8.0, 60.0)
     (results / f"20260103-000000-{job.spec.model}-dead").mkdir()
     assert seen_before(results, job) == Seen(8.0, 60.0)
+
+
+def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
+    job: Job, tmp_path: Path
+) -> None:
+    results, model = tmp_path / "results", job.spec.model
+    an_earlier_run(results, job, 400.0, 1.8, "20260101-000000")
+    store = RunStore.open(results / f"20260101-000000-{model}-abcd")
+    remembers = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
+    slow = replace(synthetic_server(300.0, 400.0, 30.0), duration_s=7.0, course=remembers)
+    for order, role in enumerate([Role.CURRENT, Role.CANDIDATE, Role.CANDIDATE, Role.SOAK]):
+        point = judge_point([P99_40MS, NO_ERRORS], slow)
+        store.append_confirmation(Row(0, order, role, Candidate({"n": 1}), point).to_json())
+    seen = seen_before(results, job)
+    assert seen == Seen(400.0, 1.8, 7.0, 0.5 * RELAXATIONS)
+    before, found = estimated(job, Seen(400.0, 1.8)), estimated(job, seen)
+    window_s = float(job.spec.workload.window)
+    assert found.search_s == before.search_s
+    rounds, sides, each = job.spec.confirm.rounds, 1 + job.spec.confirm.finalists, 2
+    longer_s = found.confirmation_s - before.confirmation_s
+    assert longer_s == pytest.approx(rounds * sides * each * (7.0 - window_s))
+    undone = len(job.spec.space) * (1 + rounds) / 2
+    soak_s = 0.5 * RELAXATIONS - float(job.spec.confirm.soak)
+    assert found.after_s - before.after_s == pytest.approx(undone * (7.0 - window_s) + soak_s)
+
+
+def test_no_window_is_foreseen_longer_than_a_claim_may_have(job: Job) -> None:
+    longest = estimated(job, Seen(claim_window_s=MOST_WINDOWS * float(job.spec.workload.window)))
+    assert estimated(job, Seen(claim_window_s=9999.0)) == longest
 
 
 def test_without_an_earlier_run_nothing_is_seen(job: Job, tmp_path: Path) -> None:
