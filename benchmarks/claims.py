@@ -42,8 +42,9 @@ from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
+from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.slo import Slo
 
 Times = npt.NDArray[np.float64]
 
@@ -124,7 +125,7 @@ class SimulatedBench:
     @property
     def slo(self) -> Slo:
         bound = self.server.p99_s
-        return Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 1e6 * bound, f"p99 <= {bound:g}s")
+        return Slo(P99_LATENCY, 1e6 * bound, f"p99 <= {bound:g}s")
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> None:
         self.slower = SLOWER if candidate == CURRENT else 1.0

@@ -30,10 +30,11 @@ from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measureme
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
+from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.objective import Objective
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.slo import Slo
 
-SLO = Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 40_000.0, "p99_latency <= 40ms")
+SLO = Slo(P99_LATENCY, 40_000.0, "p99_latency <= 40ms")
 CAPACITY = 1000.0
 STEEPNESS = 8.0
 #: What the arrivals of a round do to all capacities alike (standard deviation, as a share).

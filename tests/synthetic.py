@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.load.measurement import Arrivals, HostUse, LatencySource, LoadPoint, Measurement
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
+from tuner.spec.slo import Slo
 
-P99_40MS = Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 40_000.0, "p99_latency <= 40ms")
-NO_ERRORS = Slo(Metric.ERROR_RATE, Comparison.AT_MOST, 0.0, "error_rate <= 0%")
+P99_40MS = Slo(P99_LATENCY, 40_000.0, "p99_latency <= 40ms")
+NO_ERRORS = Slo(ERROR_RATE, 0.0, "error_rate <= 0%")
 
 
 def synthetic_measurement(

@@ -84,9 +84,8 @@ def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
 
 def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
     """The verdict, why, each SLO, the last checks, and what to do next."""
-    from tuner.cli.console import value_text
     from tuner.report.check_report import HEADLINES, next_steps
-    from tuner.report.quantities import count_text
+    from tuner.report.quantities import count_text, metric_text
     from tuner.report.trend import trend
 
     color = _COLORS.get(facts.status.value, "red")
@@ -97,7 +96,7 @@ def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
     for slo in facts.slo:
         worst = slo.worst
         known = worst.value is not None and worst.metric is not None
-        value = value_text(worst.metric or "", worst.value or 0.0) if known else "unknown"
+        value = metric_text(worst.metric or "", worst.value or 0.0) if known else "unknown"
         lines.append(f"  slo       {worst.expression}: {value}, worst of {rounds}")
     table = trend(facts)
     if table is not None:

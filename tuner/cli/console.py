@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.cli.terminal import say
+from tuner.report.quantities import metric_text
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
 from tuner.score.point import Point
@@ -32,18 +33,7 @@ def tightest_slo(results: Sequence[SloResult]) -> SloResult:
 def slo_text(result: SloResult) -> str:
     if result.value is None:
         return f"{result.metric} unknown ({result.expression})"
-    return f"{result.metric} {value_text(result.metric, result.value)} ({result.expression})"
-
-
-def value_text(metric: str, value: float) -> str:
-    if metric.endswith("_latency"):
-        ms = value / 1000
-        return f"{digits(ms)} ms" if ms < 999.5 else f"{ms:.0f} ms"
-    if metric == "error_rate":
-        return digits(value)
-    if metric == "gpu_memory":
-        return f"{digits(value / (1 << 30))} GiB"
-    return f"{digits(value, 4)}/s"
+    return f"{result.metric} {metric_text(result.metric, result.value)} ({result.expression})"
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

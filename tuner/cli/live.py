@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.console import first_line, point_text, tightest_slo, value_text
+from tuner.cli.console import first_line, point_text, tightest_slo
 from tuner.cli.terminal import harmless
-from tuner.report.quantities import margin_text
+from tuner.report.quantities import margin_text, metric_text
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
 from tuner.score.verdict import SloResult
@@ -164,7 +164,7 @@ def _outcome(trial: Trial) -> str:
 
 
 def _value(slo: SloResult) -> str:
-    return "unknown" if slo.value is None else value_text(slo.metric, slo.value)
+    return "unknown" if slo.value is None else metric_text(slo.metric, slo.value)
 
 
 def _clock(seconds: float) -> str:

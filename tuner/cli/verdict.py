@@ -9,17 +9,16 @@ from typing import Any
 
 import click
 
-from tuner.cli.console import value_text
 from tuner.cli.terminal import say_json, say_lines
 from tuner.confirm.soak import Soak
 from tuner.load.measurement import Measurement
-from tuner.report.quantities import count_text
+from tuner.report.quantities import count_text, metric_text
 from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
+from tuner.spec.metrics import Metric
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 from tuner.writeback.rollback import is_back
 
 _HEADLINES = {
@@ -59,7 +58,7 @@ def _numbers(result: Mapping[str, Any]) -> list[str]:
     before = Candidate.from_json(baseline) if baseline else Candidate()
     lines = [f"  config    {changes_text(now, before)}", *_gain(result)]
     for slo in winner["slo"]:
-        value = "unknown" if slo["value"] is None else value_text(slo["metric"], slo["value"])
+        value = "unknown" if slo["value"] is None else metric_text(slo["metric"], slo["value"])
         soak = " and the soak" if _soak(winner).held else ""
         lines.append(f"  slo       {slo['expression']}: {value}, worst of the rounds{soak}")
     return lines
@@ -88,7 +87,7 @@ def _gain(result: Mapping[str, Any]) -> list[str]:
         lines = [f"  goodput   {_goodput(winner)}{each}; the current config: {before}"]
     else:
         now, before = _worst(winner, metric), _worst(baseline, metric)
-        lines = [f"  {metric.value}  {now}, worst of the rounds; the current config: {before}"]
+        lines = [f"  {metric.name}  {now}, worst of the rounds; the current config: {before}"]
     gain = result["improvement"]
     if gain is not None:
         lines += _means(gain) if metric is None else []
@@ -133,7 +132,7 @@ def _worst(facts: Mapping[str, Any] | None, metric: Metric) -> str:
     measurements = [] if facts is None else facts["measurements"]
     readings = [value_of(metric, Measurement.from_json(m)) for m in measurements]
     known = [value for value in readings if value is not None]
-    return value_text(metric.value, max(known)) if known else "unknown"
+    return metric_text(metric.name, max(known)) if known else "unknown"
 
 
 def _next_steps(directory: Path, result: Mapping[str, Any]) -> list[str]:

@@ -78,5 +78,5 @@ def _metric(points: Sequence[Point], objective: Objective) -> list[float]:
     assert metric is not None
     values = [value_of(metric, p.measurement) for p in points]
     if any(v is None or v <= 0 for v in values):
-        raise TrialError(f"{metric.value} was not measured in every round")
+        raise TrialError(f"{metric.name} was not measured in every round")
     return [v for v in values if v is not None]

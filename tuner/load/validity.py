@@ -8,8 +8,8 @@ from tuner.errors import ClientLimitError, ModelFailsError
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.watch.sampler import Sample
-from tuner.load.window_length import requests_needed
 from tuner.spec.digits import digits
+from tuner.spec.metrics import requests_needed
 from tuner.triton.statistics import StatisticsSnapshot
 
 _LATE_SENDS = 0.05

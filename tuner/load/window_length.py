@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
 from tuner.load.generator import Window
+from tuner.spec.metrics import requests_needed
 
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
@@ -20,34 +20,6 @@ WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
 #: largest latency SLO allows; but it is at most so many times as long as the spec says.
 _SOAK_LATE, _SOAK_OVER_BOUND, _SOAK_AT_MOST = 5, 20.0, 10.0
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
-
-
-def requests_needed(share: float, over: int = 0, confidence: float = 0.99) -> int:
-    """Fewest requests that show ``share`` of all requests to be in time.
-
-    With ``over`` of them late, the smallest n for which
-    ``P[Binomial(n, 1 - share) <= over] <= 1 - confidence``: 459, 662 and 838 for p99 with 0, 1
-    and 2 late. Source: early stopping in MLCommons' inference rules (inference_rules.adoc),
-    with its d = 0. It takes requests as independent; queueing makes neighbours alike, so it is
-    a lower bound.
-    """
-    low, high = over, 16
-    while _chance(high, 1.0 - share, over) > 1.0 - confidence:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _chance(middle, 1.0 - share, over) > 1.0 - confidence:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _chance(n: int, late: float, at_most: int) -> float:
-    """P[Binomial(n, late) <= at_most]."""
-    return sum(
-        math.comb(n, k) * late**k * (1.0 - late) ** (n - k) for k in range(min(at_most, n) + 1)
-    )
 
 
 def requests_for(shares: Iterable[float]) -> float:

@@ -6,24 +6,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.model_analyzer.yaml_file import Profile
+from tuner.spec.metrics import (
+    AVG_LATENCY,
+    GPU_MEMORY,
+    METRICS,
+    P90_LATENCY,
+    P95_LATENCY,
+    P99_LATENCY,
+    THROUGHPUT,
+    Metric,
+)
 from tuner.spec.mistakes import Location
 from tuner.spec.objective import Objective
-from tuner.spec.slo import Metric, Slo
+from tuner.spec.slo import Slo
 
 GOODPUT = "maximize goodput"
 
 #: Its metrics that are ours too.
-METRICS = {
-    "perf_throughput": Metric.THROUGHPUT,
-    "perf_latency_avg": Metric.AVG_LATENCY,
-    "perf_latency_p90": Metric.P90_LATENCY,
-    "perf_latency_p95": Metric.P95_LATENCY,
-    "perf_latency_p99": Metric.P99_LATENCY,
-    "perf_latency": Metric.P99_LATENCY,  # an old name for the same
-    "gpu_used_memory": Metric.GPU_MEMORY,
+_OURS = {
+    "perf_throughput": THROUGHPUT,
+    "perf_latency_avg": AVG_LATENCY,
+    "perf_latency_p90": P90_LATENCY,
+    "perf_latency_p95": P95_LATENCY,
+    "perf_latency_p99": P99_LATENCY,
+    "perf_latency": P99_LATENCY,  # an old name for the same
+    "gpu_used_memory": GPU_MEMORY,
 }
 #: Metrics of Model Analyzer that nothing of ours is.
-_UNKNOWN = "tune does not measure it; it knows " + ", ".join(m.value for m in Metric)
+_UNKNOWN = "tune does not measure it; it knows " + ", ".join(METRICS)
 
 
 def objective(profile: Profile, levels: Sequence[float], open_loop: bool) -> str:
@@ -37,20 +47,20 @@ def objective(profile: Profile, levels: Sequence[float], open_loop: bool) -> str
         if name != chosen:
             reason = f"a spec has one objective; {chosen} weighs as much or more"
             profile.leave(("objectives", name), reason)
-    metric = METRICS.get(chosen)
-    if metric is Metric.THROUGHPUT:
+    metric = _OURS.get(chosen)
+    if metric is THROUGHPUT:
         return GOODPUT
     if metric is None:
         profile.leave(("objectives", chosen), _UNKNOWN)
         return GOODPUT
     if len(levels) != 1:
         reason = (
-            f"is lowest where there is no load: write minimize {metric.value} at "
+            f"is lowest where there is no load: write minimize {metric.name} at "
             f"{'RATE/s' if open_loop else 'CONCURRENCY'}"
         )
         profile.leave(("objectives", chosen), reason)
         return GOODPUT
-    return f"minimize {metric.value} at {levels[0]:g}{'/s' if open_loop else ''}"
+    return f"minimize {metric.name} at {levels[0]:g}{'/s' if open_loop else ''}"
 
 
 def slos(profile: Profile, goal: str) -> list[str]:
@@ -61,15 +71,15 @@ def slos(profile: Profile, goal: str) -> list[str]:
     found: dict[Metric, str] = {}
     for name, bound in profile.take_mapping("constraints").items():
         where: Location = ("constraints", name)
-        metric = METRICS.get(name)
+        metric = _OURS.get(name)
         value = _bound(profile, where, bound)
         if metric is None:
             profile.leave(where, _UNKNOWN)
         else:
             _add(profile, found, where, metric, value, goal)
     for option, metric in (
-        ("latency_budget", Metric.P99_LATENCY),
-        ("min_throughput", Metric.THROUGHPUT),
+        ("latency_budget", P99_LATENCY),
+        ("min_throughput", THROUGHPUT),
     ):
         budget = profile.take_number(option)
         if budget is not None:
@@ -88,9 +98,9 @@ def _add(
     at = Objective.parse(goal)
     if value <= 0:
         profile.leave(where, f"a bound of {value} says nothing")
-    elif metric is Metric.THROUGHPUT and at.at_rate and value > (at.at_level or 0):
+    elif metric is THROUGHPUT and at.at_rate and value > (at.at_level or 0):
         profile.leave(where, f"no more than {at.at_level:g}/s are asked for")
-    elif metric is Metric.THROUGHPUT and goal == GOODPUT:
+    elif metric is THROUGHPUT and goal == GOODPUT:
         reason = f"goodput is the throughput and is raised as far as it goes; compare with {value}"
         profile.leave(where, reason)
     else:
@@ -99,10 +109,10 @@ def _add(
 
 def _slo(metric: Metric, value: int) -> str:
     """In our units; Model Analyzer's are milliseconds, inferences per second and MB."""
-    if metric is Metric.THROUGHPUT:
-        return str(Slo.parse(f"{metric.value} >= {value}/s"))
+    if metric is THROUGHPUT:
+        return str(Slo.parse(f"{metric.name} >= {value}/s"))
     unit = "ms" if metric.is_latency else "MB"
-    return f"{metric.value} <= {value}{unit}"
+    return f"{metric.name} <= {value}{unit}"
 
 
 def _bound(profile: Profile, where: Location, bound: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.model_analyzer.options import FLAG_REASONS
 from tuner.model_analyzer.yaml_file import Profile, numbers_between
-from tuner.spec.slo import Slo, requests_needed
+from tuner.spec.slo import Slo
 from tuner.spec.units import Seconds
 from tuner.spec.workload import Workload
 
@@ -155,7 +155,7 @@ def _window(profile: Profile, found: Traffic, slos: list[str]) -> dict[str, str]
         lines["window"] = str(Seconds(interval_ms / 1000))
         longest_s = max(longest_s, interval_ms / 1000)
     if found.open_loop and found.levels:
-        requests = max((requests_needed(Slo.parse(text).metric) for text in slos), default=1)
+        requests = max((Slo.parse(text).metric.requests_needed for text in slos), default=1)
         longest_s = max(longest_s, math.ceil(requests / min(found.levels)))
     if longest_s > most_s:
         lines["max_window"] = str(Seconds(longest_s))

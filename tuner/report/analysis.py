@@ -11,6 +11,7 @@ from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import cache_text
+from tuner.spec.metrics import METRICS
 
 #: Fewer scored trials than this say nothing about which field matters.
 FEWEST_TRIALS = 10
@@ -46,9 +47,9 @@ def pareto(data: ReportData, metric: str) -> tuple[TrialPoint, ...]:
 
 def value(point: Point, metric: str) -> float:
     """A latency metric of the spec (``p99_latency``) in microseconds."""
-    found = getattr(point.measurement, f"{metric}_us")
-    assert isinstance(found, float | int)
-    return float(found)
+    found = point.reading(METRICS[metric])
+    assert found is not None
+    return found
 
 
 def unsimplified(data: ReportData) -> Trial | None:

@@ -30,7 +30,7 @@ from tuner.report.quantities import (
     share_text,
 )
 from tuner.report.result_schema import SloFacts
-from tuner.report.trend import ratio_text, trend, value_text
+from tuner.report.trend import ratio_text, trend
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
 from tuner.score.verdict import SloResult, Verdict
@@ -222,8 +222,8 @@ def _column(
 ) -> tuple[str, ...]:
     mean = geometric_mean(values) if min(values) > 0.0 else None
     return (
-        value_text(check.compared, mean),
-        ", ".join(value_text(check.compared, value) for value in values),
+        metric_text(check.compared, mean),
+        ", ".join(metric_text(check.compared, value) for value in values),
         NOTHING if level is None else digits(level, 4),
         config[:8],
     )

@@ -20,8 +20,8 @@ from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, field_text
 from tuner.spec.digits import digits
+from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Objective
-from tuner.spec.slo import Metric
 
 #: Parts of a spec that say what was measured; the space and the search do not.
 _QUESTION = ("model", "workload", "slo", "objective", "server")
@@ -130,7 +130,7 @@ def _side(data: ReportData, result: Mapping[str, Any] | None, values: Sequence[f
         created_at=data.manifest.created_at,
         machine=_machine(data.manifest),
         config={} if facts is None else _config(facts),
-        metric="goodput" if metric is None else metric.value,
+        metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
         gain=None if gain is None else Ratio(**gain["goodput_ratio"]),
         p99_latency_us=None if facts is None else facts["p99_latency_us"],
@@ -156,7 +156,7 @@ def _values(data: ReportData, result: Mapping[str, Any] | None) -> list[float]:
     facts = _facts(result)
     if facts is None or facts["goodput_infer_per_s"] is None:
         return []
-    metric = data.objective.metric or Metric.THROUGHPUT
+    metric = data.objective.metric or THROUGHPUT
     values = [value_of(metric, Measurement.from_json(m)) for m in facts["measurements"]]
     return [v for v in values if v is not None and v > 0.0]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import isfinite
 
 from tuner.load.measurement import LoadPoint
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
-from tuner.spec.slo import Metric
+from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
 
 NOTHING = "-"
 
@@ -56,24 +57,26 @@ def share_text(share: float | None) -> str:
     return NOTHING if share is None else f"{digits(share * 100)} %"
 
 
+_TEXTS: Mapping[Unit, Callable[[float], str]] = {
+    TIME: latency_text,
+    SHARE: share_text,
+    RATE: rate_text,
+    SIZE: lambda size: bytes_text(int(size)),
+}
+
+
 def metric_text(metric: str, value: float | None) -> str:
-    """A value in its metric's base unit, as people write it."""
+    """A value in its metric's base unit, as people write it; what is no metric is a rate."""
     if value is None:
         return NOTHING
-    if metric.endswith("_latency"):
-        return latency_text(value)
-    if metric == Metric.ERROR_RATE.value:
-        return share_text(value)
-    if metric == Metric.GPU_MEMORY.value:
-        return bytes_text(int(value))
-    return rate_text(value)
+    return _TEXTS[METRICS.get(metric, THROUGHPUT).unit](value)
 
 
 def found_text(result: SloResult) -> str:
     """What was found, with more digits where it would read like the bound although it is not."""
     text = metric_text(result.metric, result.value)
     alike = text == metric_text(result.metric, result.bound) and result.value != result.bound
-    return latency_text(result.value, 5) if alike and result.metric.endswith("_latency") else text
+    return latency_text(result.value, 5) if alike and METRICS[result.metric].is_latency else text
 
 
 def verdict_text(result: SloResult) -> str:

@@ -12,7 +12,7 @@ from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
 from tuner.spec.digits import digits
-from tuner.spec.slo import Metric
+from tuner.spec.metrics import THROUGHPUT
 
 HEADLINES = {
     Status.IMPROVED: "Improved",
@@ -27,7 +27,7 @@ HEADLINES = {
 def score_text(data: ReportData, value: float | None) -> str:
     """A score in the objective's unit."""
     metric = data.objective.metric
-    return metric_text(metric.value if metric else Metric.THROUGHPUT.value, value)
+    return metric_text(metric.name if metric else THROUGHPUT.name, value)
 
 
 def predicted_text(data: ReportData, predicted: Predicted) -> str:
@@ -39,11 +39,8 @@ def predicted_text(data: ReportData, predicted: Predicted) -> str:
 def score_axis(data: ReportData) -> tuple[str, float]:
     """What the score is, with the unit of an axis, and the factor from its base unit to that."""
     metric = data.objective.metric
-    if metric is None:
-        return "goodput (infer/s)", 1.0
-    if metric is Metric.GPU_MEMORY:
-        return f"{metric.value} (MiB)", 1.0 / (1 << 20)
-    return f"{metric.value} (ms)", 1e-3
+    unit, factor = (metric or THROUGHPUT).unit.axis
+    return f"{metric.name if metric else 'goodput'} ({unit})", factor
 
 
 def config_text(candidate: Candidate) -> list[str]:
@@ -157,8 +154,8 @@ def _standing(data: ReportData, side: Side | None) -> str:
         values = [value_of(metric, p.measurement) for p in points]
         worst = max((v for v in values if v is not None), default=None)
         load = load_text(side.judged.measurement.load)
-        found = metric_text(metric.value, worst)
-        return f"{metric.value} {found} at {load} within {slo}{side.rounds_text}"
+        found = metric_text(metric.name, worst)
+        return f"{metric.name} {found} at {load} within {slo}{side.rounds_text}"
     if side.goodput_infer_per_s is None:
         return f"no load tried met {slo}"
     return f"{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"

@@ -10,8 +10,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     count_text,
-    latency_text,
     load_text,
+    metric_text,
     rate_text,
     seconds_text,
     share_text,
@@ -21,6 +21,7 @@ from tuner.report.side import Side
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
+from tuner.spec.metrics import METRICS
 
 
 def comparison(data: ReportData) -> Table | None:
@@ -69,14 +70,11 @@ def _numbers(point: Point) -> dict[str, str]:
     hits = server.cache_hit_rate if server and server.cache_hit_count else None
     cpu = None if host.cpu_percent is None else host.cpu_percent / 100
     memory = host.gpu_memory_used_bytes
+    timed = (metric for metric in METRICS.values() if metric.is_latency)
     return {
         "measured at load": load_text(m.load),
         "throughput": rate_text(m.throughput_infer_per_s),
-        "p50 latency": latency_text(m.p50_latency_us),
-        "p90 latency": latency_text(m.p90_latency_us),
-        "p95 latency": latency_text(m.p95_latency_us),
-        "p99 latency": latency_text(m.p99_latency_us),
-        "average latency": latency_text(m.avg_latency_us),
+        **{metric.words: metric_text(metric.name, point.reading(metric)) for metric in timed},
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
         "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from tuner.report.charts.chart import Table
 from tuner.report.check_schema import CheckFacts, HistoryRow
-from tuner.report.quantities import NOTHING, metric_text, rate_text
+from tuner.report.quantities import NOTHING, metric_text
 from tuner.report.result_schema import Interval
 
-#: What is compared as inferences per second; anything else is the name of a metric.
-RATES = ("capacity", "throughput")
 #: Characters of a config's hash that tell configs of one model apart.
 _HASH = 8
 
@@ -19,11 +17,6 @@ def trend(check: CheckFacts) -> Table | None:
         return None
     headers = ("checked", check.compared, "of the accepted", "ended", "config")
     return Table(headers, tuple(_row(check, row) for row in check.history))
-
-
-def value_text(compared: str, value: float | None) -> str:
-    """A value of what is compared."""
-    return rate_text(value) if compared in RATES else metric_text(compared, value)
 
 
 def ratio_text(ratio: Interval | None) -> str:
@@ -45,7 +38,7 @@ def config_text(row: HistoryRow) -> str:
 def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
     return (
         checked_at(row),
-        value_text(check.compared, row.value),
+        metric_text(check.compared, row.value),
         ratio_text(row.ratio),
         row.status.value,
         config_text(row),

@@ -16,6 +16,7 @@ from tuner.report.data import ReportData
 from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import FieldValue
+from tuner.spec.metrics import METRICS
 
 Cell = str | int | float | bool | None
 
@@ -65,15 +66,11 @@ def _row(trial: Trial) -> dict[str, Cell]:
 
 def _load(point: Point) -> Mapping[str, Cell]:
     m, server, host = point.measurement, point.measurement.server, point.measurement.host
-    return {
+    row: dict[str, Cell] = {
         "load_kind": m.load.arrivals.value,
         "load_level": m.load.level,
         "throughput_infer_per_s": m.throughput_infer_per_s,
-        "p50_latency_us": m.p50_latency_us,
-        "p90_latency_us": m.p90_latency_us,
-        "p95_latency_us": m.p95_latency_us,
-        "p99_latency_us": m.p99_latency_us,
-        "avg_latency_us": m.avg_latency_us,
+        **{x.column: point.reading(x) for x in METRICS.values() if x.is_latency},
         "completed_count": m.completed_count,
         "failed_count": m.failed_count,
         "rejected_count": m.rejected_count,
@@ -100,6 +97,9 @@ def _load(point: Point) -> Mapping[str, Cell]:
         "measurement_seed": m.seed,
         "window_s": m.duration_s,
     }
+    for metric in METRICS.values():
+        row.setdefault(metric.column, point.reading(metric))
+    return row
 
 
 def _plain(value: FieldValue) -> Cell:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tuner.load.latency.steadiness import unsteadiness
 from tuner.load.measurement import LatencySource, Measurement
-from tuner.load.window_length import requests_needed
 from tuner.score.verdict import SloResult, Verdict
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.metrics import Better, Metric, requests_needed
+from tuner.spec.slo import Slo
 
 #: A percentile from too few requests for this confidence (299 for p99) is no verdict.
 CONFIDENCE = 0.95
@@ -17,19 +18,21 @@ CONFIDENCE = 0.95
 TAIL = 0.9
 
 
-def value_of(metric: Metric, measurement: Measurement) -> float | None:
-    """The metric in its base unit, or None when this measurement does not have it."""
-    readings: dict[Metric, float | None] = {
-        Metric.P50_LATENCY: measurement.p50_latency_us,
-        Metric.P90_LATENCY: measurement.p90_latency_us,
-        Metric.P95_LATENCY: measurement.p95_latency_us,
-        Metric.P99_LATENCY: measurement.p99_latency_us,
-        Metric.AVG_LATENCY: measurement.avg_latency_us,
-        Metric.ERROR_RATE: measurement.error_rate,
-        Metric.THROUGHPUT: measurement.throughput_infer_per_s,
-        Metric.GPU_MEMORY: measurement.host.gpu_memory_used_bytes,
-    }
-    value = readings[metric]
+def value_of(metric: Metric, measurement: Measurement, lost: int = 0) -> float | None:
+    """The metric in its base unit, or None when this measurement does not have it.
+
+    ``lost``: requests that a percentile ranks above all latencies, so that late answers and lost
+    ones share what it allows: of 3000 requests 30 may be late or lost. Needs each request's
+    latency; without them the percentile is of the answers alone.
+    """
+    value: Any = measurement
+    for name in metric.reading.split("."):
+        value = getattr(value, name, None)
+    latencies, quantile = measurement.latencies_us, metric.quantile
+    each = latencies is not None and measurement.source is LatencySource.REQUESTS
+    if quantile is not None and latencies is not None and each and (lost or value is None):
+        rank = math.ceil(quantile * (latencies.size + lost))
+        value = latencies[rank - 1] if rank <= latencies.size else value
     return None if value is None or math.isnan(value) else float(value)
 
 
@@ -38,13 +41,13 @@ def judge(slo: Slo, measurement: Measurement) -> SloResult:
 
     A missing or too small sample is never a pass, nor is a load that the server falls behind.
     """
-    value = _value(slo.metric, measurement)
+    value = value_of(slo.metric, measurement, measurement.failed_count)
     verdict, reason = _verdict(slo, value, measurement), ""
     if verdict is Verdict.PASS and (reason := unsteadiness(measurement)):
         verdict = Verdict.NOT_STEADY
     return SloResult(
         expression=str(slo),
-        metric=slo.metric.value,
+        metric=slo.metric.name,
         bound=slo.bound,
         value=value,
         verdict=verdict,
@@ -112,24 +115,9 @@ def tail_slo(slos: Iterable[Slo]) -> Slo | None:
     return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
 
 
-def _value(metric: Metric, measurement: Measurement) -> float | None:
-    """As `value_of`, but a percentile ranks what was refused or failed above all latencies.
-
-    So late answers and lost ones share what the percentile allows: of 3000 requests 30 may be late
-    or lost. Needs each request's latency; without them the percentile is of the answers alone.
-    """
-    value, latencies = value_of(metric, measurement), measurement.latencies_us
-    lost = measurement.failed_count
-    each = latencies is not None and measurement.source is LatencySource.REQUESTS
-    if metric.quantile is None or not lost or latencies is None or not each:
-        return value
-    rank = math.ceil(metric.quantile * (latencies.size + lost))
-    return float(latencies[rank - 1]) if rank <= latencies.size else value
-
-
 def tightest_latency(slos: Iterable[Slo]) -> Slo | None:
     """The lowest upper bound on a latency, if there is one."""
-    bounds = [s for s in slos if s.metric.is_latency and s.comparison is Comparison.AT_MOST]
+    bounds = [s for s in slos if s.metric.is_latency]
     return min(bounds, key=lambda s: s.bound, default=None)
 
 
@@ -142,7 +130,7 @@ def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict
     if too_many_lost or not slo.met_by(value):
         return Verdict.FAIL
     if quantile is not None and measurement.completed_count < requests_needed(
-        quantile, 0, CONFIDENCE
+        quantile, confidence=CONFIDENCE
     ):
         return Verdict.NOT_ENOUGH_DATA
     return Verdict.PASS
@@ -152,5 +140,5 @@ def margin(slo: Slo, value: float | None) -> float | None:
     """Distance to the bound as a share of it, negative when missed; see `SloResult`."""
     if value is None:
         return None
-    distance = slo.bound - value if slo.comparison is Comparison.AT_MOST else value - slo.bound
+    distance = slo.bound - value if slo.metric.better is Better.LOWER else value - slo.bound
     return distance if slo.bound == 0 else distance / slo.bound

@@ -10,6 +10,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.measurement import Measurement
 from tuner.score.judge import in_time_rate, judge_all, passes, value_of, violation
 from tuner.score.verdict import SloResult
+from tuner.spec.metrics import Metric
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo
 
@@ -21,6 +22,12 @@ class Point:
     measurement: Measurement
     slo: tuple[SloResult, ...]
     in_time_infer_per_s: float | None  # rate of answers that met the latency SLOs
+
+    def reading(self, metric: Metric) -> float | None:
+        """In the base unit; a percentile that the measurement does not keep, as it was judged."""
+        measured = value_of(metric, self.measurement)
+        judged = (result.value for result in self.slo if result.metric == metric.name)
+        return next(judged, None) if measured is None else measured
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -97,7 +104,7 @@ def _minimised(objective: Objective, points: Sequence[Point], good: Sequence[int
     value = value_of(objective.metric, points[index].measurement)
     if value is None:
         raise LoadFailedError(
-            f"{objective.metric.value} was not measured, so it cannot be minimised",
+            f"{objective.metric.name} was not measured, so it cannot be minimised",
             "is there a GPU, and does the server's metrics endpoint show it?",
         )
     return Score(

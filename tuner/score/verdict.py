@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tuner.spec.slo import Metric
+from tuner.spec.metrics import parse_metric
 
 
 class Verdict(Enum):
@@ -59,7 +59,7 @@ class SloResult:
         """Raises:
         ValueError: It is about no metric, or its verdict is none.
         """
-        metric = Metric(data["metric"]).value
+        metric = parse_metric(data["metric"]).name
         return cls(**{**data, "metric": metric, "verdict": Verdict(data["verdict"])})
 
 

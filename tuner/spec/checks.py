@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from tuner.hiding import HIDDEN
 from tuner.spec.digits import digits
+from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import OWN_ARGUMENTS, Server, ServerMode, Spec
 from tuner.spec.objective import Goal
-from tuner.spec.slo import Metric, requests_needed
 from tuner.spec.space_checks import (
     check_cache,
     check_cache_sizes,
@@ -188,7 +188,7 @@ def _check_slos(spec: Spec) -> Iterator[Finding]:
     seen: set[Metric] = set()
     for index, slo in enumerate(spec.slo):
         if slo.metric in seen:
-            yield Finding(("slo", index), f"{slo.metric.value} is bounded twice")
+            yield Finding(("slo", index), f"{slo.metric.name} is bounded twice")
         seen.add(slo.metric)
 
 
@@ -197,7 +197,7 @@ def _check_goodput(spec: Spec) -> Iterator[Finding]:
     if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT:
         return
     for index, slo in enumerate(spec.slo):
-        if slo.metric is Metric.THROUGHPUT:
+        if slo.metric is THROUGHPUT:
             text = (
                 "low loads fail this and goodput is the throughput already: leave it out, or fix "
                 "the load, e.g. objective: minimize p99_latency at 300/s"
@@ -227,7 +227,7 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
         yield Finding(("workload", "arrivals", name), text, key=True)
     most = objective.at_level * spec.workload.batch_size
     for index, slo in enumerate(spec.slo):
-        if objective.at_rate and slo.metric is Metric.THROUGHPUT and slo.bound > most:
+        if objective.at_rate and slo.metric is THROUGHPUT and slo.bound > most:
             text = f"at {level}/s there are only {most:.12g} inferences a second"
             yield Finding(("slo", index), text)
 
@@ -242,11 +242,11 @@ def _check_sample_size(spec: Spec) -> Iterator[Finding]:
         rates = (spec.objective.at_level,)
     metrics = [slo.metric for slo in spec.slo]
     metrics += [spec.objective.metric] if spec.objective.metric else []
-    metric = max(metrics, key=requests_needed)
-    needed, window = requests_needed(metric), spec.workload.max_window
+    metric = max(metrics, key=lambda m: m.requests_needed)
+    needed, window = metric.requests_needed, spec.workload.max_window
     if rates and min(rates) * window < needed:
         text = (
-            f"{metric.value} needs {needed} requests, but {min(rates):g}/s for {window} gives "
+            f"{metric.name} needs {needed} requests, but {min(rates):g}/s for {window} gives "
             f"{int(min(rates) * window)}; write {-int(-needed // min(rates))}s or more"
         )
         yield Finding(("workload", "max_window"), text)
@@ -266,11 +266,11 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
                 ("check", "at"), f"{level:g} is no number of clients: arrivals are closed"
             )
         return
-    metric = max((slo.metric for slo in spec.slo), key=requests_needed)
-    needed, window = requests_needed(metric), spec.workload.max_window
+    metric = max((slo.metric for slo in spec.slo), key=lambda m: m.requests_needed)
+    needed, window = metric.requests_needed, spec.workload.max_window
     if level * window < needed:
         text = (
-            f"{metric.value} needs {needed} requests, but {level:g}/s for {window} gives "
+            f"{metric.name} needs {needed} requests, but {level:g}/s for {window} gives "
             f"{int(level * window)}; raise workload.max_window to {-int(-needed // level)}s or more"
         )
         yield Finding(("check", "at"), text)
@@ -278,9 +278,9 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
 
 def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
     where: list[tuple[Any, ...]] = [
-        ("slo", i) for i, slo in enumerate(spec.slo) if slo.metric is Metric.GPU_MEMORY
+        ("slo", i) for i, slo in enumerate(spec.slo) if slo.metric is GPU_MEMORY
     ]
-    where += [("objective",)] if spec.objective.metric is Metric.GPU_MEMORY else []
+    where += [("objective",)] if spec.objective.metric is GPU_MEMORY else []
     if where and (reason := _gpu_memory_unknown(spec.server)):
         yield Finding(where[0], reason)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, core_schema
 
-from tuner.spec.slo import Metric, parse_metric
+from tuner.spec.metrics import METRICS, Metric, parse_metric
 from tuner.spec.suggest import in_brackets
 
 
@@ -64,7 +64,7 @@ class Objective:
         if self.metric is None or self.at_level is None:
             return self.goal.value
         unit = "/s" if self.at_rate else ""
-        return f"{self.goal.value} {self.metric.value} at {self.at_level:.12g}{unit}"
+        return f"{self.goal.value} {self.metric.name} at {self.at_level:.12g}{unit}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
@@ -74,7 +74,8 @@ class Objective:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        minimized = r"((p50|p90|p95|p99|avg)_latency|gpu_memory)\s+at\s+\d+(\.\d+)? ?(/s)?"
+        names = "|".join(m.name for m in METRICS.values() if not m.not_minimised)
+        minimized = rf"({names})\s+at\s+\d+(\.\d+)? ?(/s)?"
         return {
             "type": "string",
             "pattern": rf"^\s*(maximize\s+goodput|minimize\s+{minimized})\s*$",
@@ -92,16 +93,14 @@ class Objective:
 
 def _minimised(name: str) -> Metric:
     metric = parse_metric(name)
-    if metric is Metric.THROUGHPUT:
-        raise ValueError("throughput is not minimised: write maximize goodput")
-    if metric is Metric.ERROR_RATE:
-        raise ValueError("error_rate is bounded by an SLO, not minimised: error_rate <= 0%")
+    if metric.not_minimised:
+        raise ValueError(metric.not_minimised)
     return metric
 
 
 def _level(metric: Metric, text: str | None, *, rate: bool) -> float:
     if text is None:
-        raise ValueError(f"minimize {metric.value} at which load? add at 300/s, or at 16 (clients)")
+        raise ValueError(f"minimize {metric.name} at which load? add at 300/s, or at 16 (clients)")
     level = float(text)
     if level == 0:
         raise ValueError("the load to minimise at must be above 0")

@@ -232,7 +232,7 @@ def _compared(step: Checking, contender: Contender) -> tuple[str, tuple[float, .
         return name, tuple(contender.capacities())
     readings = [value_of(metric, r.stood.measurement) for r in contender.rounds]
     known = tuple(v for v in readings if v is not None)
-    return metric.value, known if len(known) == len(readings) else ()
+    return metric.name, known if len(known) == len(readings) else ()
 
 
 def _ratio(

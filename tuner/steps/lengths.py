@@ -11,8 +11,9 @@ from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic.arrivals import read_trace
 from tuner.load.window_length import requests_for
 from tuner.spec.digits import digits
+from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec
-from tuner.spec.slo import Metric, Slo, requests_needed, tail_shares
+from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.workload import TraceArrivals
 from tuner.steps.looking import First
 from tuner.steps.rig import window_of
@@ -37,7 +38,7 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
     slo = _hardest(spec)
     if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
         return ""
-    named = slo.metric.value
+    named = slo.metric.name
     return f"{named} at about {digits(rate_per_s, 2)}/s needs windows of {minutes(window_s)}"
 
 
@@ -54,7 +55,7 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
     fast = requests_for(tail_shares(spec.slo)) / max(float(spec.workload.window), 1e-3)
     slow = plan.levels.nearest(fast / 10.0)
     yield (
-        f"{slo.metric.value} needs {requests_needed(slo.metric)} requests: a model that answers "
+        f"{slo.metric.name} needs {slo.metric.requests_needed} requests: a model that answers "
         f"{digits(slow, 2)}/s is measured for {minutes(length_s(spec, plan, slow))} at a time; "
         f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
     )
@@ -86,13 +87,15 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
     slo = _hardest(spec)
     if not plan.arrivals.open_loop or first.most >= plan.levels.lowest or slo is None:
         return
-    count = requests_needed(slo.metric)
+    count = slo.metric.requests_needed
     needs_s = requests_for(tail_shares(spec.slo)) / first.most
     fits = float(spec.workload.max_window) / needs_s * count
-    easier = next((m for m in _EASIER if requests_needed(m) <= fits), None)
-    other = "" if easier is None else f", or bound {easier.value} ({requests_needed(easier)})"
+    percentiles = [m for m in METRICS.values() if m.quantile is not None]
+    easier = [m for m in percentiles if m.requests_needed <= fits]
+    nearest = max(easier, key=lambda m: m.requests_needed, default=None)
+    other = f", or bound {nearest.name} ({nearest.requests_needed})" if nearest else ""
     raise LoadFailedError(
-        f"{slo.metric.value} needs {count} requests, and the model answers about "
+        f"{slo.metric.name} needs {count} requests, and the model answers about "
         f"{digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and workload.max_window is "
         f"{spec.workload.max_window}. Set it to {math.ceil(needs_s / 60)}m{other}"
     )
@@ -100,14 +103,12 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
 
 #: Of a rate that is not known yet, an example.
 _FAST_PER_S = 100.0
-#: Percentiles that need fewer requests than the next.
-_EASIER = (Metric.P95_LATENCY, Metric.P90_LATENCY, Metric.P50_LATENCY)
 
 
 def _hardest(spec: Spec) -> Slo | None:
     """The SLO on the percentile that needs the most requests."""
     percentiles = [s for s in spec.slo if s.metric.quantile is not None]
-    return max(percentiles, key=lambda s: requests_needed(s.metric), default=None)
+    return max(percentiles, key=lambda s: s.metric.requests_needed, default=None)
 
 
 def minutes(seconds: float) -> str:

@@ -225,7 +225,7 @@ def _improved(
         baseline,
         Side(simplest.candidate, simplest.proof.points, feasible=True, soak=soaked),
         simplest.proof,
-        compared=loads if metric is None else metric.value,
+        compared=loads if metric is None else metric.name,
         simplification=simplest.tried,
     )
 

@@ -16,7 +16,6 @@ from tuner.load.window_length import soak_for, window_for
 from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
 from tuner.spec.model import ServerMode, Spec
-from tuner.spec.slo import Comparison
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 from tuner.steps.client import client_of
 from tuner.steps.events import Events
@@ -89,7 +88,7 @@ def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> W
     bounds = tuple(
         LatencyBound(s.metric.quantile, s.bound / 1e6)
         for s in tails
-        if s.metric.quantile is not None and s.comparison is Comparison.AT_MOST
+        if s.metric.quantile is not None
     )
     window = window_for(
         [bound.share for bound in bounds],

@@ -15,7 +15,8 @@ from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.score.capacity import LevelRange, Probe, find_capacity
 from tuner.score.judge import margin
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Metric, Slo
+from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric
+from tuner.spec.slo import Slo
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
@@ -115,7 +116,7 @@ def meets(slo: Slo, outcome: Outcome) -> bool:
     if value is None:
         return True
     quantile = slo.metric.quantile
-    errors = simulated_value(Metric.ERROR_RATE, outcome) or 0.0
+    errors = simulated_value(ERROR_RATE, outcome) or 0.0
     if quantile is not None and errors > 1.0 - quantile:
         return False
     return slo.met_by(value)
@@ -136,9 +137,9 @@ def simulated_value(metric: Metric, outcome: Outcome) -> float | None:
     """The metric in its base unit; None for what is not simulated."""
     if metric.quantile is not None:
         return outcome.percentile_us(metric.quantile, outcome.rejected_count)
-    if metric is Metric.AVG_LATENCY:
+    if metric is AVG_LATENCY:
         return float(outcome.latencies_us.mean()) if outcome.latencies_us.size else math.nan
-    if metric is Metric.ERROR_RATE:
+    if metric is ERROR_RATE:
         total = outcome.latencies_us.size + outcome.rejected_count
         return outcome.rejected_count / total if total else 0.0
-    return outcome.throughput_infer_per_s if metric is Metric.THROUGHPUT else None
+    return outcome.throughput_infer_per_s if metric is THROUGHPUT else None

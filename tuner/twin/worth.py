@@ -14,9 +14,10 @@ from tuner.bench.evaluate import LoadPlan
 from tuner.load.measurement import LoadPoint
 from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import passes
+from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.objective import Goal as Objectives
 from tuner.spec.objective import Objective
-from tuner.spec.slo import Metric, Slo
+from tuner.spec.slo import Slo
 from tuner.twin.capacity import (
     CLOSED_S,
     Goal,
@@ -54,7 +55,7 @@ class Aim:
     @property
     def modelled(self) -> bool:
         """Whether the twin can tell candidates apart by it."""
-        return self.objective.metric is not Metric.GPU_MEMORY
+        return self.objective.metric is not GPU_MEMORY
 
     @property
     def goal(self) -> Goal:

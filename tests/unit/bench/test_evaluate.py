@@ -12,8 +12,8 @@ from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
+from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 from tuner.spec.units import Seconds
 from tuner.spec.workload import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
 
@@ -251,7 +251,7 @@ def test_listed_levels_stop_at_the_first_that_fails() -> None:
 
 
 def test_a_minimised_metric_is_measured_once_at_its_level() -> None:
-    objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+    objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     plan = load_plan(Workload(), objective)
     asked: list[float] = []
     result = evaluate(emulated(400, asked), objective, plan, start=1, to_beat=None)
@@ -261,7 +261,7 @@ def test_a_minimised_metric_is_measured_once_at_its_level() -> None:
 
 
 def test_minimising_what_was_not_measured_fails_the_trial() -> None:
-    objective = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+    objective = Objective(Goal.MINIMIZE, GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
 
     def measure(level: float) -> Point:
         return judge_point([P99_40MS], synthetic_measurement(level))

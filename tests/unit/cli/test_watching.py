@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.cli.console import PlainEvents, outcome_text, value_text
+from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point, score_points
@@ -68,11 +68,6 @@ def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
         events.trial_finished(lost, None)
         Console(file=screen, width=90, color_system=None).print(events.view())
     assert "out of the race at 900/s" in screen.getvalue()
-
-
-def test_long_latencies_are_plain_numbers() -> None:
-    values = (35_640.0, 999_400.0, 1_149_600.0)
-    assert [value_text("p99_latency", us) for us in values] == ["35.6 ms", "999 ms", "1150 ms"]
 
 
 def test_the_live_view_shows_progress_best_and_failures(

@@ -26,8 +26,8 @@ from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio
 from tuner.space.candidate import Candidate
+from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 
 CURRENT = Candidate({"instance_group.count": 1})
 OTHER = Candidate({"instance_group.count": 2})
@@ -324,7 +324,7 @@ def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
 
 
 def test_a_minimised_metric_is_compared_at_its_load() -> None:
-    objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+    objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
 
     class Latencies(EmulatedBench):
         def reading(self, level: float, seed: int) -> Measurement:
@@ -343,7 +343,7 @@ def test_a_minimised_metric_is_compared_at_its_load() -> None:
 
 @pytest.mark.parametrize("unread", [None, 0])
 def test_a_minimised_metric_that_a_round_did_not_read_gives_no_result(unread: int | None) -> None:
-    memory = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+    memory = Objective(Goal.MINIMIZE, GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
 
     class Memory(EmulatedBench):
         def reading(self, level: float, seed: int) -> Measurement:

@@ -11,12 +11,12 @@ from tuner.errors import TrialError
 from tuner.score.point import judge_point
 from tuner.score.ratio import ERROR, two_sample_ratio, unequal_ratio
 from tuner.space.candidate import Candidate
+from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 
 GOODPUT = Objective.goodput()
-LATENCY = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
-MEMORY = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+LATENCY = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+MEMORY = Objective(Goal.MINIMIZE, GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
 
 
 def at_one_load(*p99_ms: float, level: float = 300.0, memory: int | None = None) -> Contender:

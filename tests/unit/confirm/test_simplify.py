@@ -14,8 +14,8 @@ from tuner.errors import DeployRefusedError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 
 COUNT = "instance_group.count"
 BATCHING = "dynamic_batching"
@@ -273,7 +273,7 @@ def test_small_losses_of_several_fields_do_not_add_up() -> None:
             p99_us = 20e3 * 1.015**undone * (2 if undone == 3 else 1)
             return synthetic_measurement(level, p99_us)
 
-    objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+    objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
     current, found = Candidate(dict.fromkeys("abc", 1)), Candidate(dict.fromkeys("abc", 9))
     bench = Slower(lambda _: 300.0)
@@ -488,7 +488,7 @@ def test_a_minimised_metric_keeps_the_smallest_cache_within_two_percent() -> Non
             size = self.candidate.cache_bytes or 0
             return synthetic_measurement(level, p99_us[size])
 
-    objective = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+    objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
     bench = AtOneLoad(lambda _: 300.0)
     winner = confirmed(bench, with_cache(SIZES[-1]), rules)

@@ -14,8 +14,9 @@ from tuner.load.measurement import Course
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
+from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.slo import Slo
 
 CURRENT, OTHER = Candidate({"instance_group.count": 1}), Candidate({"instance_group.count": 2})
 
@@ -37,7 +38,7 @@ def test_a_queue_that_remembers_long_gets_long_windows_and_a_steep_one_short_one
 def test_where_the_search_does_not_tell_no_window_is_longer() -> None:
     assert claim_window_s(searched(5.0, 0.2, 96), [P99_40MS]) == 0.0  # no slope
     assert claim_window_s(searched(5.0, 0.2, 20, 30), [P99_40MS]) == 0.0  # far from the bound
-    throughput = Slo(Metric.THROUGHPUT, Comparison.AT_LEAST, 10.0, "throughput >= 10/s")
+    throughput = Slo(THROUGHPUT, 10.0, "throughput >= 10/s")
     assert claim_window_s(searched(5.0, 0.2, 96, 104), [throughput]) == 0.0
     older = [replace(p.measurement, course=None) for p in searched(5.0, 0.2, 96, 104)]
     assert claim_window_s([judge_point([P99_40MS], m) for m in older], [P99_40MS]) == 0.0

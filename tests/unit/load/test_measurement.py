@@ -22,7 +22,8 @@ from tuner.load.measurement import (
 from tuner.load.perf_analyzer.command import RunFiles, Target, command_line, interval_ms, load_s
 from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
-from tuner.load.window_length import lowest_rate, requests_needed, window_for
+from tuner.load.window_length import lowest_rate, window_for
+from tuner.spec.metrics import requests_needed
 from tuner.spec.workload import Protocol
 from tuner.triton.server import Endpoints
 

@@ -354,7 +354,7 @@ def write_result(
     gain = winner.score.value / trials[0].score.value if winner else 1.0  # type: ignore[union-attr]
     ratio = {"estimate": gain, "low": gain * 0.97, "high": gain * 1.03}
     metric = Objective.parse(toy.objective).metric
-    compared = metric.value if metric else "capacity"
+    compared = metric.name if metric else "capacity"
     improvement = {"goodput_ratio": ratio, "confidence": 0.95, "compared": compared}
     improvement["means"] = {"winner": 118.0 * gain, "current": 118.0}
     result = {

@@ -18,7 +18,8 @@ from tuner.score.judge import (
     violation,
 )
 from tuner.score.verdict import SloResult, Verdict, severity
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.metrics import GPU_MEMORY
+from tuner.spec.slo import Slo
 
 
 def test_a_latency_under_its_bound_passes_with_its_margin() -> None:
@@ -45,7 +46,7 @@ def test_too_few_requests_may_fail_a_percentile() -> None:
 
 
 def test_a_missing_reading_is_never_a_pass() -> None:
-    memory = Slo(Metric.GPU_MEMORY, Comparison.AT_MOST, 1e9, "gpu_memory <= 1GB")
+    memory = Slo(GPU_MEMORY, 1e9, "gpu_memory <= 1GB")
     result = judge(memory, synthetic_measurement())
     assert result.verdict is Verdict.NOT_ENOUGH_DATA
     assert result.value is None
@@ -121,8 +122,6 @@ def test_the_tightest_latency_is_the_lowest_upper_bound_on_any() -> None:
     p99, mean, median, rate = map(Slo.parse, texts)
     assert tightest_latency([p99, mean, median, rate]) == mean
     assert tightest_latency([rate, NO_ERRORS]) is None
-    at_least = Slo(Metric.P99_LATENCY, Comparison.AT_LEAST, 1.0, "p99_latency >= 1us")
-    assert tightest_latency([at_least, p99]) == p99
 
 
 def test_an_answer_exactly_at_the_bound_is_in_time_and_batches_count_their_inferences() -> None:
@@ -178,5 +177,5 @@ def test_the_worst_verdict_comes_first_then_the_least_margin() -> None:
 def test_a_stored_result_about_no_metric_or_verdict_is_not_read(wrong: dict[str, str]) -> None:
     stored = judge(P99_40MS, synthetic_measurement()).to_json()
     assert SloResult.from_json(stored).metric == "p99_latency"
-    with pytest.raises(ValueError, match="is not a valid"):
+    with pytest.raises(ValueError, match=r"is not (measured|a valid)"):
         SloResult.from_json({**stored, **wrong})

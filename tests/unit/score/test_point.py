@@ -10,12 +10,12 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_serv
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Arrivals
 from tuner.score.point import Point, judge_point, score_points
+from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 
 GOODPUT = Objective.goodput()
-LATENCY = Objective(Goal.MINIMIZE, Metric.P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
-MEMORY = Objective(Goal.MINIMIZE, Metric.GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+LATENCY = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+MEMORY = Objective(Goal.MINIMIZE, GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
 
 
 def points_at(*levels: float, capacity: float = 100.0) -> list[Point]:

@@ -9,9 +9,9 @@ import pytest
 
 from tuner.errors import SpecError
 from tuner.spec.load import load_spec
+from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.model import IntRange
-from tuner.spec.slo import Metric
 from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -114,7 +114,7 @@ def test_defaults(tmp_path: Path) -> None:
     parameter = spec.space["instance_group.count"]
     assert isinstance(parameter, IntRange)
     assert (parameter.int_, parameter.or_, parameter.log) == ((1, 4), None, False)
-    assert spec.slo[0].metric is Metric.P99_LATENCY
+    assert spec.slo[0].metric is P99_LATENCY
 
 
 def test_a_wrong_section_does_not_hide_the_rules_of_others(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import re
 import pytest
 from pydantic import TypeAdapter
 
+from tuner.spec.metrics import AVG_LATENCY, GPU_MEMORY, P99_LATENCY, Metric
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Metric
 
 
 def test_goodput() -> None:
@@ -19,9 +19,9 @@ def test_goodput() -> None:
 @pytest.mark.parametrize(
     ("text", "metric", "level", "is_rate"),
     [
-        ("minimize p99_latency at 300/s", Metric.P99_LATENCY, 300, True),
-        ("minimize gpu_memory at 0.5/s", Metric.GPU_MEMORY, 0.5, True),
-        ("minimize avg_latency at 16", Metric.AVG_LATENCY, 16, False),
+        ("minimize p99_latency at 300/s", P99_LATENCY, 300, True),
+        ("minimize gpu_memory at 0.5/s", GPU_MEMORY, 0.5, True),
+        ("minimize avg_latency at 16", AVG_LATENCY, 16, False),
     ],
 )
 def test_a_metric_at_a_load(text: str, metric: Metric, level: float, is_rate: bool) -> None:

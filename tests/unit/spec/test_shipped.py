@@ -15,6 +15,7 @@ from pydantic import BaseModel
 import tuner.spec.model
 from tuner.spec.effective import effective_yaml
 from tuner.spec.load import load_spec
+from tuner.spec.metrics import METRICS
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.reference import with_tables
 from tuner.spec.schema import json_schema
@@ -157,3 +158,10 @@ def test_the_effective_spec_marks_defaults() -> None:
     assert "    choice: [off, 1MiB, 64MiB]" in lines
     assert "search:  # default" in lines
     assert "workload:" in lines
+
+
+def test_the_guide_and_the_template_name_every_metric() -> None:
+    guide = (ROOT / "docs" / "spec.md").read_text()
+    template = (ROOT / "search_spaces" / "template.yaml").read_text()
+    assert [name for name in METRICS if f"`{name}" not in guide] == []
+    assert [name for name in METRICS if name.removesuffix("_latency") not in template] == []

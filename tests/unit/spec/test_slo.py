@@ -7,37 +7,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from tuner.spec.slo import Comparison, Metric, Slo, parse_metric, requests_needed
+from tuner.spec.metrics import (
+    AVG_LATENCY,
+    ERROR_RATE,
+    GPU_MEMORY,
+    METRICS,
+    P50_LATENCY,
+    P95_LATENCY,
+    P99_LATENCY,
+    THROUGHPUT,
+    Metric,
+    parse_metric,
+)
+from tuner.spec.slo import Slo
 
 
 @pytest.mark.parametrize(
     ("text", "metric", "bound", "normal"),
     [
-        ("p99_latency <= 60ms", Metric.P99_LATENCY, 60_000, "p99_latency <= 60ms"),
-        ("p50_latency<=0.5 ms", Metric.P50_LATENCY, 500, "p50_latency <= 500us"),
-        ("avg_latency <= 1500ms", Metric.AVG_LATENCY, 1_500_000, "avg_latency <= 1.5s"),
-        ("error_rate <= 0.5%", Metric.ERROR_RATE, 0.005, "error_rate <= 0.5%"),
-        ("error_rate <= 0", Metric.ERROR_RATE, 0, "error_rate <= 0%"),
-        ("error_rate <= 100%", Metric.ERROR_RATE, 1, "error_rate <= 100%"),
-        ("throughput >= 300/s", Metric.THROUGHPUT, 300, "throughput >= 300/s"),
-        ("gpu_memory <= 8 GiB", Metric.GPU_MEMORY, 8 << 30, "gpu_memory <= 8GiB"),
+        ("p99_latency <= 60ms", P99_LATENCY, 60_000, "p99_latency <= 60ms"),
+        ("p50_latency<=0.5 ms", P50_LATENCY, 500, "p50_latency <= 500us"),
+        ("avg_latency <= 1500ms", AVG_LATENCY, 1_500_000, "avg_latency <= 1.5s"),
+        ("error_rate <= 0.5%", ERROR_RATE, 0.005, "error_rate <= 0.5%"),
+        ("error_rate <= 0", ERROR_RATE, 0, "error_rate <= 0%"),
+        ("error_rate <= 100%", ERROR_RATE, 1, "error_rate <= 100%"),
+        ("throughput >= 300/s", THROUGHPUT, 300, "throughput >= 300/s"),
+        ("gpu_memory <= 8 GiB", GPU_MEMORY, 8 << 30, "gpu_memory <= 8GiB"),
     ],
 )
 def test_reads_a_bound_in_base_units(text: str, metric: Metric, bound: float, normal: str) -> None:
     slo = Slo.parse(text)
     assert (slo.metric, slo.bound, str(slo)) == (metric, bound, normal)
-    assert slo.comparison is (
-        Comparison.AT_LEAST if metric is Metric.THROUGHPUT else Comparison.AT_MOST
-    )
     assert Slo.parse(str(slo)) == slo
 
 
-_LATENCIES = [metric for metric in Metric if metric.is_latency]
+_LATENCIES = [metric for metric in METRICS.values() if metric.is_latency]
 
 
 @given(st.sampled_from(_LATENCIES), st.floats(min_value=1e-3, max_value=1e12))
 def test_its_text_gives_it_back(metric: Metric, bound: float) -> None:
-    slo = Slo(metric, Comparison.AT_MOST, bound, "")
+    slo = Slo(metric, bound, "")
     assert Slo.parse(str(slo)) == slo
     pattern = TypeAdapter(Slo).json_schema()["pattern"]
     assert re.search(pattern, str(slo))
@@ -76,7 +85,7 @@ def test_unknown_metrics_are_listed() -> None:
 
 
 def test_p99_needs_459_requests() -> None:
-    needed = {metric: requests_needed(metric) for metric in Metric}
-    assert needed[Metric.P99_LATENCY] == 459
-    assert needed[Metric.P95_LATENCY] == 90
-    assert needed[Metric.AVG_LATENCY] == needed[Metric.ERROR_RATE] == 1
+    needed = {metric: metric.requests_needed for metric in METRICS.values()}
+    assert needed[P99_LATENCY] == 459
+    assert needed[P95_LATENCY] == 90
+    assert needed[AVG_LATENCY] == needed[ERROR_RATE] == 1

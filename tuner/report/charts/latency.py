@@ -23,6 +23,7 @@ from tuner.report.quantities import VERDICTS, found_text, latency_text, load_tex
 from tuner.report.side import Side, by_load
 from tuner.run.trial import Point
 from tuner.score.verdict import SloResult
+from tuner.spec.metrics import METRICS
 
 #: Microseconds to the milliseconds of the axes.
 MS = 1e-3
@@ -40,7 +41,7 @@ def latency_slos(data: ReportData) -> dict[str, list[SloResult]]:
     """SLOs by latency metric; ``p99_latency`` without any when no SLO is on a latency."""
     found: dict[str, list[SloResult]] = {}
     for row in data.slo:
-        if row.found.metric.endswith("_latency"):
+        if METRICS[row.found.metric].is_latency:
             found.setdefault(row.found.metric, []).append(row.found)
     return found or {"p99_latency": []}
 

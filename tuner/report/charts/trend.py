@@ -7,10 +7,10 @@ from typing import Any
 
 from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, Chart, axis, hover, line, scatter
 from tuner.report.check_schema import CheckFacts, HistoryRow
-from tuner.report.quantities import share_text
-from tuner.report.trend import RATES, checked_at, config_text, ratio_text, trend, value_text
+from tuner.report.quantities import metric_text, share_text
+from tuner.report.trend import checked_at, config_text, ratio_text, trend
 from tuner.run.status import CheckStatus
-from tuner.spec.slo import Metric
+from tuner.spec.metrics import METRICS, THROUGHPUT, Better
 
 _PASSED = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.ACCEPTED)
 #: Checks by how they count, each with a shape and a colour of its own.
@@ -61,16 +61,14 @@ def trend_chart(check: CheckFacts) -> Chart | None:
 
 def _unit(compared: str) -> tuple[str, float]:
     """Title of the axis, and the factor from the base unit to its unit."""
-    if compared in RATES:
-        return f"{compared} (infer/s)", 1.0
-    if compared == Metric.GPU_MEMORY.value:
-        return f"{compared} (MiB)", 1.0 / (1 << 20)
-    return f"{compared} (ms)", 1e-3
+    unit, factor = METRICS.get(compared, THROUGHPUT).unit.axis
+    return f"{compared} ({unit})", factor
 
 
 def _times(check: CheckFacts, value: float, ratio: float) -> float:
     """The value that is ``ratio`` times as good."""
-    return value * ratio if check.compared in RATES else value / ratio
+    better = METRICS.get(check.compared, THROUGHPUT).better
+    return value * ratio if better is Better.HIGHER else value / ratio
 
 
 def _accepted(check: CheckFacts, row: HistoryRow) -> float | None:
@@ -139,7 +137,7 @@ def _text(check: CheckFacts, row: HistoryRow) -> str:
     compared = f"{ratio_text(row.ratio)} of the accepted result" if row.ratio else "not compared"
     return hover(
         f"{checked_at(row)}: {row.status.value}",
-        f"{check.compared} {value_text(check.compared, row.value)}, {compared}",
+        f"{check.compared} {metric_text(check.compared, row.value)}, {compared}",
         f"config {config_text(row)}",
     )
 

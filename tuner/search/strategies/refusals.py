@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from tuner.run.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Metric, Slo
+from tuner.spec.metrics import GPU_MEMORY
+from tuner.spec.slo import Slo
 from tuner.twin.model import is_instance_count, service_key
 
 #: Trials with a memory reading before memory is predicted.
@@ -71,7 +72,7 @@ class Refusals:
 
     def _too_large(self, candidate: Candidate) -> bool:
         """GPU memory grows with the instances and with what each may be given at once."""
-        bounds = [s.bound for s in self.slos if s.metric is Metric.GPU_MEMORY]
+        bounds = [s.bound for s in self.slos if s.metric is GPU_MEMORY]
         readings = self._memory()
         if not bounds or len(readings) < _READINGS:
             return False

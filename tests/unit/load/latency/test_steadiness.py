@@ -20,7 +20,8 @@ from tuner.load.traffic.arrivals import poisson
 from tuner.load.window_length import window_for
 from tuner.score.judge import judge, judge_all, passes
 from tuner.score.verdict import Verdict
-from tuner.spec.slo import Comparison, Metric, Slo
+from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
+from tuner.spec.slo import Slo
 
 Values = npt.NDArray[np.float64]
 
@@ -56,7 +57,7 @@ def measured(
 
 
 def p99(bound_s: float) -> Slo:
-    return Slo(Metric.P99_LATENCY, Comparison.AT_MOST, 1e6 * bound_s, f"p99_latency <= {bound_s}s")
+    return Slo(P99_LATENCY, 1e6 * bound_s, f"p99_latency <= {bound_s}s")
 
 
 @pytest.mark.parametrize("excess", [1.05, 1.1, 1.2])
@@ -149,4 +150,4 @@ def test_latencies_are_kept_in_the_order_of_arrival() -> None:
     assert seen.latencies_us == pytest.approx([10e3, 20e3, 30e3])
 
 
-NO_ERRORS = Slo(Metric.ERROR_RATE, Comparison.AT_MOST, 0.0, "error_rate <= 0%")
+NO_ERRORS = Slo(ERROR_RATE, 0.0, "error_rate <= 0%")

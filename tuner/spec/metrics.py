@@ -1,0 +1,221 @@
+"""The metrics that an SLO bounds and an objective minimises: one entry in a table each.
+
+Parsing, judging, formatting, the trials' CSV and the JSON Schema read this table.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+
+from tuner.spec.suggest import in_brackets
+from tuner.spec.units import BYTE_UNITS, LATENCY_UNITS, Bytes, quantity_pattern, read_quantity
+
+
+class Better(Enum):
+    """Which values are good; the sign is the one of a bound."""
+
+    LOWER = "<="
+    HIGHER = ">="
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """How a bound is written.
+
+    Attributes:
+        accepted: What may be written, for messages.
+        pattern: The same as a regular expression (ECMA and Python).
+        read: Text in the base unit; None when it is not what is accepted.
+        written: The opposite, exact.
+        axis: Unit of an axis, and the factor from the base unit to it.
+    """
+
+    accepted: str
+    pattern: str
+    read: Callable[[str], Decimal | None]
+    written: Callable[[Decimal], str]
+    axis: tuple[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """What can be bounded or minimised, in the base unit of ``unit``.
+
+    Attributes:
+        reading: Where a `Measurement` has it: `host.gpu_memory_used_bytes`. A percentile that it
+            does not have is ranked from the latencies of its requests.
+        quantile: 0.99 for p99_latency; None for what is no percentile.
+        aliases: What it is called elsewhere (Model Analyzer, Prometheus, dashboards).
+        not_minimised: Why no objective minimises it, and what to write instead.
+    """
+
+    name: str
+    unit: Unit
+    reading: str
+    better: Better = Better.LOWER
+    quantile: float | None = None
+    aliases: tuple[str, ...] = ()
+    not_minimised: str = ""
+
+    @property
+    def is_latency(self) -> bool:
+        return self.unit is TIME
+
+    @property
+    def words(self) -> str:
+        return self.name.replace("avg_", "average_").replace("_", " ")
+
+    @property
+    def column(self) -> str:
+        """Its name in `trials.csv`, with the unit where it has one."""
+        return self.reading.rpartition(".")[2]
+
+    @property
+    def requests_needed(self) -> int:
+        """Fewest requests from which it can be known; 1 for what is no percentile."""
+        return 1 if self.quantile is None else requests_needed(self.quantile)
+
+
+def requests_needed(share: float, late: int = 0, confidence: float = 0.99) -> int:
+    """Fewest requests that show ``share`` of all requests to be in time.
+
+    With ``late`` of them late, the smallest n for which
+    ``P[Binomial(n, 1 - share) <= late] <= 1 - confidence``: 459, 662 and 838 for p99 with 0, 1
+    and 2 late. Source: early stopping in MLCommons' inference rules (inference_rules.adoc),
+    with its d = 0. It takes requests as independent; queueing makes neighbours alike, so it is
+    a lower bound.
+    """
+
+    def shown(n: int) -> bool:
+        chances = (
+            math.comb(n, k) * (1.0 - share) ** k * share ** (n - k) for k in range(min(late, n) + 1)
+        )
+        return sum(chances) <= 1.0 - confidence
+
+    return bisect_left(range(1 << 40), True, key=shown)
+
+
+def parse_metric(name: str) -> Metric:
+    """The metric called ``name``; raises ValueError with the name that was probably meant."""
+    if name in METRICS:
+        return METRICS[name]
+    bare = re.sub(r"^perf_|_(us|ms|s)$", "", name.lower())
+    turned = re.sub(r"^latency_(\w+)$", r"\1_latency", bare)
+    aliases = {alias: metric for metric in METRICS.values() for alias in metric.aliases}
+    meant = aliases.get(bare) or METRICS.get(turned)
+    if meant is not None:
+        raise ValueError(f"unknown metric '{name}' (did you mean {meant.name}?)")
+    *most, last = (m.name.removesuffix("_latency") for m in METRICS.values() if m.quantile)
+    percentile = re.match(r"p[\d.]+", bare)
+    if percentile and percentile[0] not in (*most, last):
+        known = f"{', '.join(most)} and {last}"
+        raise ValueError(f"'{name}' is not measured: percentiles are {known}")
+    guess = in_brackets(name, METRICS)
+    raise ValueError(f"unknown metric '{name}'{guess}; metrics are {', '.join(METRICS)}")
+
+
+def _share(text: str) -> Decimal | None:
+    """0..1; a bare number must be below 1, where it cannot be taken for percent."""
+    percent = read_quantity(text, {"%": Decimal("0.01")})
+    bare = read_quantity(text, {"": Decimal(1)})
+    if percent is not None:
+        return percent if percent <= 1 else None
+    return bare if bare is not None and bare < 1 else None
+
+
+def _time_written(exact: Decimal) -> str:
+    fitting = [unit for unit, size in LATENCY_UNITS.items() if exact >= size or unit == "us"]
+    unit = max(fitting, key=LATENCY_UNITS.__getitem__)
+    return f"{_plain(exact / LATENCY_UNITS[unit])}{unit}"
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"
+
+
+TIME = Unit(
+    "a time such as 500us, 60ms or 1.5s",
+    quantity_pattern(LATENCY_UNITS),
+    lambda text: read_quantity(text, LATENCY_UNITS),
+    _time_written,
+    ("ms", 1e-3),
+)
+SHARE = Unit(
+    "a share such as 0%, 0.5% or 0.005",
+    r"(\d+(\.\d+)? ?%|0(\.\d+)?)",
+    _share,
+    lambda exact: f"{_plain(exact * 100)}%",
+    ("%", 100.0),
+)
+RATE = Unit(
+    "a rate such as 300/s",
+    r"\d+(\.\d+)? ?/s",
+    lambda text: read_quantity(text, {"/s": Decimal(1)}),
+    lambda exact: f"{_plain(exact)}/s",
+    ("infer/s", 1.0),
+)
+SIZE = Unit(
+    "a size such as 8GiB or 500MB",
+    quantity_pattern(BYTE_UNITS),
+    lambda text: read_quantity(text, BYTE_UNITS),
+    lambda exact: str(Bytes(exact)),
+    ("MiB", 1.0 / (1 << 20)),
+)
+
+
+def _percentile(name: str, quantile: float, *aliases: str) -> Metric:
+    metric = f"{name}_latency"
+    return Metric(metric, TIME, f"{metric}_us", quantile=quantile, aliases=(name, *aliases))
+
+
+P50_LATENCY = _percentile("p50", 0.5, "median")
+P90_LATENCY = _percentile("p90", 0.9)
+P95_LATENCY = _percentile("p95", 0.95)
+P99_LATENCY = _percentile("p99", 0.99, "latency")
+AVG_LATENCY = Metric(
+    "avg_latency",
+    TIME,
+    "avg_latency_us",
+    aliases=("mean", "mean_latency", "latency_mean", "average_latency"),
+)
+ERROR_RATE = Metric(
+    "error_rate",
+    SHARE,
+    "error_rate",
+    aliases=("errors", "failures", "failure_rate"),
+    not_minimised="error_rate is bounded by an SLO, not minimised: error_rate <= 0%",
+)
+THROUGHPUT = Metric(
+    "throughput",
+    RATE,
+    "throughput_infer_per_s",
+    Better.HIGHER,
+    aliases=("qps", "rps", "infer_per_s", "goodput"),
+    not_minimised="throughput is not minimised: write maximize goodput",
+)
+GPU_MEMORY = Metric(
+    "gpu_memory",
+    SIZE,
+    "host.gpu_memory_used_bytes",
+    aliases=("memory", "gpu_used_memory", "vram"),
+)
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        P50_LATENCY,
+        P90_LATENCY,
+        P95_LATENCY,
+        P99_LATENCY,
+        AVG_LATENCY,
+        ERROR_RATE,
+        THROUGHPUT,
+        GPU_MEMORY,
+    )
+}
