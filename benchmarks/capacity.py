@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from confirmation import BATCHING, spec_in
 
-from tuner.bench.evaluate import MOST_PROBES, evaluate, probe_of
+from tuner.bench.evaluate import MOST_PROBES, evaluate
 from tuner.bench.protocol import Bench
 from tuner.run.timebook import TimeBook
 from tuner.score.capacity import TOLERANCE, Bracket, Probe
@@ -76,7 +76,7 @@ def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, in
         start,
         to_beat,
     )
-    probes = [probe_of(p) for p in found.points]
+    probes = found.points
     print("  ", " ".join(f"{p.level:.0f}:{p.stress:.2f}" for p in probes), file=sys.stderr)
     return Bracket.of(probes), len(probes)
 
@@ -87,7 +87,7 @@ def swept(bench: Bench, job: Job, near: float) -> float:
     for seed in range(SEEDS):
         for share in SWEEP if seed % 2 == 0 else reversed(SWEEP):
             level = job.plan.levels.nearest(near * share)
-            probes.append(probe_of(bench.measure(level, 5000 + seed)))
+            probes.append(bench.measure(level, 5000 + seed))
     return crossing_of(probes)
 
 

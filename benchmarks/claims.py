@@ -28,7 +28,7 @@ from statistics import geometric_mean, median
 import numpy as np
 import numpy.typing as npt
 
-from tuner.bench.evaluate import LoadPlan, evaluate, probe_of
+from tuner.bench.evaluate import LoadPlan, evaluate
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
@@ -211,7 +211,7 @@ def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
         bench.deploy(candidate)
         start = 0.8 * bench.server.saturation / bench.slower
         found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start, None)
-        level = Bracket.of([probe_of(p) for p in found.points]).capacity()
+        level = Bracket.of(found.points).capacity()
         entrants.append(Entrant(candidate, level, window_s=window_of(found.points)))
     rules = Rules(
         objective, levels, 3, 0.02, seed + 500_000, lambda _: None, window_of, bench.soak_s > 0.0

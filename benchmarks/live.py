@@ -28,7 +28,7 @@ from pathlib import Path
 
 import live_state as state
 from live_report import report
-from live_state import Comparison, LiveSearch, Round, Settings, Step
+from live_state import Comparison, LiveSearch, Round, Settings, Shown, Step
 from recorded_curves import RESULTS
 from recorded_table import spec_path
 from replay import COMPARED, KeepsNothing, spec_for
@@ -47,7 +47,7 @@ from tuner.errors import (
 from tuner.load import seeds
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState
-from tuner.score.capacity import LevelRange, Probe
+from tuner.score.capacity import LevelRange
 from tuner.search.budget import StopReason
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
@@ -314,11 +314,11 @@ def measured_round(bench: Bench, comparison: Comparison, levels: LevelRange) -> 
     return found
 
 
-def _capacity(bench: Bench, entrant: Entrant, levels: LevelRange, seed: int) -> tuple[Probe, ...]:
+def _capacity(bench: Bench, entrant: Entrant, levels: LevelRange, seed: int) -> tuple[Shown, ...]:
     assert entrant.level is not None  # those that met no SLO take no part
     bench.deploy(entrant.candidate, fresh=True)
     found = searched_round(lambda level: bench.measure(level, seed), entrant.level, levels)
-    return tuple(found.probes)
+    return tuple(map(Shown.of, found.probes))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Self
@@ -15,8 +15,24 @@ from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio
 from tuner.search.budget import StopReason
 from tuner.space.candidate import Candidate
 
+
+@dataclass(frozen=True)
+class Shown:
+    """What one load level showed, as it is kept."""
+
+    level: float
+    passed: bool
+    served_per_s: float | None
+    stress: float | None
+    undecided: bool
+
+    @classmethod
+    def of(cls, probe: Probe) -> Self:
+        return cls(**{f.name: getattr(probe, f.name) for f in fields(cls)})
+
+
 #: What each config showed in one round, by its key.
-Round = Mapping[str, tuple[Probe, ...]]
+Round = Mapping[str, tuple[Shown, ...]]
 
 
 @dataclass(frozen=True)
@@ -184,7 +200,7 @@ def read(path: Path) -> Comparison | None:
         machine=data["machine"],
         searches={s["strategy"]: LiveSearch.from_json(s) for s in data["searches"]},
         rounds=tuple(
-            {key: tuple(Probe(**p) for p in probes) for key, probes in found.items()}
+            {key: tuple(Shown(**p) for p in probes) for key, probes in found.items()}
             for found in data["rounds"]
         ),
     )

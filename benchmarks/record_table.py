@@ -29,7 +29,6 @@ from recorded_space import DELAY, sampled
 from recorded_stairs import Step, climb
 from recorded_table import Recording
 
-from tuner.bench.evaluate import probe_of
 from tuner.bench.rejects import doubt_about
 from tuner.errors import LoadFailedError, TrialError
 from tuner.load.measurement import Measurement
@@ -37,7 +36,7 @@ from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT
 from tuner.score.capacity import Bracket, Probe
-from tuner.score.point import judge_point
+from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.workload import Workload
@@ -221,7 +220,7 @@ class Recorder:
         rates: Sequence[float] = [near * share for share in SHARES]
         for number in range(MOST_CLIMBS):
             points += self._climb(tool, rates, 0, number)
-            probes = [self._probe(p) for p in points]
+            probes = [self._judged(p) for p in points]
             rates = next_rates(probes)
             if not rates:
                 break
@@ -254,16 +253,16 @@ class Recorder:
         host = point.host
         much = (host.other_cpu_percent or 0.0) > MUCH * OTHER_CPU_PERCENT
         much |= (host.stolen_cpu_percent or 0.0) > MUCH * STOLEN_CPU_PERCENT
-        behind = not client_kept_up(point) and self._probe(point).passed
+        behind = not client_kept_up(point) and self._judged(point).passed
         return doubt_about(point) if much or behind else ""
 
     def _learn(self, recording: Recording) -> None:
-        capacity = Bracket.of([self._probe(p) for p in recording.points]).capacity()
+        capacity = Bracket.of([self._judged(p) for p in recording.points]).capacity()
         if capacity is not None and recording.repeat == 0:
             self.capacities[recording.candidate] = capacity
 
-    def _probe(self, measurement: Measurement) -> Probe:
-        return probe_of(judge_point(self.job.spec.slo, measurement))
+    def _judged(self, measurement: Measurement) -> Point:
+        return judge_point(self.job.spec.slo, measurement)
 
 
 def _seed(repeat: int, number: int, index: int) -> int:

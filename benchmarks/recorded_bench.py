@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 from recorded_table import LONG, Recording, Table
 
-from tuner.bench.evaluate import probe_of
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.score.capacity import Bracket
@@ -73,7 +72,7 @@ class RecordedCurve:
         first = recordings[0].points
         rows = [_mean_row(p.load.level, recordings) for p in first]
         points = [_with_figures(p, row) for p, row in zip(first, rows, strict=True)]
-        probes = [probe_of(judge_point(slos, p)) for p in points]
+        probes = [judge_point(slos, p) for p in points]
         return cls(
             levels=np.array([p.load.level for p in first]),
             logs=np.array(rows),

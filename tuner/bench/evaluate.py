@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.load.window_length import lowest_rate
 from tuner.run.trial import TrialState
-from tuner.score.capacity import LevelRange, Probe, find_capacity, next_level
-from tuner.score.judge import passes, stress, undecided
+from tuner.score.capacity import LevelRange, NoResult, Probe, find_capacity, next_level, saturated
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo, tail_shares
@@ -52,8 +51,7 @@ class Race:
 
         With fewer than it failed at it answers no more than there.
         """
-        probe = probe_of(point)
-        if probe.passed or probe.undecided:
+        if point.passed or point.undecided:
             return False
         rate = point.measurement.throughput_infer_per_s
         return self.rate_to_beat is None or rate < self.rate_to_beat
@@ -153,34 +151,19 @@ def _at_listed_levels(
                 limit = error.message
                 break  # each of them passed
             raise
-        if goodput and not passes(points[-1].slo):
+        if goodput and not points[-1].passed:
             break
     return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
 
 
-def probe_of(point: Point) -> Probe:
-    """What the capacity search reads from a measured point."""
-    measurement = point.measurement
-    load = measurement.load
-    served = measurement.throughput_infer_per_s / measurement.batch_size
-    probe = Probe(
-        level=load.level,
-        passed=passes(point.slo),
-        served_per_s=served if load.arrivals.open_loop else None,
-        stress=stress(point.slo),
-    )
-    # of an overload few are answered because it is one
-    return replace(probe, undecided=undecided(point.slo) and not probe.saturated)
-
-
 def nearly(probe: Probe, most: float) -> bool:
     """It missed an SLO by no more than up to this stress, and the server kept up."""
-    return not probe.saturated and probe.stress is not None and probe.stress <= most
+    return not saturated(probe) and probe.stress is not None and probe.stress <= most
 
 
 def _well_below(lost: Probe) -> float:
     """Where a candidate that lost the race should pass, with a latency that tells of its work."""
-    if lost.saturated and lost.served_per_s:
+    if saturated(lost) and lost.served_per_s:
         return WELL_BELOW_SATURATION * lost.served_per_s
     return next_level([lost])
 
@@ -215,20 +198,19 @@ class _Capacity:
         point = self._point(self._plan.levels.nearest(race.to_beat))
         if not race.lost(point):
             return False
-        probe = probe_of(point)
         with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
-            if race.second is not None and nearly(probe, race.second.stress):
+            if race.second is not None and nearly(point, race.second.stress):
                 self.points.append(race.second.measure())
                 return race.lost(self.points[-1])
             if race.telling:
-                self._probe(self._plan.levels.nearest(_well_below(probe)))
+                self._point(self._plan.levels.nearest(_well_below(point)))
         return True
 
     def _search(self, start: float) -> None:
-        known = [probe_of(p) for p in self.points]
+        known: list[Probe] = list(self.points)
         try:
             if not known:
-                known = [probe_of(self._above.result(start)), *self._above.drowned]
+                known = [self._above.result(start), *self._above.drowned]
             left, levels = self._at_most - len(self.points), self._above.levels
             bracket = find_capacity(self._beyond, start, levels, at_most=left, known=known)
         except (ClientLimitError, OutOfTimeError) as error:
@@ -243,19 +225,16 @@ class _Capacity:
     def _beyond(self, level: float) -> Probe:
         """A load from which no result comes is too much where a lower one has passed."""
         try:
-            return self._probe(level)
+            return self._point(level)
         except LoadFailedError:
             if not self._stood_any:
                 raise
-            return Probe(level, passed=False)
+            return NoResult(level)
 
     @property
     def _stood_any(self) -> bool:
         """Whether a load met every SLO; the search asks for none below that."""
-        return any(passes(p.slo) for p in self.points)
-
-    def _probe(self, level: float) -> Probe:
-        return probe_of(self._point(level))
+        return any(p.passed for p in self.points)
 
     def _point(self, level: float) -> Point:
         self.points.append(self._measure(level))

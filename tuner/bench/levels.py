@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tuner.bench.evaluate import probe_of
 from tuner.run.trial import Trial
 from tuner.score.capacity import Bracket
 
@@ -14,7 +13,7 @@ def sustained_level(trial: Trial) -> float | None:
     """
     if trial.score is None or trial.score.best_point is None:
         return None
-    return trial.points[trial.score.best_point].measurement.load.level
+    return trial.points[trial.score.best_point].level
 
 
 def capacity_level(trial: Trial) -> float | None:
@@ -22,7 +21,6 @@ def capacity_level(trial: Trial) -> float | None:
     level = sustained_level(trial)
     if level is None:
         return None
-    above = [probe_of(p) for p in trial.points if p.measurement.load.level >= level]
-    bracket = Bracket.of(above)
+    bracket = Bracket.of([p for p in trial.points if p.level >= level])
     beyond = bracket.floor is not None and bracket.floor.level > level
     return level if beyond else bracket.capacity()  # more clients that got less

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.score.capacity import LevelRange, Probe
+from tuner.score.capacity import LevelRange, NoResult
 
 #: The load is lowered this often at the most.
 MOST_STEPS = 4
@@ -29,7 +29,7 @@ class FromAbove(Generic[Result]):
 
     measure: Callable[[float], Result]
     levels: LevelRange
-    drowned: list[Probe] = field(default_factory=list)
+    drowned: list[NoResult] = field(default_factory=list)
     client_limit: ClientLimitError | None = None
 
     def result(self, level: float) -> Result:
@@ -57,7 +57,7 @@ class FromAbove(Generic[Result]):
             lower = self.levels.nearest(below_sent(error, level))
             self.levels = replace(self.levels, highest=lower)
         else:
-            self.drowned.append(Probe(level, passed=False))
+            self.drowned.append(NoResult(level))
             lower = self.levels.nearest(BELOW * level)
         return lower if lower < level else None
 

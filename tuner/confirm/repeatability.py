@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tuner.bench.evaluate import probe_of
 from tuner.confirm.confirm import Role
 from tuner.confirm.looks import LOOKS, Looks
 from tuner.load.measurement import Measurement
@@ -206,7 +205,7 @@ def noise_of(rows: Iterable[Mapping[str, Any]]) -> RunNoise | None:
         rounds[row["candidate_key"], row["round"]].append(point)
     capacities: dict[str, list[float]] = defaultdict(list)
     for (candidate, _), points in rounds.items():
-        bracket = Bracket.of([probe_of(p) for p in points])
+        bracket = Bracket.of(points)
         capacity = bracket.capacity()
         if capacity is not None and bracket.ceiling is not None:
             capacities[candidate].append(capacity)

@@ -13,10 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 
-from tuner.bench.evaluate import probe_of
 from tuner.errors import ClientLimitError, LoadFailedError
-from tuner.score.capacity import Bracket, LevelRange, Probe, crossing
-from tuner.score.judge import passes
+from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 
@@ -82,17 +80,17 @@ class Round:
         Of a closed loop at the level that met them with the highest throughput.
         """
         floor = Bracket.of(self.probes).floor
-        by_level = {p.measurement.load.level: p for p in self.points}
+        by_level = {p.level: p for p in self.points}
         if floor is None:
             return by_level[min(by_level)]
         if floor.served_per_s is not None:
             return by_level[floor.level]
-        good = (p for p in self.points if passes(p.slo))
+        good = (p for p in self.points if p.passed)
         return max(good, key=lambda p: p.measurement.throughput_infer_per_s)
 
     @property
     def passed(self) -> bool:
-        return passes(self.stood.slo)
+        return self.stood.passed
 
     @property
     def bounded(self) -> bool:
@@ -193,7 +191,7 @@ def searched_round(
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
-            if not any(passes(p.slo) for p in points):
+            if not any(p.passed for p in points):
                 raise
             if isinstance(error, ClientLimitError):
                 break  # it stands all that can be sent
@@ -201,7 +199,7 @@ def searched_round(
         probes = _probes(points, drowned)
         if brief and probes[-1].passed and _near(probes[-1]):
             break
-        if probes[-1].saturated and (probes[-1].served_per_s or 0.0) < least:
+        if saturated(probes[-1]) and (probes[-1].served_per_s or 0.0) < least:
             break
         level = _next_level(probes, levels)
         if level is None and fine:
@@ -210,7 +208,7 @@ def searched_round(
 
 
 def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:
-    return [*map(probe_of, points), *(Probe(level, passed=False) for level in drowned)]
+    return [*points, *map(NoResult, drowned)]
 
 
 def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
@@ -264,7 +262,7 @@ def _chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
 
 def _near(probe: Probe) -> bool:
     """Whether its stress tells where the bound is, and was what it passed or failed by."""
-    if probe.stress is None or probe.saturated or probe.passed != (probe.stress <= 1.0):
+    if probe.stress is None or saturated(probe) or probe.passed != (probe.stress <= 1.0):
         return False
     low, high = NEAR
     return low <= probe.stress <= high
@@ -303,13 +301,13 @@ def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
 
 def _most_served(probe: Probe) -> float:
     served = probe.served_per_s
-    return served if probe.saturated and served else probe.level
+    return served if saturated(probe) and served else probe.level
 
 
 def _answered(round_: Round) -> float:
     """The level it stood, or what was answered of a searched one where that was less."""
-    level = round_.stood.measurement.load.level
-    served = probe_of(round_.stood).served_per_s
+    level = round_.stood.level
+    served = round_.stood.served_per_s
     return level if served is None or round_.fixed else min(level, served)
 
 
@@ -321,7 +319,7 @@ def _served(round_: Round, level: float) -> float:
     bracket = Bracket.of(round_.probes)
     if bracket.floor is None or bracket.ceiling is None:
         return stood.throughput_infer_per_s
-    by_level = {p.measurement.load.level: p.measurement for p in round_.points}
+    by_level = {p.level: p.measurement for p in round_.points}
     if stood is not by_level[bracket.floor.level] or bracket.ceiling.level in round_.drowned:
         return stood.throughput_infer_per_s  # fewer clients got more, or more got no result
     above = by_level[bracket.ceiling.level].throughput_infer_per_s

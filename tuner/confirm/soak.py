@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.measurement import Measurement
-from tuner.score.capacity import Probe
+from tuner.score.capacity import Probe, saturated
 from tuner.score.judge import passes
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.point import Point
@@ -220,7 +220,7 @@ def _lowered(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> fl
     failed = tried[-1].level
     if plan.listed is not None:
         return max((level for level in plan.listed if level < failed), default=None)
-    probes = [probe_of(s.point) for s in tried]
+    probes = [s.point for s in tried]
     level = _bearable(probes, slope) * (1.0 - BELOW * len(tried))
     level = max(level, (1.0 - MOST_AT_ONCE) * failed)
     if plan.levels.whole:
@@ -232,7 +232,7 @@ def _lowered(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> fl
 def _bearable(probes: Sequence[Probe], slope: float | None) -> float:
     """The load at which the stress would be one, or what a saturated server answered."""
     last = probes[-1]
-    if last.saturated and last.served_per_s:
+    if saturated(last) and last.served_per_s:
         return last.served_per_s
     if last.stress is None or last.stress <= 1.0:
         return last.level  # it was something else than the latency: feel the way down

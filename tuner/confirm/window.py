@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tuner.bench.evaluate import probe_of
 from tuner.confirm.rounds import NEAR, steepness
+from tuner.score.capacity import saturated
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
 from tuner.spec.workload import Workload
@@ -40,7 +40,7 @@ def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:
         Seconds; 0 where the search does not tell: no window need be longer then.
     """
     quantile = max((s.metric.quantile or 0.0 for s in slos), default=0.0)
-    slope = steepness([[probe_of(p) for p in own] for own in _by_seed(points)])
+    slope = steepness(_by_seed(points))
     relaxation_s = max((_relaxation_s(p) for p in points), default=0.0)
     if quantile <= 0.0 or slope is None:
         return 0.0
@@ -60,8 +60,8 @@ def _relaxation_s(point: Point) -> float:
 
     Short windows show too short a memory, so the longest that was seen is taken.
     """
-    probe, course = probe_of(point), point.measurement.course
-    if course is None or probe.saturated or probe.stress is None:
+    course = point.measurement.course
+    if course is None or saturated(point) or point.stress is None:
         return 0.0
     low, high = NEAR
-    return course.relaxation_s if low <= probe.stress <= high else 0.0
+    return course.relaxation_s if low <= point.stress <= high else 0.0

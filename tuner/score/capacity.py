@@ -14,30 +14,52 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+
+class Probe(Protocol):
+    """What one load level showed: a point that was measured, one simulated, or `NoResult`."""
+
+    @property
+    def level(self) -> float: ...
+
+    @property
+    def passed(self) -> bool:
+        """Every SLO was met."""
+
+    @property
+    def served_per_s(self) -> float | None:
+        """Throughput in requests; None for closed loops."""
+
+    @property
+    def stress(self) -> float | None:
+        """Reading over bound of the SLO that is nearest to being missed or missed most.
+
+        Above 1 is missed. None without a reading.
+        """
+
+    @property
+    def undecided(self) -> bool:
+        """No SLO was missed, but there were too few answers for a verdict.
+
+        That says nothing of the config, neither here nor at lower loads, where there are fewer.
+        """
 
 
 @dataclass(frozen=True)
-class Probe:
-    """What one load level showed.
-
-    Attributes:
-        served_per_s: Throughput in requests; None for closed loops.
-        stress: Reading over bound of the SLO that is nearest to being missed or missed most;
-            above 1 is missed. None without a reading.
-        undecided: No SLO was missed, but there were too few answers for a verdict. That says
-            nothing of the config, neither here nor at lower loads, where there are fewer still.
-    """
+class NoResult:
+    """A load that was sent, and from which no result came: too much."""
 
     level: float
-    passed: bool
-    served_per_s: float | None = None
-    stress: float | None = None
-    undecided: bool = False
+    passed: Literal[False] = False
+    served_per_s: None = None
+    stress: None = None
+    undecided: Literal[False] = False
 
-    @property
-    def saturated(self) -> bool:
-        """The server could not answer all that was sent."""
-        return self.served_per_s is not None and self.served_per_s < SATURATED * self.level
+
+def saturated(probe: Probe) -> bool:
+    """The server could not answer all that was sent."""
+    return probe.served_per_s is not None and probe.served_per_s < SATURATED * probe.level
 
 
 @dataclass(frozen=True)
@@ -79,7 +101,7 @@ class Bracket:
         if self.ceiling is None:
             return math.inf
         served = self.ceiling.served_per_s
-        if self.floor is None or served is None or not self.ceiling.saturated:
+        if self.floor is None or served is None or not saturated(self.ceiling):
             return self.ceiling.level
         return served if served > self.floor.level else self.ceiling.level
 
@@ -94,7 +116,7 @@ class Bracket:
         """True when the floor is known to be within ``tolerance`` (a share) of the capacity."""
         if self.gap <= tolerance:
             return True
-        if self.floor is None or self.ceiling is None or self.ceiling.saturated:
+        if self.floor is None or self.ceiling is None or saturated(self.ceiling):
             return False
         near = crossing(self.floor, self.ceiling) <= self.floor.level * (1.0 + tolerance / 2)
         return near and self.gap <= _STRAIGHT * tolerance
@@ -219,7 +241,7 @@ def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
     bound = _bound_below(ceiling)
     if floor is None:
         return bound
-    if ceiling.saturated and floor.level * (1.0 + tolerance) < bound:
+    if saturated(ceiling) and floor.level * (1.0 + tolerance) < bound:
         return bound
     # A little beyond the guess, so that the next probe closes the bracket from the other side.
     beyond = tolerance / 4 if probes[-1].passed else -tolerance / 4
@@ -256,7 +278,7 @@ def _growth(passed: Sequence[Probe], tolerance: float) -> float:
 
 
 def _bound_below(ceiling: Probe) -> float:
-    if ceiling.saturated and ceiling.served_per_s:
+    if saturated(ceiling) and ceiling.served_per_s:
         return _BELOW_SATURATION * ceiling.served_per_s
     stress = ceiling.stress
     if stress is not None and stress < _NEAR:

@@ -8,7 +8,16 @@ from typing import Any
 
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Measurement
-from tuner.score.judge import in_time_rate, judge_all, passes, value_of, violation
+from tuner.score.capacity import saturated
+from tuner.score.judge import (
+    in_time_rate,
+    judge_all,
+    passes,
+    stress,
+    undecided,
+    value_of,
+    violation,
+)
 from tuner.score.verdict import SloResult
 from tuner.spec.metrics import Metric
 from tuner.spec.objective import Goal, Objective
@@ -17,7 +26,7 @@ from tuner.spec.slo import Slo
 
 @dataclass(frozen=True)
 class Point:
-    """One load point of a trial: the measurement and each SLO held against it."""
+    """One load point of a trial: the measurement and each SLO held against it; a `Probe`."""
 
     measurement: Measurement
     slo: tuple[SloResult, ...]
@@ -28,6 +37,29 @@ class Point:
         measured = value_of(metric, self.measurement)
         judged = (result.value for result in self.slo if result.metric == metric.name)
         return next(judged, None) if measured is None else measured
+
+    @property
+    def level(self) -> float:
+        return self.measurement.load.level
+
+    @property
+    def passed(self) -> bool:
+        return passes(self.slo)
+
+    @property
+    def served_per_s(self) -> float | None:
+        measured = self.measurement
+        served = measured.throughput_infer_per_s / measured.batch_size
+        return served if measured.load.arrivals.open_loop else None
+
+    @property
+    def stress(self) -> float | None:
+        return stress(self.slo)
+
+    @property
+    def undecided(self) -> bool:
+        """Too few answers for a verdict; of an overload few are answered because it is one."""
+        return undecided(self.slo) and not saturated(self)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -77,14 +109,14 @@ def score_points(objective: Objective, points: Sequence[Point]) -> Score:
     many answers were in time there is no bound: a little too much load makes nearly all of them
     late.
     """
-    good = [i for i, p in enumerate(points) if passes(p.slo)]
+    good = [i for i, p in enumerate(points) if p.passed]
     if objective.goal is Goal.MINIMIZE:
         return _minimised(objective, points, good)
     if good:
         best = max(good, key=lambda i: _worth(points[i].measurement))
         rate = points[best].measurement.throughput_infer_per_s
         return Score(value=rate, feasible=True, violation=0.0, best_point=best)
-    lowest = min(points, key=lambda p: p.measurement.load.level)
+    lowest = min(points, key=lambda p: p.level)
     return Score(
         value=lowest.measurement.throughput_infer_per_s,
         feasible=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.bench.evaluate import nearly, probe_of
+from tuner.bench.evaluate import nearly
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
@@ -44,7 +44,7 @@ def incumbent(trials: Sequence[Trial], goal: Goal, current: Candidate) -> Trial 
 
 def reached_level(trial: Trial, near_miss: float) -> float | None:
     """The highest load at which it met every SLO, or missed none by more than noise."""
-    levels = [p.measurement.load.level for p in trial.points if _reached(p, near_miss)]
+    levels = [p.level for p in trial.points if _reached(p, near_miss)]
     return max(levels, default=None)
 
 
@@ -55,16 +55,15 @@ def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
     """
 
     def order(trial: Trial) -> tuple[float, float, int]:
-        lowest = min(trial.points, key=lambda p: p.measurement.load.level)
-        return -lowest.measurement.load.level, probe_of(lowest).stress or 0.0, trial.number
+        lowest = min(trial.points, key=lambda p: p.level)
+        return -lowest.level, lowest.stress or 0.0, trial.number
 
     pruned = (t for t in trials if t.state is TrialState.PRUNED and t.points)
     return sorted((t for t in pruned if all(_reached(p, near_miss) for p in t.points)), key=order)
 
 
 def _reached(point: Point, near_miss: float) -> bool:
-    probe = probe_of(point)
-    return probe.passed or nearly(probe, near_miss)
+    return point.passed or nearly(point, near_miss)
 
 
 def trials_since_best(trials: Sequence[Trial], goal: Goal, current: Candidate) -> int:

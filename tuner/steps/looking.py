@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.bench import LOOK_S
-from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import Bracket, Probe, find_capacity
 from tuner.score.judge import passes
+from tuner.score.point import Point
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 
@@ -139,17 +140,17 @@ def rough_capacity(
         bound: The tightest on a latency; a closed loop begins by it.
         looked: Told what the first look saw; raises where it is no use to go on.
     """
-    above = FromAbove(lambda level: probe_of(bench.measure(level, seed)), plan.levels)
+    above = FromAbove(lambda level: bench.measure(level, seed), plan.levels)
     first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
     looked(first)
     known = above.result(first.level)
     probes = [known]
 
-    def probe(level: float) -> Probe:
-        probes.append(probe_of(bench.measure(level, seed)))
+    def probe(level: float) -> Point:
+        probes.append(bench.measure(level, seed))
         return probes[-1]
 
-    known_too = [*above.drowned, known]
+    known_too: list[Probe] = [*above.drowned, known]
     try:
         find_capacity(probe, known.level, above.levels, at_most=PROBES - 1, known=known_too)
     except ClientLimitError:

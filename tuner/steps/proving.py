@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.evaluate import LoadPlan, probe_of
+from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
@@ -20,7 +20,7 @@ from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialEr
 from tuner.load import seeds
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
-from tuner.score.capacity import Bracket, next_level
+from tuner.score.capacity import Bracket, next_level, saturated
 from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.search.incumbent import NEAR_MISS
@@ -197,9 +197,8 @@ def _ceiling(trial: Trial | None) -> float | None:
     points = [] if trial is None else trial.points
     if not points or not points[0].measurement.load.arrivals.open_loop:
         return None
-    probes = [probe_of(p) for p in points]
-    known = [p.served_per_s for p in probes if p.saturated and p.served_per_s is not None]
-    if missed := Bracket.of(probes).ceiling:
+    known = [p.served_per_s for p in points if saturated(p) and p.served_per_s is not None]
+    if missed := Bracket.of(points).ceiling:
         known.append(missed.level)
     return min(known) * points[0].measurement.batch_size if known else None
 
@@ -248,7 +247,7 @@ def _confirmed(
     level_of = sustained_level if proof.plan.listed else capacity_level
     level = None if baseline is None else level_of(baseline)
     if baseline is not None and baseline.state is TrialState.PRUNED:
-        level = next_level([probe_of(p) for p in baseline.points])
+        level = next_level(baseline.points)
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
     stood = baseline is not None and any(passes(p.slo) for p in baseline.points)

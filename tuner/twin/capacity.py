@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.score.capacity import LevelRange, Probe, find_capacity
+from tuner.score.capacity import LevelRange, find_capacity, saturated
 from tuner.score.judge import margin
-from tuner.space.candidate import Candidate
 from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric
 from tuner.spec.slo import Slo
 from tuner.twin.costs import Costs
-from tuner.twin.fit import Twin
-from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.simulator import Outcome
 from tuner.twin.system import Scheduler
@@ -35,50 +34,67 @@ _PROBES = 12
 
 
 @dataclass(frozen=True)
-class Goal:
+class Requirement:
     """What a load must meet, and which loads may be asked for.
 
     Attributes:
         slos: Those on GPU memory are not judged: memory is not simulated.
-        arrivals: Of the loads.
-        least: Of their levels (requests per second, or requests at once).
-        most: Likewise.
+        levels: Requests per second, or requests at once.
     """
 
     slos: Sequence[Slo]
     arrivals: Arrivals
-    least: float = 0.1
-    most: float = 1e5
+    levels: LevelRange
 
 
-def capacity(
-    twin: Twin, candidate: Candidate, goal: Goal, *, near: float, seed: int = 0
-) -> float | Unmodelled:
-    """The highest level that meets all SLOs; 0 when none does.
+@dataclass(frozen=True)
+class Simulated:
+    """A window under one load: a `tuner.score.capacity.Probe`."""
 
-    Args:
-        twin: Fitted.
-        candidate: What to try.
-        goal: SLOs and loads.
-        near: Where to begin to look: a level of about that size.
-        seed: Of arrivals and everything else.
-    """
-    scheduler = twin.setting.scheduler(candidate)
-    if isinstance(scheduler, Unmodelled):
-        return scheduler
-    return capacity_of(twin.setting, twin.costs, scheduler, goal, near=near, seed=seed)
+    outcome: Outcome
+    level: float
+    requirement: Requirement
+    request_size: int
+    undecided: Literal[False] = False
+
+    @cached_property
+    def passed(self) -> bool:
+        """A queue that only grows may be within its bound until the end of the window."""
+        return not saturated(self) and all(meets(s, self.outcome) for s in self.requirement.slos)
+
+    @property
+    def served_per_s(self) -> float | None:
+        served = self.outcome.throughput_infer_per_s / self.request_size
+        return served if self.requirement.arrivals.open_loop else None
+
+    @cached_property
+    def stress(self) -> float | None:
+        return stress(self.requirement.slos, self.outcome)
 
 
 def capacity_of(
-    setting: Setting, costs: Costs, scheduler: Scheduler, goal: Goal, *, near: float, seed: int = 0
+    setting: Setting,
+    costs: Costs,
+    scheduler: Scheduler,
+    requirement: Requirement,
+    *,
+    near: float,
+    seed: int = 0,
 ) -> float:
-    """`capacity` with given costs, such as those of a resampled fit."""
-    levels = LevelRange(goal.least, goal.most, whole=not goal.arrivals.open_loop)
+    """The highest level that meets all SLOs; 0 when none does.
 
-    def probe(level: float) -> Probe:
-        return probe_of(
-            simulated(setting, costs, scheduler, goal, level, seed), level, setting, goal
-        )
+    Args:
+        setting: Of the run.
+        costs: A fit's, or those of a resampled one.
+        scheduler: What to try.
+        requirement: SLOs and loads.
+        near: Where to begin to look: a level of about that size.
+        seed: Of arrivals and everything else.
+    """
+    levels = requirement.levels
+
+    def probe(level: float) -> Simulated:
+        return simulated(setting, costs, scheduler, requirement, level, seed)
 
     found = find_capacity(probe, levels.nearest(near), levels, TOLERANCE, _PROBES).capacity()
     if found is None:
@@ -87,27 +103,20 @@ def capacity_of(
 
 
 def simulated(
-    setting: Setting, costs: Costs, scheduler: Scheduler, goal: Goal, level: float, seed: int
-) -> Outcome:
+    setting: Setting,
+    costs: Costs,
+    scheduler: Scheduler,
+    requirement: Requirement,
+    level: float,
+    seed: int = 0,
+) -> Simulated:
     """A window under ``level`` that is long enough for `REQUESTS`."""
     duration_s = min(max(REQUESTS / level, _LEAST_S), _MOST_S) if level > 0 else _MOST_S
-    if goal.arrivals is Arrivals.CLOSED:
+    if requirement.arrivals is Arrivals.CLOSED:
         duration_s = CLOSED_S
-    traffic = setting.traffic(LoadPoint(goal.arrivals, level), duration_s, seed)
-    return costs.simulate(scheduler, traffic, seed)
-
-
-def probe_of(outcome: Outcome, level: float, setting: Setting, goal: Goal) -> Probe:
-    """What a capacity search reads from a simulated window."""
-    served = outcome.throughput_infer_per_s / setting.request_size
-    probe = Probe(
-        level=level,
-        passed=all(meets(slo, outcome) for slo in goal.slos),
-        served_per_s=served if goal.arrivals.open_loop else None,
-        stress=stress(goal.slos, outcome),
-    )
-    # A queue that only grows may be within its bound until the end of the window.
-    return replace(probe, passed=probe.passed and not probe.saturated)
+    traffic = setting.traffic(LoadPoint(requirement.arrivals, level), duration_s, seed)
+    outcome = costs.simulate(scheduler, traffic, seed)
+    return Simulated(outcome, level, requirement, setting.request_size)
 
 
 def meets(slo: Slo, outcome: Outcome) -> bool:

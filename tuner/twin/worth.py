@@ -13,16 +13,14 @@ from typing import Self
 from tuner.bench.evaluate import LoadPlan
 from tuner.load.measurement import LoadPoint
 from tuner.run.trial import Trial, TrialState
-from tuner.score.judge import passes
 from tuner.spec.metrics import GPU_MEMORY
-from tuner.spec.objective import Goal as Objectives
-from tuner.spec.objective import Objective
+from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo
 from tuner.twin.capacity import (
     CLOSED_S,
-    Goal,
+    Requirement,
+    Simulated,
     capacity_of,
-    probe_of,
     simulated,
     simulated_value,
 )
@@ -58,9 +56,8 @@ class Aim:
         return self.objective.metric is not GPU_MEMORY
 
     @property
-    def goal(self) -> Goal:
-        levels = self.plan.levels
-        return Goal(self.slos, self.plan.arrivals, levels.lowest, levels.highest)
+    def requirement(self) -> Requirement:
+        return Requirement(self.slos, self.plan.arrivals, self.plan.levels)
 
     def measured(self, trial: Trial) -> float | None:
         """None for a trial that met the SLOs at no load, or lost before it was known where."""
@@ -77,7 +74,7 @@ class Aim:
         """
         if self.measured(trial) is not None or not self._goodput or not trial.points:
             return None
-        failed = [p.measurement for p in trial.points if not passes(p.slo)]
+        failed = [p.measurement for p in trial.points if not p.passed]
         least = [
             min(m.throughput_infer_per_s, m.load.level * m.batch_size)
             if m.load.arrivals.open_loop
@@ -97,7 +94,7 @@ class Aim:
 
     @property
     def _goodput(self) -> bool:
-        return self.objective.goal is Objectives.MAXIMIZE_GOODPUT
+        return self.objective.goal is Goal.MAXIMIZE_GOODPUT
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ class Glances:
     @classmethod
     def near(cls, twin: Twin, aim: Aim, level: float) -> Self:
         """Under a load near ``level``, drawn once."""
-        if aim.objective.goal is Objectives.MINIMIZE or aim.plan.listed is not None:
+        if aim.objective.goal is Goal.MINIMIZE or aim.plan.listed is not None:
             return cls(twin, aim, level, None)
         level = aim.plan.levels.nearest(level * _ABOVE)
         arrivals = aim.plan.arrivals
@@ -128,7 +125,8 @@ class Glances:
         if self.traffic is None:
             return looked_at(self.twin, self.twin.costs, scheduler, self.aim, self.level)
         outcome = self.twin.costs.simulate(scheduler, self.traffic, 0)
-        probe = probe_of(outcome, self.level, self.twin.setting, self.aim.goal)
+        request_size = self.twin.setting.request_size
+        probe = Simulated(outcome, self.level, self.aim.requirement, request_size)
         worth = self.aim.worth(outcome.throughput_infer_per_s)
         if probe.stress is None:
             return worth if probe.passed else worth - 1.0
@@ -137,27 +135,26 @@ class Glances:
 
 def looked_at(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim, level: float) -> float:
     """The worth under ``costs``; ``level`` is where to begin to look for the capacity."""
-    if aim.objective.goal is Objectives.MINIMIZE:
+    if aim.objective.goal is Goal.MINIMIZE:
         return _minimised(twin, costs, scheduler, aim)
     if aim.plan.listed is not None:
         return _listed(twin, costs, scheduler, aim)
-    found = capacity_of(twin.setting, costs, scheduler, aim.goal, near=level)
+    found = capacity_of(twin.setting, costs, scheduler, aim.requirement, near=level)
     if found <= 0.0:
         return NOTHING
     if aim.plan.arrivals.open_loop:
         return aim.worth(found * twin.setting.request_size)
-    return aim.worth(
-        simulated(twin.setting, costs, scheduler, aim.goal, found, 0).throughput_infer_per_s
-    )
+    seen = simulated(twin.setting, costs, scheduler, aim.requirement, found)
+    return aim.worth(seen.outcome.throughput_infer_per_s)
 
 
 def _listed(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> float:
     worth = NOTHING
     for level in aim.plan.listed or ():
-        outcome = simulated(twin.setting, costs, scheduler, aim.goal, level, 0)
-        if not probe_of(outcome, level, twin.setting, aim.goal).passed:
+        seen = simulated(twin.setting, costs, scheduler, aim.requirement, level)
+        if not seen.passed:
             break
-        worth = aim.worth(outcome.throughput_infer_per_s)
+        worth = aim.worth(seen.outcome.throughput_infer_per_s)
     return worth
 
 
@@ -165,11 +162,9 @@ def _minimised(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> floa
     objective = aim.objective
     assert objective.at_level is not None
     assert objective.metric is not None
-    level = objective.at_level
-    outcome = simulated(twin.setting, costs, scheduler, aim.goal, level, 0)
-    value = simulated_value(objective.metric, outcome)
-    probe = probe_of(outcome, level, twin.setting, aim.goal)
+    seen = simulated(twin.setting, costs, scheduler, aim.requirement, objective.at_level)
+    value = simulated_value(objective.metric, seen.outcome)
     if value is None or math.isnan(value):
         return NOTHING
-    missed = 0.0 if probe.passed else 1.0 + math.log(max(probe.stress or 1.0, 1.0))
+    missed = 0.0 if seen.passed else 1.0 + math.log(max(seen.stress or 1.0, 1.0))
     return aim.worth(value) - missed

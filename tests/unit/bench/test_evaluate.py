@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import LoadPlan, evaluate, load_plan, probe_of
+from tuner.bench.evaluate import LoadPlan, evaluate, load_plan
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
-from tuner.score.capacity import LevelRange
+from tuner.score.capacity import LevelRange, saturated
 from tuner.score.point import Point, judge_point
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
@@ -78,8 +78,8 @@ def test_a_race_counts_without_the_measurement_after_it() -> None:
 def test_a_server_that_answers_batches_is_read_in_requests() -> None:
     """As the load is asked for; it answered two inferences for each."""
     measured = replace(synthetic_measurement(100.0, served=196.0), batch_size=2)
-    probe = probe_of(judge_point([P99_40MS, NO_ERRORS], measured))
-    assert (probe.level, probe.served_per_s, probe.saturated) == (100.0, 98.0, False)
+    probe = judge_point([P99_40MS, NO_ERRORS], measured)
+    assert (probe.level, probe.served_per_s, saturated(probe)) == (100.0, 98.0, False)
     assert (probe.passed, probe.stress) == (True, 0.5)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import probe_of
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import Trial, TrialState
@@ -33,7 +32,7 @@ def test_a_trial_without_a_result_or_that_met_the_slos_nowhere_stands_nothing() 
 
 def test_its_capacity_is_between_the_load_it_stood_and_the_next_one() -> None:
     trial = a_trial(50.0, 98.0, 90.0, 104.0, 300.0)
-    stood, missed = probe_of(trial.points[1]), probe_of(trial.points[3])
+    stood, missed = trial.points[1], trial.points[3]
     found = capacity_level(trial)
     assert found == crossing(stood, missed)
     assert found == pytest.approx(100.0, rel=0.01)

@@ -8,7 +8,7 @@ import pytest
 
 from tuner.bench.stepping import FromAbove, below_sent
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
-from tuner.score.capacity import LevelRange, Probe
+from tuner.score.capacity import LevelRange, NoResult
 
 LEVELS = LevelRange(0.1, 1e5)
 
@@ -30,7 +30,7 @@ def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
     above = FromAbove(drowning(100.0, asked), LEVELS)
     assert above.result(1600.0) == 100.0
     assert asked == [1600.0, 800.0, 400.0, 200.0, 100.0]
-    assert above.drowned == [Probe(n, passed=False) for n in (1600.0, 800.0, 400.0, 200.0)]
+    assert above.drowned == [NoResult(n) for n in (1600.0, 800.0, 400.0, 200.0)]
     assert (above.levels, above.client_limit) == (LEVELS, None)
     asked.clear()
     with pytest.raises(LoadFailedError, match="no results at 101/s"):

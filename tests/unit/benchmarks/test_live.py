@@ -12,13 +12,12 @@ import live
 import live_report
 import live_state as state
 import pytest
-from live_state import Comparison, LiveSearch, Settings, Step
+from live_state import Comparison, LiveSearch, Settings, Shown, Step
 from synthetic import synthetic_server
 
 from tuner.confirm.rounds import Entrant
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.timebook import TimeBook
-from tuner.score.capacity import Probe
 from tuner.score.point import Point, judge_point
 from tuner.search.budget import StopReason
 from tuner.search.searcher import Searcher
@@ -77,12 +76,12 @@ def comparison() -> Comparison:
 def in_round(comparison: Comparison, scale: dict[int, float]) -> Comparison:
     """A round in which each config stands its share of what was searched."""
 
-    def probes(entrant: Entrant) -> tuple[Probe, ...]:
+    def probes(entrant: Entrant) -> tuple[Shown, ...]:
         instances = entrant.candidate.fields["instance_group.count"]
         assert isinstance(instances, int)
         capacity = 100.0 * instances * scale.get(instances, 1.0)
-        passed = Probe(capacity / 1.02, True, stress=1.0 / 1.1)
-        return passed, Probe(capacity * 1.02, False, stress=1.1)
+        passed = Shown(capacity / 1.02, True, None, 1.0 / 1.1, False)
+        return passed, Shown(capacity * 1.02, False, None, 1.1, False)
 
     return comparison.with_round({k: probes(e) for k, e in comparison.entrants().items()})
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import record_table
 import recorded_table as tables
+from probes import Probe
 from recorded_bench import RecordedWorld
 from recorded_neighbours import guess
 from recorded_space import covered
@@ -16,7 +17,7 @@ from recorded_table import Recording, Table
 from synthetic import synthetic_server
 
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.score.capacity import Bracket, Probe
+from tuner.score.capacity import Bracket
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Request, prepare
 

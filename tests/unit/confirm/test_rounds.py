@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import geometric_mean
 
 import pytest
+from probes import Probe
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.confirm.rounds import (
@@ -21,7 +22,7 @@ from tuner.confirm.rounds import (
 )
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.measurement import Arrivals
-from tuner.score.capacity import LevelRange, Probe, crossing
+from tuner.score.capacity import LevelRange, crossing
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 

@@ -8,16 +8,17 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from probes import Probe
 
 from tuner.score.capacity import (
     MOST_FREE,
     TOLERANCE,
     Bracket,
     LevelRange,
-    Probe,
     crossing,
     find_capacity,
     next_level,
+    saturated,
 )
 
 OPEN = LevelRange(0.1, 1e6)
@@ -208,9 +209,9 @@ def test_no_level_passes_above_a_failure_nor_above_what_it_answered(
 
 
 def test_a_server_that_answers_97_percent_of_what_is_sent_is_not_saturated() -> None:
-    assert not Probe(100, False, 97.0).saturated
-    assert Probe(100, False, 96.9).saturated
-    assert not Probe(100, False).saturated
+    assert not saturated(Probe(100, False, 97.0))
+    assert saturated(Probe(100, False, 96.9))
+    assert not saturated(Probe(100, False))
 
 
 def test_a_pass_at_the_level_of_a_failure_takes_it_back() -> None:

@@ -14,6 +14,7 @@ from tuner.bench.evaluate import evaluate, load_plan
 from tuner.bench.levels import sustained_level
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement, ServerStatistics
 from tuner.run.trial import Point, Trial, TrialState
+from tuner.score.capacity import LevelRange
 from tuner.score.point import judge_point
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
@@ -22,7 +23,7 @@ from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.twin.capacity import Goal, capacity_of
+from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs
 from tuner.twin.model import Unmodelled
 from tuner.twin.setting import setting_of
@@ -166,13 +167,13 @@ class Simulation:
     def capacities(self) -> dict[str, float]:
         """The truth about every candidate, by key."""
         setting = setting_of(self.space, self.spec)
-        goal = Goal(self.spec.slo, Arrivals.POISSON)
+        asked = Requirement(self.spec.slo, Arrivals.POISSON, LevelRange(0.1, 1e5))
 
         def found(candidate: Candidate) -> float:
             scheduler = setting.scheduler(candidate)
             assert not isinstance(scheduler, Unmodelled)
             costs = self._slowed(candidate)
-            return capacity_of(setting, costs, scheduler, goal, near=1500.0)
+            return capacity_of(setting, costs, scheduler, asked, near=1500.0)
 
         every = list(self.space.enumerate())
         with ThreadPoolExecutor() as threads:

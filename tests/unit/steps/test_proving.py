@@ -10,11 +10,12 @@ import pytest
 from emulated import FreshBench
 from synthetic import P99_40MS, synthetic_measurement
 
-from tuner.bench.evaluate import load_plan, probe_of
+from tuner.bench.evaluate import load_plan
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
+from tuner.score.capacity import saturated
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.space.candidate import Candidate
@@ -423,7 +424,7 @@ def test_a_change_without_which_the_search_saw_an_slo_missed_far_below_is_not_un
     both, one = (Candidate({COUNT: 2, "max_batch_size": size}) for size in (16, None))
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, both: 1000.0, one: capacity})
     known = lost_at(bench, 2, one, missed)
-    assert not any(probe_of(p).saturated or passes(p.slo) for p in known.points)
+    assert not any(saturated(p) or p.passed for p in known.points)
     verdict = prove(
         bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, both, 980, 1100), known
     )

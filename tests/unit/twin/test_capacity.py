@@ -9,8 +9,9 @@ from unit.search.simulated import TRUTH, Simulation
 from unit.space.spaces import INSTANCES
 
 from tuner.load.measurement import Arrivals
+from tuner.score.capacity import LevelRange
 from tuner.spec.slo import Slo
-from tuner.twin.capacity import Goal, capacity_of, meets, simulated_value
+from tuner.twin.capacity import Requirement, capacity_of, meets, simulated_value
 from tuner.twin.model import Unmodelled
 from tuner.twin.setting import setting_of
 from tuner.twin.simulator import Outcome
@@ -70,6 +71,6 @@ def test_a_simulated_capacity_keeps_to_the_loads_that_may_be_asked_for(
     setting = setting_of(simulation.space, simulation.spec)
     scheduler = setting.scheduler(simulation.space.current)
     assert not isinstance(scheduler, Unmodelled)
-    goal = Goal(simulation.spec.slo, Arrivals.POISSON, least, most)
-    found = capacity_of(setting, TRUTH, scheduler, goal, near=300.0)
+    asked = Requirement(simulation.spec.slo, Arrivals.POISSON, LevelRange(least, most))
+    found = capacity_of(setting, TRUTH, scheduler, asked, near=300.0)
     assert found == (most if least < 1 else 0.0)  # it stands some hundred a second

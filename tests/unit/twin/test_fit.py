@@ -23,10 +23,11 @@ from tuner.load.measurement import (
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
+from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Slo
-from tuner.twin.capacity import Goal, capacity
+from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin, fit
 from tuner.twin.model import Unmodelled
@@ -187,17 +188,20 @@ def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
     assert found.costs.service.exclusive_base_s < 0.01
 
 
+def capacity(twin: Twin, candidate: Candidate, slo: str) -> float:
+    asked = Requirement((Slo.parse(slo),), Arrivals.POISSON, LevelRange(1.0, 1e5))
+    scheduler = SETTING.scheduler(candidate)
+    assert not isinstance(scheduler, Unmodelled)
+    return capacity_of(SETTING, twin.costs, scheduler, asked, near=100.0)
+
+
 def test_capacity_is_where_the_slo_breaks(twin: Twin) -> None:
-    slos = (Slo.parse("p99_latency <= 40ms"),)
-    goal = Goal(slos, Arrivals.POISSON)
     candidate = config(2, 16, 0)
-    found = capacity(twin, candidate, goal, near=100.0)
-    assert isinstance(found, float)
+    found = capacity(twin, candidate, "p99_latency <= 40ms")
     below = measured(candidate, LoadPoint(Arrivals.POISSON, found * 0.9))
     above = measured(candidate, LoadPoint(Arrivals.POISSON, found * 1.2))
     assert below.p99_latency_us <= 40_000 < above.p99_latency_us
 
 
 def test_an_impossible_slo_has_no_capacity(twin: Twin) -> None:
-    goal = Goal((Slo.parse("p99_latency <= 1ms"),), Arrivals.POISSON, least=1.0)
-    assert capacity(twin, config(2, 16, 0), goal, near=100.0) == 0.0
+    assert capacity(twin, config(2, 16, 0), "p99_latency <= 1ms") == 0.0
