@@ -22,7 +22,7 @@ def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
     from tuner.load.latency.timeline import latency_figures
 
     measurement = point.measurement
-    if passes(point.slo) or measurement.by_arrival_us is None:
+    if point.passed or measurement.by_arrival_us is None:
         return False
     first = settled_from(measurement.by_arrival_us)
     if not first:

@@ -9,7 +9,6 @@ from pathlib import Path
 from tuner.cli.terminal import say
 from tuner.report.quantities import metric_text
 from tuner.run.trial import Trial, TrialState
-from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.score.verdict import SloResult, Verdict, rank
 from tuner.space.candidate import Candidate
@@ -19,7 +18,7 @@ from tuner.spec.digits import digits
 
 def point_text(point: Point) -> str:
     """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the SLO that is nearest."""
-    verdict, tightest = "ok" if passes(point.slo) else "missed", tightest_slo(point.slo)
+    verdict, tightest = "ok" if point.passed else "missed", tightest_slo(point.slo)
     if tightest.verdict is Verdict.NOT_STEADY:
         verdict = f"not steady ({tightest.reason})"
     return f"{point.measurement.load} {verdict}, {slo_text(tightest)}"
@@ -100,10 +99,10 @@ def outcome_text(trial: Trial) -> str:
         return f"failed: {first_line(trial.reason or 'no reason given')}"
     if trial.state is TrialState.PRUNED:
         race, *less = trial.points
-        stood = "".join(f"; it stands {p.measurement.load}" for p in less if passes(p.slo))
+        stood = "".join(f"; it stands {p.measurement.load}" for p in less if p.passed)
         return f"out of the race: {point_text(race)}{stood}"
     if trial.score.best_point is None:
-        lowest = min(trial.points, key=lambda p: p.measurement.load.level)
+        lowest = min(trial.points, key=lambda p: p.level)
         nearest = slo_text(tightest_slo(lowest.slo))
         return f"misses the SLOs at every load tried, down to {lowest.measurement.load}: {nearest}"
     best = trial.points[trial.score.best_point]

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 from tuner.confirm.rounds import Contender
 from tuner.errors import TrialError
-from tuner.score.judge import passes, value_of
+from tuner.score.judge import value_of
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, unequal_ratio
 from tuner.spec.objective import Goal, Objective
@@ -47,7 +47,7 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     rounds = min(len(own.rounds), len(other.rounds))
     if not rounds:
         return None
-    if objective.goal is Goal.MINIMIZE and not any(passes(p.slo) for p in other.points[:rounds]):
+    if objective.goal is Goal.MINIMIZE and not any(p.passed for p in other.points[:rounds]):
         return None
     if other.outclassed:
         return _over_outclassed(own.capacities(), other.capacities(), error)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
 
@@ -49,7 +48,7 @@ def change_of(ratio: Ratio, warn: float, fail: float) -> Change:
 
 def held(points: Sequence[Point]) -> Held:
     """From one point a round, at least one."""
-    if all(passes(p.slo) for p in points):
+    if all(p.passed for p in points):
         return Held.MET
     missed = [any(s.verdict.missed for s in p.slo) for p in points]
     return Held.MISSED if all(missed) else Held.UNCLEAR

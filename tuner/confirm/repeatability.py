@@ -201,7 +201,7 @@ def noise_of(rows: Iterable[Mapping[str, Any]]) -> RunNoise | None:
         if row.get("role") == Role.SOAK.value:
             continue  # another window, and chosen by what the one before showed
         point = Point.from_json(row["point"])
-        same_load[row["candidate_key"], point.measurement.load.level].append(point.measurement)
+        same_load[row["candidate_key"], point.level].append(point.measurement)
         rounds[row["candidate_key"], row["round"]].append(point)
     capacities: dict[str, list[float]] = defaultdict(list)
     for (candidate, _), points in rounds.items():

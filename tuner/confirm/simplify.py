@@ -234,9 +234,7 @@ class _Trials:
 
         levels = self._rules.levels
         if levels is None:
-            return fixed_round(
-                measure, self._winner.own.rounds[number].stood.measurement.load.level
-            )
+            return fixed_round(measure, self._winner.own.rounds[number].stood.level)
         brief = self._large and not levels.whole
         expected = self._levels[number]
         least = FAR_BELOW * expected

@@ -22,7 +22,6 @@ from tuner.confirm.confirm import Confirmation, Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Probe, saturated
-from tuner.score.judge import passes
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.point import Point
 from tuner.score.verdict import SloResult, Verdict
@@ -64,7 +63,7 @@ class Soaked:
 
     @property
     def level(self) -> float:
-        return self.point.measurement.load.level
+        return self.point.level
 
     @property
     def throughput_infer_per_s(self) -> float:
@@ -72,7 +71,7 @@ class Soaked:
 
     @property
     def held(self) -> bool:
-        return passes(self.point.slo)
+        return self.point.passed
 
     @property
     def sentence(self) -> str:

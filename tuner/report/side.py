@@ -13,7 +13,7 @@ from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.run.typed import misfit
-from tuner.score.judge import passes, violation
+from tuner.score.judge import violation
 from tuner.score.late_share import LateShare
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
@@ -72,8 +72,8 @@ class Side:
 
     @property
     def _rounds_text(self) -> str:
-        rounds, met = len(self.proofs), sum(passes(r.point.slo) for r in self.proofs)
-        levels = [r.point.measurement.load.level for r in self.proofs]
+        rounds, met = len(self.proofs), sum(r.point.passed for r in self.proofs)
+        levels = [r.point.level for r in self.proofs]
         if rounds < 2 or (self.soak.held is not None and self.soak.held.level > min(levels)):
             return ""  # what lasts may be more than the short window of a round stood
         return f" in each of {rounds} rounds" if met == rounds else f" in {met} of {rounds} rounds"
@@ -143,7 +143,7 @@ def measured_side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequen
 
 
 def by_load(points: Sequence[Point]) -> tuple[Point, ...]:
-    return tuple(sorted(points, key=lambda p: p.measurement.load.level))
+    return tuple(sorted(points, key=lambda p: p.level))
 
 
 def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
@@ -154,27 +154,27 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
             rounds[repeat.round].append(repeat)
     proofs = []
     for tried in rounds.values():
-        by_load_ = sorted(tried, key=lambda r: r.point.measurement.load.level)
-        stood = [r for r in by_load_ if passes(r.point.slo)]
+        by_load_ = sorted(tried, key=lambda r: r.point.level)
+        stood = [r for r in by_load_ if r.point.passed]
         proofs.append(stood[-1] if stood else by_load_[0])
     return tuple(proofs)
 
 
 def _judged_again(proofs: Sequence[Repeat]) -> Point | None:
     """The worst proof; of a finalist that missed an SLO, and so took no further part, the last."""
-    if proofs and proofs[-1].role == "candidate" and not passes(proofs[-1].point.slo):
+    if proofs and proofs[-1].role == "candidate" and not proofs[-1].point.passed:
         return proofs[-1].point
-    return _worst([r.point for r in proofs if passes(r.point.slo)])
+    return _worst([r.point for r in proofs if r.point.passed])
 
 
 def _worst(points: Sequence[Point]) -> Point | None:
     """Of those that met every SLO, where there are any, the one with the least throughput."""
-    stood = [p for p in points if passes(p.slo)] or points
+    stood = [p for p in points if p.passed] or points
     return min(stood, key=lambda p: p.measurement.throughput_infer_per_s, default=None)
 
 
 def _goodput(judged: Point | None) -> float | None:
-    good = judged is not None and passes(judged.slo)
+    good = judged is not None and judged.passed
     return judged.measurement.throughput_infer_per_s if judged and good else None
 
 

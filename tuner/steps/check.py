@@ -252,7 +252,7 @@ def _remarks(session: _Session, found: Checked) -> list[str]:
 
 
 def _baseline(session: _Session, found: Checked) -> Baseline:
-    levels = [p.measurement.load.level for p in found.held]
+    levels = [p.level for p in found.held]
     return Baseline(
         key=session.key,
         run_id=session.store.run_id,

@@ -69,4 +69,4 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
 def _above(trial: Trial, baseline: Trial | None, gain: float) -> bool:
     """Every load that it was measured at would be worth a change."""
     own = None if baseline is None else sustained_level(baseline)
-    return own is None or min(p.measurement.load.level for p in trial.points) > own * gain
+    return own is None or min(p.level for p in trial.points) > own * gain

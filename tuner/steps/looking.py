@@ -12,7 +12,6 @@ from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import Bracket, Probe, find_capacity
-from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
@@ -166,7 +165,7 @@ def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> floa
     """Of listed loads, ascending: the last one before an SLO is missed; the first if that is."""
     held = listed[0]
     for level in listed:
-        if not passes(bench.measure(level, seed).slo):
+        if not bench.measure(level, seed).passed:
             break
         held = level
     return held

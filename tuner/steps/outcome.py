@@ -15,7 +15,6 @@ from tuner.report.result_schema import SCHEMA_VERSION
 from tuner.run.rejected import Rejected, summary
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
-from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
@@ -97,7 +96,7 @@ def side_of_trial(trial: Trial | None) -> Side | None:
     if trial is None or not trial.points or trial.score is None:
         return None
     best = trial.score.best_point
-    judged = min(trial.points, key=lambda p: p.measurement.load.level)
+    judged = min(trial.points, key=lambda p: p.level)
     point = judged if best is None else trial.points[best]
     return Side(trial.candidate, (point,), trial.score.feasible)
 
@@ -161,7 +160,7 @@ def _config_facts(
     if side is None:
         return None
     measurements = [p.measurement for p in side.points]
-    stood = [p.measurement.throughput_infer_per_s for p in side.points if passes(p.slo)]
+    stood = [p.measurement.throughput_infer_per_s for p in side.points if p.passed]
     goodput = of_rounds(stood) if side.feasible and stood else None
     points = side.points
     if side.held is not None:

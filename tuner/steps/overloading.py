@@ -15,7 +15,7 @@ from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
-from tuner.score.judge import passes, tail_slo
+from tuner.score.judge import tail_slo
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps.events import Events
@@ -72,7 +72,7 @@ def _stood(side: Side) -> list[float]:
     """Loads at which it met every SLO; the lowest is what it stood every time, or for long."""
     if side.held is not None:
         return [side.held.level]
-    return [p.measurement.load.level for p in side.points if passes(p.slo)]
+    return [p.level for p in side.points if p.passed]
 
 
 def _far_below(current: Sequence[float], winner: Sequence[float]) -> bool:

@@ -21,7 +21,6 @@ from tuner.load import seeds
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level, saturated
-from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.search.incumbent import NEAR_MISS
 from tuner.space.cache import listed_sizes
@@ -234,7 +233,7 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     points = result.current.points
     if baseline is None or not points:
         return baseline
-    return Side(baseline.candidate, points, any(passes(p.slo) for p in points))
+    return Side(baseline.candidate, points, any(p.passed for p in points))
 
 
 def _finalists(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
@@ -250,7 +249,7 @@ def _confirmed(
         level = next_level(baseline.points)
     if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = proof.spec.objective.at_level
-    stood = baseline is not None and any(passes(p.slo) for p in baseline.points)
+    stood = baseline is not None and any(p.passed for p in baseline.points)
     window_s = _claim_window_s(proof, baseline.points) if baseline is not None else 0.0
     current = Entrant(proof.current, level, stood, window_s)
     entrants = []
@@ -271,7 +270,7 @@ def _claim_window_s(proof: Proof, points: Sequence[Point]) -> float:
 
 
 def _nearly_stood(trial: Trial) -> float:
-    return min(p.measurement.load.level for p in trial.points)
+    return min(p.level for p in trial.points)
 
 
 def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
@@ -329,7 +328,7 @@ def _nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> str:
     missed = [s for p in nearest.points[-1:] for s in p.slo if (s.margin or 0.0) < 0]
     what = "; ".join(s.expression for s in missed) or "an SLO without enough data"
     sentence = f"No config meets every SLO. The nearest was trial {nearest.number}, which misses"
-    lowest = min((p.measurement.load.level for p in nearest.points), default=math.inf)
+    lowest = min((p.level for p in nearest.points), default=math.inf)
     if not plan.arrivals.open_loop or plan.listed or lowest > plan.levels.lowest:
         return f"{sentence} {what}."
     return (

@@ -9,7 +9,6 @@ from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Outcome, Row
 from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, first_level, remembered_s, soak
-from tuner.score.judge import passes
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
@@ -88,7 +87,7 @@ def _above_rounds(proof: Confirmation, held: Soaked) -> str:
     """Where more lasts than the lowest of its short windows stood; else empty."""
     if held.level <= proof.level:
         return ""
-    stood = [p.measurement.load.level for p in proof.points]
+    stood = [p.level for p in proof.points]
     low, high = (digits(level, 4) for level in (min(stood), max(stood)))
     return f"its rounds stood {low}/s to {high}/s; what lasts is {held.sentence}"
 
@@ -125,11 +124,11 @@ def kept_soaked(step: Soaking, side: Side | None) -> Side | None:
     """
     if side is None or not step.on:
         return side
-    stood = [p for p in side.points if passes(p.slo)]
+    stood = [p for p in side.points if p.passed]
     if not stood:
         return side
     step.events.phase("soaking the current config")
-    level = min(p.measurement.load.level for p in stood)
+    level = min(p.level for p in stood)
     return replace(side, soak=_soak(step, side.candidate, level, stood))
 
 

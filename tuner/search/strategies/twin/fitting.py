@@ -113,7 +113,7 @@ def _nearest_points(trial: Trial) -> Trial:
     score = trial.score
     if len(trial.points) <= _POINTS or score is None:
         return trial
-    levels = [p.measurement.load.level for p in trial.points]
+    levels = [p.level for p in trial.points]
     level = max(levels) if score.best_point is None else levels[score.best_point]
     kept = sorted(sorted(range(len(levels)), key=lambda i: abs(levels[i] / level - 1.0))[:_POINTS])
     best = None if score.best_point is None else kept.index(score.best_point)

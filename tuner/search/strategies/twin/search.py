@@ -295,7 +295,7 @@ class TwinStrategy:
 
     def _lowest(self, history: Sequence[Trial]) -> float:
         """Where to look while nothing meets the SLOs: below everything that was tried."""
-        levels = [p.measurement.load.level for t in history for p in t.points]
+        levels = [p.level for t in history for p in t.points]
         return min(levels, default=1.0)
 
 
