@@ -35,7 +35,7 @@ from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.looking import first_level
 from tuner.steps.programs import installed
-from tuner.steps.rig import Watch, rigged
+from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
@@ -118,7 +118,7 @@ def main() -> int:
         with (
             installed(job, dict(os.environ)) as programs,
             serving(job, programs, Path(directory), book) as served,
-            rigged(served, Watch(book, Silent(), lambda: None)) as bench,
+            set_up_bench(served, Silent(), book, lambda: None) as bench,
         ):
             print(f"{'config':<42} {'found':>8} {'sweep':>8} {'off':>7} {'measurements':>13}")
             for name, candidate, to_beat in (CONFIGS[i] for i in chosen):

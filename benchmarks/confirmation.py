@@ -36,7 +36,7 @@ from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.programs import installed
-from tuner.steps.rig import Watch, rigged
+from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +94,7 @@ def repeat(job: Job, difference: float, first: int, repeats: int) -> list[dict[s
         tempfile.TemporaryDirectory(prefix="tune-benchmark-") as logs,
         installed(job, dict(os.environ)) as programs,
         serving(job, programs, Path(logs), book) as served,
-        rigged(served, Watch(book, Silent(), lambda: None)) as bench,
+        set_up_bench(served, Silent(), book, lambda: None) as bench,
     ):
         for number in range(first, first + repeats):
             before = book.seconds(Phase.MEASURING)

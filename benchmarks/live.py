@@ -31,7 +31,7 @@ from live_report import report
 from live_state import Comparison, LiveSearch, Round, Settings, Shown, Step
 from recorded_curves import RESULTS
 from recorded_table import spec_path
-from replay import COMPARED, KeepsNothing, spec_for
+from replay import COMPARED, spec_for
 
 from tuner.bench.levels import capacity_level
 from tuner.bench.protocol import Bench
@@ -54,12 +54,12 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.space.space import Space
 from tuner.space.words import changes_text
 from tuner.spec.units import Seconds
-from tuner.steps.events import Silent
+from tuner.steps.events import Events, Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.programs import Programs, installed
-from tuner.steps.rig import Watch, rigged
-from tuner.steps.searching import Search, searched
+from tuner.steps.searching import search
 from tuner.steps.serving import serving
+from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop
 
 #: Who takes part; over so large a space a grid is a random search.
@@ -198,10 +198,9 @@ def measured(comparison: Comparison, todo: Sequence[str], rounds: int) -> Iterat
             comparison = comparison.with_search(_search(job, programs, name, comparison, stop))
             yield comparison
         if len(comparison.rounds) < rounds and comparison.entrants():
-            watch = Watch(TimeBook(), Silent(), stop.checkpoint)
-            with _bench(job, programs, watch) as bench:
+            with _session(job, programs, Silent(), stop.checkpoint) as session:
                 while len(comparison.rounds) < rounds:
-                    found = measured_round(bench, comparison, job.plan.levels)
+                    found = measured_round(session.bench, comparison, job.plan.levels)
                     comparison = comparison.with_round(found)
                     yield comparison
 
@@ -243,13 +242,16 @@ def _machine(programs: Programs, job: Job) -> dict[str, object]:
 
 
 @contextmanager
-def _bench(job: Job, programs: Programs, watch: Watch) -> Iterator[Bench]:
+def _session(
+    job: Job, programs: Programs, events: Events, checkpoint: Callable[[], None]
+) -> Iterator[Session]:
+    book = TimeBook()
     with (
         tempfile.TemporaryDirectory(prefix="tune-live-") as logs,
-        serving(job, programs, Path(logs), watch.book) as served,
-        rigged(served, watch) as bench,
+        serving(job, programs, Path(logs), book) as served,
+        open_session(served, events, book, checkpoint) as session,
     ):
-        yield bench
+        yield session
 
 
 def _search(
@@ -260,32 +262,22 @@ def _search(
     spec = spec_for(job.spec, name, settings.seed, TRIALS)
     searcher = Searcher(job.space, STRATEGIES[spec.search.strategy](job.space, spec))
     clock = Clock(settings.minutes * 60.0, stop.checkpoint)
-    recorder, book = Recorder(job.space, clock), TimeBook()
-    with _bench(job, programs, Watch(book, recorder, clock.checkpoint)) as bench:
-        search = Search(
-            spec=spec,
-            plan=job.plan,
-            bench=bench,
-            searcher=searcher,
-            store=KeepsNothing(),
-            book=book,
-            events=recorder,
-            checkpoint=clock.checkpoint,
-            current=job.space.current,
-        )
-        return timed(name, search, recorder)
+    recorder = Recorder(job.space, clock)
+    with _session(job, programs, recorder, clock.checkpoint) as rig:
+        session = replace(rig, job=replace(job, spec=spec))
+        return timed(name, session, searcher, recorder)
 
 
-def timed(name: str, search: Search, recorder: Recorder) -> LiveSearch:
+def timed(name: str, session: Session, searcher: Searcher, recorder: Recorder) -> LiveSearch:
     """Runs a search until its time is over or it ends by itself."""
     try:
-        _, ended = searched(search)
+        _, ended = search(session, searcher)
     except TimeOverError:
         ended = StopReason.TIME
     except TooManyFailedTrialsError as error:
         recorder.note(error.message)
         ended = StopReason.TOO_MANY_FAILED
-    seconds = recorder.clock.seconds, search.book.seconds(Phase.SEARCHING)
+    seconds = recorder.clock.seconds, session.book.seconds(Phase.SEARCHING)
     spent_s, choosing_s = (round(s, 2) for s in seconds)
     notes, steps = tuple(recorder.notes), tuple(recorder.steps)
     return LiveSearch(name, spent_s, choosing_s, ended, notes, steps)

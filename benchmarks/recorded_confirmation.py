@@ -6,20 +6,11 @@ from collections.abc import Sequence
 
 from tuner.run.trial import Trial
 from tuner.space.candidate import Candidate
-from tuner.steps.proving import Proof, that_hold
-from tuner.steps.searching import Search
+from tuner.steps.proving import that_hold
+from tuner.steps.session import Session
 
 
-def written_after(search: Search, history: Sequence[Trial]) -> Candidate:
+def written_after(session: Session, history: Sequence[Trial]) -> Candidate:
     """The best finalist that holds on the recorded bench; the current config where none does."""
-    proof = Proof(
-        spec=search.spec,
-        plan=search.plan,
-        bench=search.bench,
-        record=lambda _: None,
-        events=search.events,
-        current=search.current,
-        allowed=lambda _: True,
-    )
-    best = next(iter(that_hold(proof, history)), None)
-    return search.current if best is None else best.candidate
+    best = next(iter(that_hold(session, history)), None)
+    return session.current if best is None else best.candidate

@@ -19,8 +19,9 @@ import argparse
 import time
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import recorded_curves as results
 import recorded_table as tables
@@ -42,7 +43,8 @@ from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.searching import Search, searched
+from tuner.steps.searching import search
+from tuner.steps.session import Session
 
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
@@ -135,30 +137,21 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
     events, notes = Silent(), []
     events.note = notes.append  # type: ignore[method-assign]
-    search = Search(
-        spec=spec,
-        plan=job.plan,
-        bench=RecordedBench(world, spec.slo, space.canonical, seed),  # type: ignore[arg-type]
-        searcher=Searcher(space, strategy),
-        store=KeepsNothing(),
-        book=TimeBook(),
-        events=events,
-        checkpoint=lambda: None,
-        current=space.current,
-    )
-    history, reason = searched(search)
-    steps = tuple(_steps(search, space, history, world, strategy))
-    written = _written(search, space, history, world, trials)
+    bench: Any = RecordedBench(world, spec.slo, space.canonical, seed)
+    session = Session(replace(job, spec=spec), bench, events, TimeBook(), lambda: None)
+    history, reason = search(session, Searcher(space, strategy))
+    steps = tuple(_steps(session, space, history, world, strategy))
+    written = _written(session, space, history, world, trials)
     return Replay(name, seed, trials, reason.value, tuple(notes), steps, written)
 
 
 def _written(
-    search: Search, space: Space, history: Sequence[Trial], world: RecordedWorld, trials: int
+    session: Session, space: Space, history: Sequence[Trial], world: RecordedWorld, trials: int
 ) -> dict[str, float]:
     """What runs that end after so many configs would write, as a share of the best."""
     found = {}
     for count in (n for n in results.COLUMNS if n <= trials):
-        candidate = written_after(search, history[:count])
+        candidate = written_after(session, history[:count])
         goodput = world.goodput(space.canonical(candidate).key)
         found[str(count)] = round(goodput / world.best, 5)
     return found
@@ -184,10 +177,10 @@ def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:
 
 
 def _steps(
-    search: Search, space: Space, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
+    session: Session, space: Space, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
 ) -> Iterator[Step]:
     for count, trial in enumerate(history, start=1):
-        best = incumbent(history[:count], search.spec.objective.goal, search.current)
+        best = incumbent(history[:count], session.spec.objective.goal, session.current)
         held = 0.0 if best is None else world.goodput(space.canonical(best.candidate).key)
         yield Step(
             candidate=space.canonical(trial.candidate).key,
@@ -224,13 +217,6 @@ class _Timed:
             return self.strategy.propose(number, history, taken)
         finally:
             self.seconds[number] = time.perf_counter() - begin
-
-
-class KeepsNothing:
-    """Keeps nothing: the searcher has the history."""
-
-    def append_trial(self, trial: Trial) -> None:
-        pass
 
 
 if __name__ == "__main__":

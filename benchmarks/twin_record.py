@@ -29,7 +29,7 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.steps.events import Silent
 from tuner.steps.job import Request, prepare
 from tuner.steps.programs import installed
-from tuner.steps.rig import Watch, rigged
+from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 
 ROOT = Path(__file__).parents[1]
@@ -109,11 +109,11 @@ def record(model: str, path: Path, rounds: int, stop_at: float) -> None:
         spec = Path(directory) / "spec.yaml"
         spec.write_text(SPEC.format(model=model, repository=ROOT / "model_repository"))
         job = prepare(Request(spec=spec))
-        watch = Watch(TimeBook(), Silent(), lambda: None)
+        book = TimeBook()
         with (
             installed(job, os.environ) as programs,
-            serving(job, programs, Path(directory), watch.book) as served,
-            rigged(served, watch) as bench,
+            serving(job, programs, Path(directory), book) as served,
+            set_up_bench(served, Silent(), book, lambda: None) as bench,
             path.open("a") as file,
         ):
             host = (

@@ -7,6 +7,7 @@ too much saturates and answers late, and one that Triton refuses is refused when
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +17,19 @@ from typing import Any
 import numpy as np
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
+from tuner.bench.evaluate import LoadPlan, load_plan
 from tuner.errors import DeployRefusedError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
+from tuner.run.timebook import TimeBook
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
+from tuner.steps.events import Silent
+from tuner.steps.job import Job
+from tuner.steps.session import Session
 from tuner.triton.deploy import DeploymentKind
 
 #: What arrivals do to the capacity where a test says nothing about it, as a share.
@@ -160,6 +167,19 @@ class EmulatedBench:
 
     def _asked(self, level: float, seed: int) -> Asked:
         return Asked(self.candidate, level, seed, len(self.deployed))
+
+
+def a_session(
+    bench: Any, spec: Spec, current: Candidate, plan: LoadPlan | None = None, **more: Any
+) -> Session:
+    """Of a model without files, all of whose configs Triton loads."""
+    space: Any = SimpleNamespace(current=current, violations=lambda _: (), alike=operator.eq)
+    space.size = lambda: SimpleNamespace(count=6)
+    nothing: Any = None
+    plan = plan or load_plan(spec.workload, spec.objective)
+    job = Job(nothing, spec, nothing, nothing, space, plan)
+    followed = {"events": Silent(), "book": TimeBook(), "checkpoint": lambda: None, **more}
+    return Session(job, bench, **followed)
 
 
 class FreshBench(EmulatedBench):

@@ -122,7 +122,7 @@ def _spec_run(text: bytes, directory: Path) -> None:
     """All that `tune plan` does but for asking the programs for their versions."""
     from tuner.spec.effective import effective_yaml
     from tuner.spec.load import load_spec
-    from tuner.steps.estimate import estimated
+    from tuner.steps.estimate import estimate_run
     from tuner.steps.job import job_from
     from tuner.steps.planning import previews
 
@@ -131,7 +131,7 @@ def _spec_run(text: bytes, directory: Path) -> None:
     own = {"repository": directory / "models", "model": "m"}
     job = job_from(loaded, loaded.spec.model_copy(update=own))
     job.space.size()
-    _ = estimated(job).text
+    _ = estimate_run(job).text
     previews(job, 3)
 
 

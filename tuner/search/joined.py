@@ -64,6 +64,7 @@ class JoinedSearcher(Searcher):
         return self._shared.started(len(self.history), candidate)
 
     def tell(self, trial: Trial) -> None:
-        """A finished trial; hand it in first."""
+        """A finished trial, which is handed in before anything else."""
+        self._shared.finished(trial)
         self.history.append(trial)
         self.mine.append(trial)

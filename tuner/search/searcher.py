@@ -28,7 +28,7 @@ class Searcher:
     Args:
         history: Trials of the run so far, in order.
         record: Kept in step when given; where workers put theirs.
-        keep: Stores each trial that is taken over from a worker, with its number in the run.
+        keep: Stores each trial with its number in the run, a worker's when it is taken over.
         note: Told of each that is dropped, since it cannot be what the run's search asked for.
     """
 
@@ -98,7 +98,8 @@ class Searcher:
         return False
 
     def tell(self, trial: Trial) -> None:
-        """A finished trial; store it in the run first."""
+        """A finished trial, which is stored before anything else."""
+        self._keep(trial)
         self.history.append(trial)
         if self._record is not None:
             self._record.finished(trial)

@@ -45,15 +45,16 @@ from tuner.steps.check_outcome import (
     history_row,
     verdict_of,
 )
-from tuner.steps.check_rounds import Checked, Checking, checked
+from tuner.steps.check_rounds import Checked
+from tuner.steps.check_rounds import check as check_rounds
 from tuner.steps.client import client_notes, client_of
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import manifest_of, with_completed
 from tuner.steps.programs import Programs, installed
-from tuner.steps.rig import Watch, rigged
 from tuner.steps.serving import ModelNotServedError, serving
+from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
 
 #: Checks shown as a trend, this one included.
@@ -186,11 +187,12 @@ def _measured(
         session.neighbours.look()
         checkpoint()
 
-    watch = Watch(session.book, events, looking, store.append_rejected)
     try:
         with (
             serving(job, programs, store.logs, session.book) as served,
-            rigged(served, watch) as bench,
+            open_session(
+                served, events, session.book, looking, manifest=session.manifest, store=store
+            ) as measuring,
         ):
             store.write_manifest(with_completed(session.manifest, served.job).to_json())
             for told in client_notes(served.job):
@@ -200,19 +202,8 @@ def _measured(
                 if not session.request.accept:
                     return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                 baseline = None
-            bench.enter(Stage.CONFIRMATION)
-            step = Checking(
-                spec=job.spec,
-                plan=job.plan,
-                bench=bench,
-                events=events,
-                current=served.job.space.current,
-                arrivals=session.manifest.arrivals or 0,
-                baseline=baseline,
-                all_rounds=session.request.accept,
-                record=lambda row: store.append_confirmation(row.to_json()),
-            )
-            return checked(step)
+            measuring.bench.enter(Stage.CONFIRMATION)
+            return check_rounds(measuring, baseline, all_rounds=session.request.accept)
     except ModelNotServedError as error:
         status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
         return CheckVerdict(status, (error.message,))

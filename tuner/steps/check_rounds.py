@@ -9,12 +9,10 @@ which leaves out the ups and downs that both saw. The rounds are looked at twice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from tuner.bench.evaluate import LoadPlan
-from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.looks import LOOKS
@@ -25,43 +23,13 @@ from tuner.run.baseline import Baseline
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.score.ratio import ERROR, Ratio, paired_ratio, two_sample_ratio
-from tuner.space.candidate import Candidate
-from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
-from tuner.steps.events import Events
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import Start, highest_that_holds, rough_capacity
+from tuner.steps.session import Session
 
 #: Servers on which no load tried met the SLOs, each of several, before that is believed.
 HOPELESS = 2
-
-
-@dataclass(frozen=True)
-class Checking:
-    """Collaborators of the rounds.
-
-    Attributes:
-        baseline: What is compared with; None when there is nothing to compare with.
-        arrivals: Seed of the first round's where there is no accepted result to take them from.
-        all_rounds: Measure as many as there may be: the result is to be accepted.
-        record: Stores a measurement at once.
-    """
-
-    spec: Spec
-    plan: LoadPlan
-    bench: Bench
-    events: Events
-    current: Candidate
-    baseline: Baseline | None
-    arrivals: int
-    all_rounds: bool
-    record: Callable[[Row], None]
-
-    @property
-    def seed(self) -> int:
-        """Of the first round's arrivals: the accepted result's, so that rounds are pairs."""
-        theirs = None if self.baseline is None else self.baseline.arrivals
-        return self.arrivals if theirs is None else theirs
 
 
 @dataclass(frozen=True)
@@ -95,160 +63,165 @@ class Checked:
         return held(self.held)
 
 
-def checked(step: Checking) -> Checked:
+def check(session: Session, baseline: Baseline | None, *, all_rounds: bool = False) -> Checked:
     """Measures round after round until the check is decided.
+
+    Args:
+        session: Its arrivals are those of the first round where the baseline says none.
+        baseline: What is compared with; None when there is nothing to compare with.
+        all_rounds: Measure as many as there may be: the result is to be accepted.
 
     Raises:
         TrialError: The config cannot be served, or gives no measurement.
         InterruptedRunError: The user stopped it.
     """
-    start = _start(step)
-    contender = Contender(Entrant(step.current, start.level))
-    stood: list[Point] = []
-    limits: list[ClientLimitError] = []
-    rounds = step.spec.check.rounds
-    for number in range(rounds * LOOKS):
-        if number == rounds and not step.all_rounds and not _open(step, contender, stood):
-            break
-        if _hopeless(step, contender, start):
-            break
-        step.events.phase(f"round {number + 1}")
-        stood.append(_round(step, contender, number, start, limits))
-    limit = limits[-1].message if limits else None
-    return replace(_checked(step, contender, stood), client_limit=limit)
+    return _Rounds(session, baseline).check(all_rounds=all_rounds)
 
 
-def _start(step: Checking) -> Start:
-    """Where the baseline was, else where the capacity seems to be."""
-    listed, baseline = step.plan.listed, step.baseline
-    if listed is not None:
-        return Start(_listed_level(step, listed))
-    if baseline is not None:
-        return Start(baseline.expected)
-    step.events.phase("looking for the capacity")
-    step.bench.deploy(step.current)
-    bound, refuse = tightest_latency(step.spec.slo), partial(refuse_too_slow, step.spec, step.plan)
-    return rough_capacity(step.bench, step.plan, step.seed, bound, refuse)
+class _Rounds:
+    """The rounds of one check."""
 
+    def __init__(self, session: Session, baseline: Baseline | None) -> None:
+        theirs = None if baseline is None else baseline.arrivals
+        self._session = session
+        self._baseline = baseline
+        self._listed = session.plan.listed
+        self._at = session.spec.check.at
+        #: Of the first round's arrivals: the accepted result's, so that rounds are pairs.
+        self._seed = (session.arrivals or 0) if theirs is None else theirs
+        self._start = self._find_start()
+        self._contender = Contender(Entrant(session.current, self._start.level))
+        self._held: list[Point] = []
+        self._limits: list[ClientLimitError] = []  # what the load generator could not send
 
-def _listed_level(step: Checking, listed: Sequence[float]) -> float:
-    """The load to hold it to: `check.at`, the baseline's, or the highest that holds now."""
-    if step.spec.check.at is not None:
-        return step.spec.check.at
-    if step.baseline is not None and step.baseline.level in listed:
-        return step.baseline.level
-    if len(listed) == 1:
-        return listed[0]
-    step.events.phase("looking for the highest load that holds")
-    step.bench.deploy(step.current)
-    return highest_that_holds(step.bench, listed, step.seed)
+    def check(self, *, all_rounds: bool) -> Checked:
+        rounds = self._session.spec.check.rounds
+        for number in range(rounds * LOOKS):
+            if number == rounds and not all_rounds and not self._open():
+                break
+            if self._hopeless():
+                break
+            self._session.events.phase(f"round {number + 1}")
+            self._held.append(self._round(number))
+        return self._found()
 
+    def _find_start(self) -> Start:
+        """Where the baseline was, else where the capacity seems to be."""
+        session = self._session
+        if self._listed is not None:
+            return Start(self._listed_level(self._listed))
+        if self._baseline is not None:
+            return Start(self._baseline.expected)
+        session.events.phase("looking for the capacity")
+        session.bench.deploy(session.current)
+        bound, plan = tightest_latency(session.spec.slo), session.plan
+        refuse = partial(refuse_too_slow, session.spec, plan)
+        return rough_capacity(session.bench, plan, self._seed, bound, refuse)
 
-def _hopeless(step: Checking, contender: Contender, start: Start) -> bool:
-    """Where any load will do, and none did on server after server: more would say the same."""
-    if not _any_load(step):
-        return False
-    enough = HOPELESS - start.missed
-    return len(contender.rounds) >= enough and not any(r.passed for r in contender.rounds)
+    def _listed_level(self, listed: Sequence[float]) -> float:
+        """The load to hold it to: `check.at`, the baseline's, or the highest that holds now."""
+        session, baseline = self._session, self._baseline
+        if self._at is not None:
+            return self._at
+        if baseline is not None and baseline.level in listed:
+            return baseline.level
+        if len(listed) == 1:
+            return listed[0]
+        session.events.phase("looking for the highest load that holds")
+        session.bench.deploy(session.current)
+        return highest_that_holds(session.bench, listed, self._seed)
 
+    def _hopeless(self) -> bool:
+        """Where any load will do, and none did on server after server: more would say the same."""
+        if not self._any_load:
+            return False
+        rounds, enough = self._contender.rounds, HOPELESS - self._start.missed
+        return len(rounds) >= enough and not any(r.passed for r in rounds)
 
-def _any_load(step: Checking) -> bool:
-    return step.plan.listed is None and step.spec.check.at is None
+    @property
+    def _any_load(self) -> bool:
+        return self._listed is None and self._at is None
 
+    def _round(self, number: int) -> Point:
+        """One more round; the point at the load that must be sustained."""
+        session, contender = self._session, self._contender
+        session.bench.deploy(session.current, fresh=True)
+        order = 0
 
-def _round(
-    step: Checking,
-    contender: Contender,
-    number: int,
-    start: Start,
-    limits: list[ClientLimitError],
-) -> Point:
-    """Adds a round to ``contender``; the point at the load that must be stood.
+        def measure(level: float) -> Point:
+            nonlocal order
+            try:
+                point = session.bench.measure(level, self._seed + number)
+            except ClientLimitError as error:
+                self._limits.append(error)
+                raise
+            session.record(Row(number, order, Role.CURRENT, session.current, point))
+            order += 1
+            return point
 
-    ``limits`` gets what the load generator could not send.
-    """
-    step.bench.deploy(step.current, fresh=True)
-    order = 0
+        known_to_miss = self._start.missed and number == 0 and self._any_load
+        if self._listed is not None or known_to_miss:
+            contender.rounds.append(fixed_round(measure, self._start.level))
+            return contender.rounds[-1].stood
+        held_at = None if self._at is None else measure(self._at)
+        levels = session.plan.levels
+        above = FromAbove(lambda level: searched_round(measure, level, levels), levels)
+        contender.rounds.append(above.result(contender.expected_level()))
+        if self._limits:
+            limit = self._limits[-1]
+            session.events.note(f"the load generator is the limit, not the model: {limit}")
+        return held_at or contender.rounds[-1].stood
 
-    def measure(level: float) -> Point:
-        nonlocal order
-        try:
-            point = step.bench.measure(level, step.seed + number)
-        except ClientLimitError as error:
-            limits.append(error)
-            raise
-        step.record(Row(number, order, Role.CURRENT, step.current, point))
-        order += 1
-        return point
+    def _open(self) -> bool:
+        """Whether more rounds may decide what these did not."""
+        if held(self._held) is Held.UNCLEAR:
+            return True
+        ratio, limits = self._found().ratio, self._session.spec.check
+        return (
+            held(self._held) is Held.MET
+            and ratio is not None
+            and change_of(ratio, limits.warn, limits.fail) is Change.INCONCLUSIVE
+        )
 
-    at = step.spec.check.at
-    known_to_miss = start.missed and number == 0 and _any_load(step)
-    if step.plan.listed is not None or known_to_miss:
-        contender.rounds.append(fixed_round(measure, start.level))
-        return contender.rounds[-1].stood
-    stood = None if at is None else measure(at)
-    above = FromAbove(
-        lambda level: searched_round(measure, level, step.plan.levels), step.plan.levels
-    )
-    contender.rounds.append(above.result(contender.expected_level()))
-    if limits:
-        step.events.note(f"the load generator is the limit, not the model: {limits[-1]}")
-    return stood or contender.rounds[-1].stood
+    def _found(self) -> Checked:
+        contender = self._contender
+        compared, values = self._compared()
+        all_passed = all(r.passed for r in contender.rounds)
+        return Checked(
+            held=tuple(self._held),
+            any_load=self._any_load,
+            level=contender.credited_level if all_passed else None,
+            expected=contender.expected_level(),
+            compared=compared,
+            values=values,
+            ratio=self._ratio(compared, values),
+            arrivals=self._seed,
+            client_limit=self._limits[-1].message if self._limits else None,
+        )
 
+    def _compared(self) -> tuple[str, tuple[float, ...]]:
+        """What a confirmation compares, of each round: the minimised metric, or capacity."""
+        metric = self._session.spec.objective.metric
+        if metric is None:
+            name = "throughput" if self._listed else "capacity"
+            return name, tuple(self._contender.capacities())
+        readings = [value_of(metric, r.stood.measurement) for r in self._contender.rounds]
+        known = tuple(v for v in readings if v is not None)
+        return metric.name, known if len(known) == len(readings) else ()
 
-def _open(step: Checking, contender: Contender, stood: Sequence[Point]) -> bool:
-    """Whether more rounds may decide what these did not."""
-    if held(stood) is Held.UNCLEAR:
-        return True
-    ratio = _checked(step, contender, stood).ratio
-    limits = step.spec.check
-    return (
-        held(stood) is Held.MET
-        and ratio is not None
-        and change_of(ratio, limits.warn, limits.fail) is Change.INCONCLUSIVE
-    )
-
-
-def _checked(step: Checking, contender: Contender, stood: Sequence[Point]) -> Checked:
-    compared, values = _compared(step, contender)
-    all_passed = all(r.passed for r in contender.rounds)
-    return Checked(
-        held=tuple(stood),
-        any_load=_any_load(step),
-        level=contender.credited_level if all_passed else None,
-        expected=contender.expected_level(),
-        compared=compared,
-        values=values,
-        ratio=_ratio(step, compared, values, contender.entrant.level),
-        arrivals=step.seed,
-    )
-
-
-def _compared(step: Checking, contender: Contender) -> tuple[str, tuple[float, ...]]:
-    """What a confirmation compares, of each round: the metric that is minimised, or capacity."""
-    metric = step.spec.objective.metric
-    if metric is None:
-        name = "throughput" if step.plan.listed else "capacity"
-        return name, tuple(contender.capacities())
-    readings = [value_of(metric, r.stood.measurement) for r in contender.rounds]
-    known = tuple(v for v in readings if v is not None)
-    return metric.name, known if len(known) == len(readings) else ()
-
-
-def _ratio(
-    step: Checking, compared: str, values: Sequence[float], level: float | None
-) -> Ratio | None:
-    baseline = step.baseline
-    if baseline is None or baseline.compared != compared:
-        return None
-    if step.plan.listed is not None and baseline.level != level:
-        return None  # what is served at another load says nothing
-    if not values or min(*values, *baseline.values) <= 0.0:
-        return None
-    now, then = tuple(values), baseline.values
-    if step.spec.objective.goal is Goal.MINIMIZE:
-        now, then = then, now  # less is better
-    if baseline.arrivals != step.seed or not step.plan.arrivals.open_loop:
-        return two_sample_ratio(now, then, ERROR / LOOKS)  # a closed loop has no arrivals to share
-    rounds = min(len(now), len(then))
-    return paired_ratio(now[:rounds], then[:rounds], ERROR / LOOKS)
+    def _ratio(self, compared: str, values: Sequence[float]) -> Ratio | None:
+        session, baseline = self._session, self._baseline
+        if baseline is None or baseline.compared != compared:
+            return None
+        if self._listed is not None and baseline.level != self._contender.entrant.level:
+            return None  # what is served at another load says nothing
+        if not values or min(*values, *baseline.values) <= 0.0:
+            return None
+        now, then = tuple(values), baseline.values
+        if session.spec.objective.goal is Goal.MINIMIZE:
+            now, then = then, now  # less is better
+        if baseline.arrivals != self._seed or not session.plan.arrivals.open_loop:
+            # a closed loop has no arrivals to share
+            return two_sample_ratio(now, then, ERROR / LOOKS)
+        rounds = min(len(now), len(then))
+        return paired_ratio(now[:rounds], then[:rounds], ERROR / LOOKS)

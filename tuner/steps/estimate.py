@@ -84,7 +84,7 @@ class Estimate:
         return f"{told}; {self.loads} loads of the model, {self.load_s:.0f} s each, are in it"
 
 
-def estimated(job: Job, seen: Seen = Seen()) -> Estimate:
+def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     """From the budget, the window and what the confirmation will measure."""
     spec, plan, load_s = job.spec, job.plan, seen.load_s
     point_s, claim_s = _measurement_s(job, seen), _measurement_s(job, seen, seen.claim_window_s)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,11 @@ from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, job_from
 from tuner.steps.neighbours import among_neighbours
-from tuner.steps.noise import near_miss
 from tuner.steps.opening import with_completed
 from tuner.steps.programs import Programs, installed
-from tuner.steps.rig import Watch, rigged
-from tuner.steps.searching import Search, searched
-from tuner.steps.serving import Serving, serving
+from tuner.steps.searching import search
+from tuner.steps.serving import serving
+from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop
 from tuner.steps.trusting import refuse_strange_programs, with_own_values
 from tuner.triton.host import Host, read_host
@@ -147,41 +146,25 @@ def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
                     stop.checkpoint()
 
                 checkpoint = _Checkpoint(record, stopped)
-                watch = Watch(book, events, checkpoint)
-                return Joined(run, _measured(served, offer, record, watch, checkpoint.wait))
+                strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+                searcher = JoinedSearcher(
+                    job.space, strategy, record, offer.trials, checkpoint.wait, events.note
+                )
+                events.started(Path(run), offer.trials, job.space.size().count)
+                with open_session(
+                    served, events, book, checkpoint, manifest=offer.manifest
+                ) as session:
+                    measure(session, searcher)
+                return Joined(run, tuple(searcher.mine))
 
 
-def _measured(
-    served: Serving, offer: Offer, record: StudyRecord, watch: Watch, wait: Callable[[], None]
-) -> tuple[Trial, ...]:
-    """The trials that this worker measured."""
-    job = served.job
-    strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-    searcher = JoinedSearcher(job.space, strategy, record, offer.trials, wait, watch.events.note)
-    watch.events.started(Path(offer.manifest.run_id), offer.trials, job.space.size().count)
-    with rigged(served, watch) as bench:
-        search = Search(
-            spec=without_limits(job.spec),
-            plan=job.plan,
-            bench=bench,
-            searcher=searcher,
-            store=_HandsIn(record),
-            book=watch.book,
-            events=watch.events,
-            checkpoint=watch.checkpoint,
-            current=job.space.current,
-            near_miss=near_miss(offer.manifest.noise),
-        )
-        measure(search)
-    return tuple(searcher.mine)
-
-
-def measure(search: Search) -> None:
+def measure(session: Session, searcher: JoinedSearcher) -> None:
     """Trials until the run's search is over, also in the midst of one."""
+    job = replace(session.job, spec=without_limits(session.spec))
     try:
-        searched(search)
+        search(replace(session, job=job), searcher)
     except _SearchOverError:
-        search.events.note("the search ended before this trial did")
+        session.events.note("the search ended before this trial did")
 
 
 def without_limits(spec: Spec) -> Spec:
@@ -318,16 +301,6 @@ def _logs(given: Path | None) -> Iterator[Path]:
     else:
         given.mkdir(parents=True, exist_ok=True)
         yield given
-
-
-@dataclass(frozen=True)
-class _HandsIn:
-    """Keeps a trial by putting it into the study."""
-
-    record: StudyRecord
-
-    def append_trial(self, trial: Trial) -> None:
-        self.record.finished(trial)
 
 
 class _Checkpoint:

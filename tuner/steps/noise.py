@@ -10,7 +10,6 @@ twice, which tells the noise within a server and between servers.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,15 +21,11 @@ from typing import Any
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.repeatability import (
-    POWER,
     Advice,
     Settings,
     Spread,
     advice,
-    provable_gain,
-    rounds_text,
     spread,
-    worth_of,
 )
 from tuner.confirm.rounds import (
     SPREAD,
@@ -45,18 +40,18 @@ from tuner.load import seeds
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
-from tuner.search.incumbent import NEAR_MISS, changes
+from tuner.search.incumbent import changes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
-from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.known_noise import ratio_deviation
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import highest_that_holds, rough_capacity
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.programs import installed
-from tuner.steps.rig import Watch, rigged
+from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.stop import Stop
 from tuner.triton.private import private_directory
@@ -69,9 +64,6 @@ LEAST_ROUNDS, MOST_ROUNDS = 3, 6
 REPEATED_ON = 2
 #: Configs of a space that are looked at for a neighbour.
 _LOOKED_AT = 2000
-#: A p99's noise is taken to be within these limits, as a share, whatever a few repeats said.
-LEAST_P99_NOISE, MOST_P99_NOISE = 0.02, 0.25
-
 
 #: Nothing was repeated.
 UNKNOWN = Spread(None, 0)
@@ -149,7 +141,7 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
         with (
             private_directory() as logs,
             serving(job, programs, logs, book) as served,
-            rigged(served, Watch(book, events, looking)) as bench,
+            set_up_bench(served, events, book, looking) as bench,
         ):
             found = noise_on(bench, served.job, programs.fingerprint(), events)
             return replace(found, disturbances=(*found.disturbances, *neighbours.remarks))
@@ -293,43 +285,9 @@ def _noise(
         p99_between=spread(_by_arrivals(repeats, [s[0].p99_latency_us for s in servers])),
         capacity=capacity,
         settings=now,
-        advice=advice(_deviation(comparison.cv, capacity.cv) or 0.0, now, max_window_s),
+        advice=advice(ratio_deviation(comparison.cv, capacity.cv) or 0.0, now, max_window_s),
         seconds=seconds,
         disturbances=tuple(dict.fromkeys(seen)),
         neighbour=changes_text(other.candidate, job.space.current) if known and other else "",
         comparison=comparison,
     )
-
-
-def _deviation(comparison: float | None, capacity: float | None) -> float | None:
-    """Of a round's ratio; by the spread of one config alone where no two were compared."""
-    if comparison is not None:
-        return comparison
-    return None if capacity is None else math.sqrt(2.0) * capacity
-
-
-def too_fine(recorded: Mapping[str, Any] | None, spec: Spec) -> str:
-    """One sentence when the spec asks for a proof that the recorded noise does not allow; or ''."""
-    if recorded is None:
-        return ""
-    deviation = _deviation(recorded.get("comparison", {}).get("cv"), recorded["capacity"].get("cv"))
-    rounds, min_gain = spec.confirm.rounds, float(spec.confirm.min_gain)
-    if not deviation:
-        return ""
-    proved = provable_gain(deviation, rounds, min_gain)
-    if proved <= worth_of(min_gain):
-        return ""
-    return (
-        f"measured on {recorded['measured_at'][:10]}, a round's ratio of two configs of "
-        f"{recorded['model']} varies by {deviation:.1%} on this machine: {rounds_text(rounds)} "
-        f"confirm a gain of {proved:.1%} in {POWER:.0%} of runs, and smaller ones, of min_gain = "
-        f"{min_gain:.1%} or little more, mostly not; `tune doctor --noise` recommends settings"
-    )
-
-
-def near_miss(recorded: Mapping[str, Any] | None) -> float:
-    """Stress up to which an SLO may be missed by noise alone: two standard deviations of a p99."""
-    cv: float | None = None if recorded is None else recorded.get("p99_between", {}).get("cv")
-    if cv is None:
-        return NEAR_MISS
-    return 1.0 + 2.0 * min(max(cv, LEAST_P99_NOISE), MOST_P99_NOISE)

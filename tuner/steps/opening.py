@@ -91,7 +91,8 @@ def open_run(
 
     def keep(trial: Trial) -> None:
         store.append_trial(trial)
-        note(f"trial {trial.number} is a worker's: {_by(trial)}")
+        if trial.worker is not None:
+            note(f"trial {trial.number} is a worker's: {_by(trial)}")
 
     with record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)

@@ -7,10 +7,9 @@ and what it does under that load decides nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tuner.bench.evaluate import LoadPlan
-from tuner.bench.protocol import Bench
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
@@ -18,32 +17,22 @@ from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.score.judge import tail_slo
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
-from tuner.steps.events import Events
 from tuner.steps.outcome import Overloads, Side, Verdict
+from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
 _STOOD_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
 _SPARED = "not overloaded, since its overload is within what the winner stood in every round"
 
 
-@dataclass(frozen=True)
-class Overloading:
-    """Collaborators of the step."""
-
-    spec: Spec
-    plan: LoadPlan
-    bench: Bench
-    events: Events
-
-
-def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
+def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     """The verdict with what an overload did, or the reason why that is not known.
 
     Raises:
         InterruptedRunError: The user stopped it.
     """
-    slo = tail_slo(step.spec.slo)
-    reason = why_none(step.spec, step.plan)
+    slo = tail_slo(session.spec.slo)
+    reason = why_none(session.spec, session.plan)
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
@@ -53,17 +42,17 @@ def overloaded(step: Overloading, verdict: Verdict) -> Verdict:
         stood[_CURRENT] = []
         reasons.append(f"{_CURRENT}: {_SPARED}")
     if any(stood.values()):
-        step.events.phase("overloading")
+        session.events.phase("overloading")
     found: dict[str, Overload] = {}
     for name, side in sorted(sides.items(), key=lambda item: not _still_served(item[1])):
         if side is None or not stood[name]:
             continue
         try:
-            found[name] = _probed(step, side, min(stood[name]), slo)
+            found[name] = _probe(session, side, min(stood[name]), slo)
         except TrialError as error:
             reasons.append(f"{name}: {error.message}")
         else:
-            step.events.note(f"{name}: {found[name].sentence}")
+            session.events.note(f"{name}: {found[name].sentence}")
     overloads = Overloads(found.get(_CURRENT), found.get(_WINNER), tuple(reasons))
     return replace(verdict, overload=overloads)
 
@@ -90,9 +79,9 @@ def _still_served(side: Side | None) -> bool:
     )
 
 
-def _probed(step: Overloading, side: Side, level: float, slo: Slo) -> Overload:
-    step.bench.deploy(side.candidate, fresh=not _still_served(side))
-    return step.bench.overload(level, slo, seeds.of_overload(step.spec.search.seed))
+def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
+    session.bench.deploy(side.candidate, fresh=not _still_served(side))
+    return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))
 
 
 def why_none(spec: Spec, plan: LoadPlan) -> str:

@@ -24,10 +24,10 @@ from tuner.spec.model import ServerMode, Spec, Strategy
 from tuner.steps.cache_outlook import cache_notes
 from tuner.steps.client import client_notes
 from tuner.steps.earlier import seen_before
-from tuner.steps.estimate import Estimate, Seen, estimated
+from tuner.steps.estimate import Estimate, Seen, estimate_run
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes, window_notes
-from tuner.steps.noise import too_fine
 from tuner.steps.programs import installed
 from tuner.steps.request_size import request_notes
 from tuner.steps.rig import window_of
@@ -97,7 +97,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
         space_exact=size.exact,
-        estimate=estimated(job, seen or Seen()),
+        estimate=estimate_run(job, seen or Seen()),
         commands=commands,
         candidates=tuple(previews(job, candidates)),
         notes=(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
-from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
@@ -17,66 +15,23 @@ from tuner.confirm.simplify import Simplified, simplified
 from tuner.confirm.soak import Soak
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
-from tuner.load import seeds
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level, saturated
 from tuner.score.point import Point
-from tuner.search.incumbent import NEAR_MISS
 from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
-from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
-from tuner.steps.events import Events
 from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.rounds_told import rounds_told
-from tuner.steps.soaking import Soaking, kept_soaked, winner_soaked
+from tuner.steps.session import Session
+from tuner.steps.soaking import soak_kept, soak_winner
 
 
-@dataclass(frozen=True)
-class Proof:
-    """Collaborators of the confirmation.
-
-    Attributes:
-        allowed: Whether Triton would load a candidate.
-        same: Whether two candidates are one config to Triton.
-        near_miss: Stress up to which an SLO may be missed by noise alone.
-        arrivals: Seed of the first round's; None: by the seed of the search, as it once was.
-    """
-
-    spec: Spec
-    plan: LoadPlan
-    bench: Bench
-    record: Callable[[Row], None]
-    events: Events
-    current: Candidate
-    allowed: Callable[[Candidate], bool]
-    same: Callable[[Candidate, Candidate], bool] = operator.eq
-    near_miss: float = NEAR_MISS
-    arrivals: int | None = None
-
-    @property
-    def soaking(self) -> Soaking:
-        return Soaking(
-            self.spec,
-            self.plan,
-            self.bench,
-            self.record,
-            self.events,
-            seed=seeds.of_soak(self.first_seed),
-        )
-
-    @property
-    def first_seed(self) -> int:
-        """Of the first round's arrivals."""
-        own = self.arrivals
-        return seeds.of_rounds(self.spec.search.seed) if own is None else own
-
-
-def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
+def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
     """Confirms the finalists; the best that holds is made as simple as it can be, and soaked.
 
     A current config that stays is soaked too: its goodput is told as well.
@@ -86,107 +41,114 @@ def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
         TooManyFailedTrialsError: Every config but the current one failed.
         NothingToSearchError: None was tried in the budget's time or trials.
     """
-    verdict = _decided(proof, trials)
+    verdict = _decided(session, trials)
     if verdict.status is not Status.KEPT:
         return verdict
     try:
-        return replace(verdict, baseline=kept_soaked(proof.soaking, verdict.baseline))
+        return replace(verdict, baseline=soak_kept(session, verdict.baseline))
     except TrialError as error:
         reason = f"the current config could not be soaked: {error.message}"
         return replace(verdict, reasons=(*verdict.reasons, reason))
 
 
-def _decided(proof: Proof, trials: Sequence[Trial]) -> Verdict:
-    baseline_trial = _trial_of(proof.current, trials)
+def _decided(session: Session, trials: Sequence[Trial]) -> Verdict:
+    baseline_trial = _trial_of(session.current, trials)
     baseline = side_of_trial(baseline_trial)
-    if not feasible(trials, proof.spec, proof.current):
-        reasons = (_nearest_miss(trials, proof.plan), *_failures(proof, trials), *_limits(trials))
+    if not feasible(trials, session.spec, session.current):
+        reasons = (
+            _nearest_miss(trials, session.plan),
+            *_failures(session, trials),
+            *_limits(trials),
+        )
         return Verdict(Status.INFEASIBLE, reasons, baseline)
-    finalists = _finalists(proof, trials)
-    _refuse_without_alternative(proof, trials)
+    finalists = _finalists(session, trials)
+    _refuse_without_alternative(session, trials)
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
-        reasons = (reason, *_failures(proof, trials), *_limits(trials))
+        reasons = (reason, *_failures(session, trials), *_limits(trials))
         return Verdict(Status.KEPT, reasons, baseline)
-    return _best_that_holds(proof, trials, finalists, baseline)
+    return _best_that_holds(session, trials, finalists, baseline)
 
 
 def _best_that_holds(
-    proof: Proof, trials: Sequence[Trial], finalists: Sequence[Trial], baseline: Side | None
+    session: Session, trials: Sequence[Trial], finalists: Sequence[Trial], baseline: Side | None
 ) -> Verdict:
     """All finalists and the current config in one rotation; then the best that also answers alike.
 
     A config that cannot be measured again is one more that did not hold.
     """
-    names = {t.candidate: changes_text(t.candidate, proof.current) for t in finalists}
-    proof.events.phase(f"confirming: {' | '.join(names.values())}")
+    names = {t.candidate: changes_text(t.candidate, session.current) for t in finalists}
+    session.events.phase(f"confirming: {' | '.join(names.values())}")
     try:
-        results = _confirmed(proof, finalists, _trial_of(proof.current, trials))
+        results = _confirmed(session, finalists, _trial_of(session.current, trials))
     except TrialError as error:
         reason = f"the current config could not be measured again: {error.message}"
         return Verdict(Status.UNCONFIRMED, (reason,), baseline)
     baseline = _baseline_again(baseline, results[0])
     reasons = [*_limits(finalists), *(f"{names[r.candidate]}: {r.reason}" for r in results)]
     outcomes = {r.candidate: r.outcome for r in results}
-    for result in _best_first(proof, results):
+    for result in _best_first(session, results):
         name = names[result.candidate]
         try:
-            simplest = _simplest(proof, result, trials)
-            answers = _same_answers(proof, simplest)
+            simplest = _simplest(session, result, trials)
+            answers = _same_answers(session, simplest)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
                 continue
-            proven = winner_soaked(proof.soaking, simplest.proof)
+            proven = soak_winner(session, simplest.proof)
         except TrialError as error:
             reasons.append(f"{name}: {error.message}")
             continue
         reasons += [f"{name}: {proven.reason}"] if proven.reason else []
         if proven.refused is None:
-            told = (*reasons, *_failures(proof, trials))
-            return _improved(proof, simplest, proven.soak, baseline, told)
+            told = (*reasons, *_failures(session, trials))
+            return _improved(session, simplest, proven.soak, baseline, told)
         outcomes[result.candidate] = proven.refused
     no_gain = all(outcome is Outcome.NOT_BETTER for outcome in outcomes.values())
     status = Status.KEPT if no_gain else Status.UNCONFIRMED
-    return Verdict(status, (*reasons, *_failures(proof, trials)), baseline)
+    return Verdict(status, (*reasons, *_failures(session, trials)), baseline)
 
 
-def that_hold(proof: Proof, trials: Sequence[Trial]) -> list[Confirmation]:
+def that_hold(session: Session, trials: Sequence[Trial]) -> list[Confirmation]:
     """The finalists that hold beside the current config, best first; nothing else is proved.
 
     Raises:
         TrialError: The current config could not be measured again.
     """
-    baseline = _trial_of(proof.current, trials)
-    finalists = _finalists(proof, trials)
-    return _best_first(proof, _confirmed(proof, finalists, baseline)) if finalists else []
+    baseline = _trial_of(session.current, trials)
+    finalists = _finalists(session, trials)
+    return _best_first(session, _confirmed(session, finalists, baseline)) if finalists else []
 
 
 def _trial_of(candidate: Candidate, trials: Sequence[Trial]) -> Trial | None:
     return next((t for t in trials if t.candidate == candidate), None)
 
 
-def _best_first(proof: Proof, results: Sequence[Confirmation]) -> list[Confirmation]:
+def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confirmation]:
     """Those that were confirmed, by their gain; without a ratio, by the load that they stood."""
     held = [r for r in results if r.outcome is Outcome.CONFIRMED]
-    if proof.spec.objective.goal is Goal.MINIMIZE and any(r.ratio is None for r in held):
+    if session.spec.objective.goal is Goal.MINIMIZE and any(r.ratio is None for r in held):
         return held  # in the order of the search
     return sorted(held, key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
 
 
-def _simplest(proof: Proof, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
-    proof.events.phase("looking for the simplest config that is as good")
-    sizes = listed_sizes(proof.spec)
-    minimise = proof.spec.objective.goal is Goal.MINIMIZE
+def _simplest(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
+    session.events.phase("looking for the simplest config that is as good")
+    space, sizes = session.job.space, listed_sizes(session.spec)
+    minimise = session.spec.objective.goal is Goal.MINIMIZE
 
     def name(candidate: Candidate) -> str:
         return f"the winner with {changes_text(candidate, result.candidate)}"
 
+    def allowed(candidate: Candidate) -> bool:
+        return not space.violations(candidate)
+
     def ceiling(candidate: Candidate) -> float | None:
         return None if minimise else _ceiling(_trial_of(candidate, trials))
 
-    with rounds_told(proof.record, proof.events, name) as record:
-        rules = _rules(proof, record)
-        return simplified(proof.bench, result, rules, proof.allowed, sizes, ceiling, proof.same)
+    with rounds_told(session.record, session.events, name) as record:
+        rules = _rules(session, record)
+        return simplified(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
 
 
 def _ceiling(trial: Trial | None) -> float | None:
@@ -202,21 +164,21 @@ def _ceiling(trial: Trial | None) -> float | None:
     return min(known) * points[0].measurement.batch_size if known else None
 
 
-def _same_answers(proof: Proof, simplest: Simplified) -> Comparison:
-    proof.events.phase("comparing answers")
-    tolerance = proof.spec.confirm.tolerance
-    return same_answers(proof.bench, proof.current, simplest.candidate, tolerance)
+def _same_answers(session: Session, simplest: Simplified) -> Comparison:
+    session.events.phase("comparing answers")
+    tolerance = session.spec.confirm.tolerance
+    return same_answers(session.bench, session.current, simplest.candidate, tolerance)
 
 
 def _improved(
-    proof: Proof,
+    session: Session,
     simplest: Simplified,
     soaked: Soak | None,
     baseline: Side | None,
     reasons: tuple[str, ...],
 ) -> Verdict:
-    metric = proof.spec.objective.metric
-    loads = "throughput" if proof.plan.listed else "capacity"
+    metric = session.spec.objective.metric
+    loads = "throughput" if session.plan.listed else "capacity"
     return Verdict(
         Status.IMPROVED,
         reasons,
@@ -236,59 +198,60 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     return Side(baseline.candidate, points, any(p.passed for p in points))
 
 
-def _finalists(proof: Proof, trials: Sequence[Trial]) -> list[Trial]:
-    return finalists_of(trials, proof.spec, proof.current, proof.near_miss)
+def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:
+    return finalists_of(trials, session.spec, session.current, session.near_miss)
 
 
 def _confirmed(
-    proof: Proof, finalists: Sequence[Trial], baseline: Trial | None
+    session: Session, finalists: Sequence[Trial], baseline: Trial | None
 ) -> list[Confirmation]:
-    level_of = sustained_level if proof.plan.listed else capacity_level
+    level_of = sustained_level if session.plan.listed else capacity_level
     level = None if baseline is None else level_of(baseline)
     if baseline is not None and baseline.state is TrialState.PRUNED:
         level = next_level(baseline.points)
-    if proof.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
-        level = proof.spec.objective.at_level
+    if session.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
+        level = session.spec.objective.at_level
     stood = baseline is not None and any(p.passed for p in baseline.points)
-    window_s = _claim_window_s(proof, baseline.points) if baseline is not None else 0.0
-    current = Entrant(proof.current, level, stood, window_s)
+    window_s = _claim_window_s(session, baseline.points) if baseline is not None else 0.0
+    current = Entrant(session.current, level, stood, window_s)
     entrants = []
     for trial in finalists:
-        window_s = _claim_window_s(proof, trial.points)
+        window_s = _claim_window_s(session, trial.points)
         expected = level_of(trial) or _nearly_stood(trial)
         entrants.append(Entrant(trial.candidate, expected, window_s=window_s))
 
     def name(candidate: Candidate) -> str:
-        return changes_text(candidate, proof.current)
+        return changes_text(candidate, session.current)
 
-    with rounds_told(proof.record, proof.events, name) as record:
-        return confirm(proof.bench, current, entrants, _rules(proof, record))
+    with rounds_told(session.record, session.events, name) as record:
+        return confirm(session.bench, current, entrants, _rules(session, record))
 
 
-def _claim_window_s(proof: Proof, points: Sequence[Point]) -> float:
-    return min(claim_window_s(points, proof.spec.slo), most_claim_window_s(proof.spec.workload))
+def _claim_window_s(session: Session, points: Sequence[Point]) -> float:
+    most_s = most_claim_window_s(session.spec.workload)
+    return min(claim_window_s(points, session.spec.slo), most_s)
 
 
 def _nearly_stood(trial: Trial) -> float:
     return min(p.level for p in trial.points)
 
 
-def _rules(proof: Proof, record: Callable[[Row], None]) -> Rules:
+def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
     return Rules(
-        objective=proof.spec.objective,
-        levels=None if proof.plan.listed else proof.plan.levels,
-        rounds=proof.spec.confirm.rounds,
-        min_gain=float(proof.spec.confirm.min_gain),
-        seed=proof.first_seed,
+        objective=session.spec.objective,
+        levels=None if session.plan.listed else session.plan.levels,
+        rounds=session.spec.confirm.rounds,
+        min_gain=float(session.spec.confirm.min_gain),
+        seed=session.first_seed,
         record=record,
-        claim_window_s=lambda points: _claim_window_s(proof, points),
-        soaked=float(proof.spec.confirm.soak) > 0.0,
+        claim_window_s=lambda points: _claim_window_s(session, points),
+        soaked=float(session.spec.confirm.soak) > 0.0,
     )
 
 
-def _refuse_without_alternative(proof: Proof, trials: Sequence[Trial]) -> None:
+def _refuse_without_alternative(session: Session, trials: Sequence[Trial]) -> None:
     """The current config is kept in comparison with something, or nothing is known."""
-    others = [t for t in trials if t.candidate != proof.current]
+    others = [t for t in trials if t.candidate != session.current]
     if any(t.state is not TrialState.FAILED for t in others):
         return
     if not others:
@@ -297,14 +260,14 @@ def _refuse_without_alternative(proof: Proof, trials: Sequence[Trial]) -> None:
             "raise budget.trials or budget.time",
         )
     raise TooManyFailedTrialsError(
-        f"nothing could be compared with the current config. {_failures(proof, trials)[0]}",
+        f"nothing could be compared with the current config. {_failures(session, trials)[0]}",
         "the report lists every reason; logs/server.log holds the server's own words",
     )
 
 
-def _failures(proof: Proof, trials: Sequence[Trial]) -> list[str]:
+def _failures(session: Session, trials: Sequence[Trial]) -> list[str]:
     """A sentence where configs other than the current one gave no measurement."""
-    others = [t for t in trials if t.candidate != proof.current]
+    others = [t for t in trials if t.candidate != session.current]
     failed = [t for t in others if t.state is TrialState.FAILED]
     if not failed:
         return []

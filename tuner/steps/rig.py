@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
@@ -28,8 +28,17 @@ REMOTE_PATIENCE_S = 120.0
 
 
 @contextmanager
-def rigged(served: Serving, watch: Watch) -> Iterator[TritonBench]:
-    """A bench that is ready to measure; every process and file of it is gone afterwards."""
+def set_up_bench(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    reject: Callable[[Rejected], None] = lambda _: None,
+) -> Iterator[TritonBench]:
+    """A bench that is ready to measure; every process and file of it is gone afterwards.
+
+    ``reject`` gets each measurement that counts for nothing.
+    """
     job, programs, deployer = served.job, served.programs, served.deployer
     spec = job.spec
     with private_directory() as directory:
@@ -37,10 +46,10 @@ def rigged(served: Serving, watch: Watch) -> Iterator[TritonBench]:
             slos=spec.slo,
             arrivals=job.plan.arrivals,
             window=lambda load, rate: window_of(spec, load, rate),
-            checkpoint=watch.checkpoint,
-            measured=watch.events.measured,
-            rejected=watch.rejected,
-            note=watch.events.note,
+            checkpoint=checkpoint,
+            measured=events.measured,
+            rejected=reject,
+            note=events.note,
             first_answer_s=float(spec.server.load_timeout),
             soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
             cache=CacheRules(
@@ -48,7 +57,7 @@ def rigged(served: Serving, watch: Watch) -> Iterator[TritonBench]:
                 lambda candidate: cache_of(
                     job.space, candidate, remote=spec.server.mode is ServerMode.REMOTE
                 ),
-                watch.events.note,
+                events.note,
             ),
         )
         yield TritonBench(
@@ -67,18 +76,8 @@ def rigged(served: Serving, watch: Watch) -> Iterator[TritonBench]:
                 client=client_of(job).client,
             ),
             rules,
-            watch.book,
+            book,
         )
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Who follows a run: what it spends, says and rejects, and whether it is to stop."""
-
-    book: TimeBook
-    events: Events
-    checkpoint: Callable[[], None]
-    rejected: Callable[[Rejected], None] = lambda _: None
 
 
 def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:

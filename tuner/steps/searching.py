@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
 
 from tuner.bench.evaluate import Evaluation, LoadPlan, SecondChance, evaluate
 from tuner.bench.levels import sustained_level
-from tuner.bench.protocol import Bench
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
     ClientLimitError,
@@ -30,16 +28,16 @@ from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.judge import tightest_latency
 from tuner.score.point import Point
 from tuner.search.budget import Budget, Progress, StopReason
-from tuner.search.incumbent import NEAR_MISS, incumbent, trials_since_best
+from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.reach import out_of_reach
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
-from tuner.spec.model import Spec
-from tuner.steps.events import Events
+from tuner.steps.estimate import Seen, estimate_run
 from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.steps.looking import first_level
+from tuner.steps.session import Session
 from tuner.triton.log import out_of_memory
 
 #: A trial whose server died is repeated this often in all.
@@ -50,84 +48,53 @@ class CurrentConfigFailsError(TooManyFailedTrialsError):
     """The config in the repository gives no measurement: there is nothing to compare with."""
 
 
-class KeepsTrials(Protocol):
-    def append_trial(self, trial: Trial) -> None: ...
-
-
-@dataclass(frozen=True)
-class Search:
-    """Collaborators of a search.
-
-    Attributes:
-        store: Keeps each trial.
-        checkpoint: Raises when the run is to stop.
-        current: The config in the repository.
-        load_s: What loading the model took before the search; the time of the budget counts it.
-        takes: About how long the run takes, in words, at so many requests per second.
-        near_miss: Stress up to which an SLO may be missed by noise alone.
-    """
-
-    spec: Spec
-    plan: LoadPlan
-    bench: Bench
-    searcher: Searcher
-    store: KeepsTrials
-    book: TimeBook
-    events: Events
-    checkpoint: Callable[[], None]
-    current: Candidate
-    load_s: float = 0.0
-    takes: Callable[[float], str] = lambda _: ""
-    near_miss: float = NEAR_MISS
-
-
-def searched(search: Search) -> tuple[list[Trial], StopReason]:
-    """Runs trials until the budget says stop.
+def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReason]:
+    """Runs trials until the budget says stop; ``searcher`` keeps each.
 
     Raises:
         TooManyFailedTrialsError: More trials failed than the budget allows.
         InterruptedRunError: The user stopped it.
     """
-    budget = Budget.of(search.spec)
-    goal = search.spec.objective.goal
-    clock = _Clock(search.load_s + _spent_s(search.searcher.history), budget.time_s)
+    budget = Budget.of(session.spec)
+    goal = session.spec.objective.goal
+    clock = _Clock(session.load_s + _spent_s(searcher.history), budget.time_s)
+    history = searcher.history  # grows with each trial, and with those of workers
     while True:
-        history = search.searcher.history
-        _refuse_unmeasurable(search, history)
-        watch = _Watch(search.book)
-        if reason := _over(search, budget, clock):
+        _refuse_unmeasurable(session, history)
+        watch = _Watch(session.book)
+        if reason := _over(session, history, budget, clock):
             return history, reason
-        if outlook := search.searcher.outlook():
-            search.events.note(outlook)
-        with search.book.phase(Phase.SEARCHING):
-            proposal = search.searcher.next()
-        if reason := _over(search, budget, clock):  # workers may have finished something
+        if outlook := searcher.outlook():
+            session.events.note(outlook)
+        with session.book.phase(Phase.SEARCHING):
+            proposal = searcher.next()
+        if reason := _over(session, history, budget, clock):  # workers may have finished something
             return history, reason
         if not isinstance(proposal, Proposal):
             return history, StopReason.EXHAUSTED if proposal is None else StopReason.ENOUGH
-        search.checkpoint()
+        session.checkpoint()
         if proposal.note is not None:
-            search.events.note(proposal.note)
-        with search.book.phase(Phase.SEARCHING):
-            claimed = search.searcher.start(proposal.candidate)
+            session.events.note(proposal.note)
+        with session.book.phase(Phase.SEARCHING):
+            claimed = searcher.start(proposal.candidate)
         if not claimed:
             continue  # a worker was quicker
-        search.events.trial_started(len(history), proposal.candidate, search.current)
-        trial = _run_trial(search, len(history), proposal, watch, clock)
+        session.events.trial_started(len(history), proposal.candidate, session.current)
+        trial = _run_trial(session, history, proposal, watch, clock)
         if trial is None:
-            _given_up(search, proposal.candidate, len(history))
+            _give_up(session, searcher, proposal.candidate, len(history))
             continue
-        with search.book.phase(Phase.WRITING):
-            search.store.append_trial(trial)
-            search.searcher.tell(trial)
-        best = incumbent(search.searcher.history, goal, search.current)
-        search.events.trial_finished(trial, best)
+        with session.book.phase(Phase.WRITING):
+            searcher.tell(trial)
+        best = incumbent(history, goal, session.current)
+        session.events.trial_finished(trial, best)
 
 
-def _over(search: Search, budget: Budget, clock: _Clock) -> StopReason | None:
+def _over(
+    session: Session, history: Sequence[Trial], budget: Budget, clock: _Clock
+) -> StopReason | None:
     """Why the search is over, by the budget; None while it goes on."""
-    history = search.searcher.history
-    goal, current = search.spec.objective.goal, search.current
+    goal, current = session.spec.objective.goal, session.current
     reason = budget(
         Progress(
             trials=len(history),
@@ -135,7 +102,7 @@ def _over(search: Search, budget: Budget, clock: _Clock) -> StopReason | None:
             since_best=trials_since_best(history, goal, current) if history else 0,
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
-            out_of_reach=out_of_reach(history, search.spec.slo, search.plan),
+            out_of_reach=out_of_reach(history, session.spec.slo, session.plan),
         )
     )
     if reason is StopReason.TOO_MANY_FAILED:
@@ -143,26 +110,26 @@ def _over(search: Search, budget: Budget, clock: _Clock) -> StopReason | None:
     return reason
 
 
-def _refuse_unmeasurable(search: Search, history: Sequence[Trial]) -> None:
+def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
     """Without the current config there is nothing to compare with, and its failure is the news."""
     for trial in history:
-        if trial.candidate == search.current and trial.state is TrialState.FAILED:
+        if trial.candidate == session.current and trial.state is TrialState.FAILED:
             raise CurrentConfigFailsError(
-                f"the current config of {search.spec.model} cannot be measured: {trial.reason}",
+                f"the current config of {session.spec.model} cannot be measured: {trial.reason}",
                 "mend what is named there, then start again; the server's own words are in the "
                 "run's logs/server.log",
             )
 
 
-def _given_up(search: Search, candidate: Candidate, number: int) -> None:
+def _give_up(session: Session, searcher: Searcher, candidate: Candidate, number: int) -> None:
     """A trial for which the time of the budget did not suffice leaves nothing behind."""
-    if candidate == search.current:
+    if candidate == session.current:
         raise CurrentConfigFailsError(
             "the time of the budget was used up before the current config gave a result",
             "raise budget.time, or shorten workload.window",
         )
-    search.searcher.give_up(candidate)
-    search.events.note(f"trial {number} is given up: the time of the budget is used up")
+    searcher.give_up(candidate)
+    session.events.note(f"trial {number} is given up: the time of the budget is used up")
 
 
 def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
@@ -175,7 +142,7 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
 
 
 def _run_trial(
-    search: Search, number: int, proposal: Proposal, watch: _Watch, clock: _Clock
+    session: Session, history: Sequence[Trial], proposal: Proposal, watch: _Watch, clock: _Clock
 ) -> Trial | None:
     """One trial; what goes wrong with it is its result, not the run's end.
 
@@ -183,6 +150,7 @@ def _run_trial(
     time was used up before it gave a result.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    number = len(history)
     bare = Trial(
         number,
         proposal.candidate,
@@ -193,15 +161,15 @@ def _run_trial(
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:
-            return _measured(search, bare, proposal.telling, watch, clock)
+            return _measure_trial(session, history, bare, proposal.telling, watch, clock)
         except OutOfTimeError as error:
-            search.bench.lost(error.message)
+            session.bench.lost(error.message)
             return None
         except ServerGoneError as error:
             bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
-            search.events.note(f"trial {number}: {error.message}")
+            session.events.note(f"trial {number}: {error.message}")
         except TrialError as error:
-            search.bench.lost(error.message)
+            session.bench.lost(error.message)
             bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
             break
     return replace(bare, time=watch.time())
@@ -212,11 +180,18 @@ def _asks_too_much(error: TrialError) -> bool:
     return isinstance(error, DeployRefusedError) or out_of_memory(error.message)
 
 
-def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch, clock: _Clock) -> Trial:
-    deployment = search.bench.deploy(bare.candidate)
-    evaluation = _Evaluating(search, bare.candidate, telling, clock)()
+def _measure_trial(
+    session: Session,
+    history: Sequence[Trial],
+    bare: Trial,
+    telling: bool,
+    watch: _Watch,
+    clock: _Clock,
+) -> Trial:
+    deployment = session.bench.deploy(bare.candidate)
+    evaluation = _Evaluating(session, history, bare.candidate, telling, clock)()
     if evaluation.limit is not None:
-        search.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
+        session.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
     return replace(
         bare,
         state=evaluation.state,
@@ -233,49 +208,57 @@ def _measured(search: Search, bare: Trial, telling: bool, watch: _Watch, clock: 
 class _Evaluating:
     """The measurements of one trial."""
 
-    def __init__(self, search: Search, candidate: Candidate, telling: bool, clock: _Clock) -> None:
-        self._search = search
+    def __init__(
+        self,
+        session: Session,
+        history: Sequence[Trial],
+        candidate: Candidate,
+        telling: bool,
+        clock: _Clock,
+    ) -> None:
+        self._history = history
+        self._session = session
         self._telling = telling
         self._clock = clock
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
         # measured under others, since it may be those that it met badly.
-        self._seed = seeds.of_search(search.spec.search.seed)
+        self._seed = seeds.of_search(session.spec.search.seed)
         #: Of the current config one measurement is made in any case: what it is compared with.
-        self._owed = candidate == search.current
+        self._owed = candidate == session.current
 
     def __call__(self) -> Evaluation:
-        search = self._search
-        best = incumbent(search.searcher.history, search.spec.objective.goal, search.current)
+        session = self._session
+        best = incumbent(self._history, session.spec.objective.goal, session.current)
         to_beat = None if best is None else sustained_level(best)
-        if search.plan.listed:
-            return self._evaluated(search.plan, 1.0, None)
+        if session.plan.listed:
+            return self._evaluated(session.plan, 1.0, None)
         if best is None or to_beat is None:
             return self._from_first()
-        second = SecondChance(search.near_miss, partial(self._under_other_arrivals, to_beat))
-        gain, rate_to_beat = 1.0 + float(search.spec.confirm.min_gain), None
-        if search.plan.arrivals.open_loop:
+        second = SecondChance(session.near_miss, partial(self._under_other_arrivals, to_beat))
+        gain, rate_to_beat = 1.0 + float(session.spec.confirm.min_gain), None
+        if session.plan.arrivals.open_loop:
             to_beat *= gain
         elif best.score is not None:
             rate_to_beat = best.score.value * gain
         try:
-            return self._evaluated(search.plan, 1.0, to_beat, second, rate_to_beat)
+            return self._evaluated(session.plan, 1.0, to_beat, second, rate_to_beat)
         except ModelFailsError:
             raise
         except ClientLimitError as error:
             # no more than the incumbent's load can be sent
-            return self._evaluated(search.plan, below_sent(error, to_beat), None)
+            return self._evaluated(session.plan, below_sent(error, to_beat), None)
         except LoadFailedError as error:
             # the load to beat may be so far beyond it that no result comes
-            search.events.note(f"measured from below: {error.message}")
+            session.events.note(f"measured from below: {error.message}")
             return self._from_first()
 
     def _from_first(self) -> Evaluation:
         self._refuse_when_late()
-        search = self._search
-        bound = tightest_latency(search.spec.slo)
-        first = first_level(search.bench, search.plan, self._seed, search.events.note, bound)
-        plan = search.plan
-        refuse_too_slow(search.spec, plan, first)
+        session = self._session
+        bound = tightest_latency(session.spec.slo)
+        first = first_level(session.bench, session.plan, self._seed, session.events.note, bound)
+        plan = session.plan
+        refuse_too_slow(session.spec, plan, first)
         if plan.arrivals.open_loop:
             self._tell_length(plan.levels.nearest(first.level))
         if first.lowest:
@@ -285,10 +268,11 @@ class _Evaluating:
 
     def _tell_length(self, rate_per_s: float) -> None:
         """Before the first long window, once: how long windows are, and the run."""
-        search = self._search
-        told = long_windows(search.spec, rate_per_s) if self._owed else ""
+        session = self._session
+        told = long_windows(session.spec, rate_per_s) if self._owed else ""
         if told:
-            search.events.note("; ".join(filter(None, (told, search.takes(rate_per_s)))))
+            run = estimate_run(session.job, Seen(rate_per_s, session.load_s))
+            session.events.note(f"{told}; the run takes {run.text}")
 
     def _evaluated(
         self,
@@ -298,7 +282,7 @@ class _Evaluating:
         second: SecondChance | None = None,
         rate_to_beat: float | None = None,
     ) -> Evaluation:
-        objective, telling = self._search.spec.objective, self._telling
+        objective, telling = self._session.spec.objective, self._telling
         return evaluate(
             self._measure,
             objective,
@@ -308,24 +292,24 @@ class _Evaluating:
             telling,
             second,
             rate_to_beat=rate_to_beat,
-            at_most=most_probes(self._search.spec, plan, start if to_beat is None else to_beat),
+            at_most=most_probes(self._session.spec, plan, start if to_beat is None else to_beat),
         )
 
     def _measure(self, level: float) -> Point:
         return self._measured(level, self._seed)
 
     def _under_other_arrivals(self, level: float) -> Point:
-        return self._measured(level, seeds.of_near_miss(self._search.spec.search.seed))
+        return self._measured(level, seeds.of_near_miss(self._session.spec.search.seed))
 
     def _measured(self, level: float, seed: int) -> Point:
         self._refuse_when_late(level)
-        point = self._search.bench.measure(level, seed)
+        point = self._session.bench.measure(level, seed)
         self._owed = False
         return point
 
     def _refuse_when_late(self, level: float | None = None) -> None:
         """Whether there is time for a measurement, of this level where it is known."""
-        needs_s = 0.0 if level is None else length_s(self._search.spec, self._search.plan, level)
+        needs_s = 0.0 if level is None else length_s(self._session.spec, self._session.plan, level)
         if not self._owed and self._clock.left_s() <= needs_s:
             raise OutOfTimeError("the time of the budget is used up")
         whole_s = self._clock.time_s

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.evaluate import LoadPlan
-from tuner.bench.protocol import Bench
-from tuner.confirm.confirm import Confirmation, Outcome, Row
+from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, first_level, remembered_s, soak
+from tuner.load import seeds
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
-from tuner.spec.model import Spec
-from tuner.steps.events import Events
 from tuner.steps.outcome import Side
+from tuner.steps.session import Session
 
 #: What is answered of a load in a window is that load but for so much.
 _NEARLY = 0.99
-
-
-@dataclass(frozen=True)
-class Soaking:
-    """Collaborators of the step; ``seed``: of the arrivals of every soak."""
-
-    spec: Spec
-    plan: LoadPlan
-    bench: Bench
-    record: Callable[[Row], None]
-    events: Events
-    seed: int
-
-    @property
-    def on(self) -> bool:
-        """Whether the spec wants a soak."""
-        return float(self.spec.confirm.soak) > 0.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +33,7 @@ class Proven:
     reason: str = ""
 
 
-def winner_soaked(step: Soaking, proof: Confirmation) -> Proven:
+def soak_winner(session: Session, proof: Confirmation) -> Proven:
     """The claim of a proof, held against one long load.
 
     A claim that had to be lowered must still be worth a change. Where it is no longer above what
@@ -63,11 +44,11 @@ def winner_soaked(step: Soaking, proof: Confirmation) -> Proven:
         TrialError: The winner could not be served, or no load gave a result.
         InterruptedRunError: The user stopped it.
     """
-    if not step.on:
+    if not _wanted(session):
         return Proven(None)
-    step.events.phase("soaking the winner")
-    level = first_level(proof, step.plan)
-    found = _soak(step, proof.candidate, level, proof.points, proof.own.steepness())
+    session.events.phase("soaking the winner")
+    level = first_level(proof, session.plan)
+    found = _soak(session, proof.candidate, level, proof.points, proof.own.steepness())
     if not found.tried:
         return Proven(found, reason=f"its load could not be held for long: {found.reason}")
     if found.held is not None and found.held.level >= proof.level:
@@ -75,9 +56,9 @@ def winner_soaked(step: Soaking, proof: Confirmation) -> Proven:
     reason = f"what its rounds say it stands does not last: {found.tried[0].sentence}"
     if found.held is None:
         return Proven(found, Outcome.NOT_FEASIBLE, reason)
-    beside = _as_good(step, proof, found.held)
+    beside = _as_good(session, proof, found.held)
     if beside is not None:
-        bar = f"{float(step.spec.confirm.min_gain):.0%}"
+        bar = f"{float(session.spec.confirm.min_gain):.0%}"
         why = f"and what lasts is not better by {bar}: the current config stood {beside.sentence}"
         return Proven(found, Outcome.NOT_BETTER, f"{reason}; {why}")
     return Proven(found, reason=f"{reason}; what lasts is {found.held.sentence}")
@@ -92,21 +73,21 @@ def _above_rounds(proof: Confirmation, held: Soaked) -> str:
     return f"its rounds stood {low}/s to {high}/s; what lasts is {held.sentence}"
 
 
-def _as_good(step: Soaking, proof: Confirmation, claim: Soaked) -> Soaked | None:
+def _as_good(session: Session, proof: Confirmation, claim: Soaked) -> Soaked | None:
     """The soak of the current config that makes a lowered claim no gain; None where it is one."""
     current = proof.current
     if proof.gain is None or not current.rounds:
         return None
-    enough = 1.0 + float(step.spec.confirm.min_gain)
+    enough = 1.0 + float(session.spec.confirm.min_gain)
     rounds = min(p.measurement.throughput_infer_per_s for p in current.points)
     if rounds * enough <= claim.throughput_infer_per_s:
         return None
     level = current.credited_level  # of a closed loop: clients are no goodput
-    if step.plan.arrivals.open_loop:
+    if session.plan.arrivals.open_loop:
         level = claim.level / enough
-    if step.plan.listed is not None:
-        level = min(listed for listed in step.plan.listed if listed >= level)
-    beside = _soak(step, current.candidate, level, current.points, at_most=1).held
+    if session.plan.listed is not None:
+        level = min(listed for listed in session.plan.listed if listed >= level)
+    beside = _soak(session, current.candidate, level, current.points, at_most=1).held
     if (
         beside is None
         or beside.throughput_infer_per_s * enough < _NEARLY * claim.throughput_infer_per_s
@@ -115,25 +96,29 @@ def _as_good(step: Soaking, proof: Confirmation, claim: Soaked) -> Soaked | None
     return beside
 
 
-def kept_soaked(step: Soaking, side: Side | None) -> Side | None:
+def soak_kept(session: Session, side: Side | None) -> Side | None:
     """The current config that stays, with the load that it stands for long.
 
     Raises:
         TrialError: It could not be served, or no load gave a result.
         InterruptedRunError: The user stopped it.
     """
-    if side is None or not step.on:
+    if side is None or not _wanted(session):
         return side
     stood = [p for p in side.points if p.passed]
     if not stood:
         return side
-    step.events.phase("soaking the current config")
+    session.events.phase("soaking the current config")
     level = min(p.level for p in stood)
-    return replace(side, soak=_soak(step, side.candidate, level, stood))
+    return replace(side, soak=_soak(session, side.candidate, level, stood))
+
+
+def _wanted(session: Session) -> bool:
+    return float(session.spec.confirm.soak) > 0.0
 
 
 def _soak(
-    step: Soaking,
+    session: Session,
     candidate: Candidate,
     level: float,
     points: Sequence[Point],
@@ -141,11 +126,11 @@ def _soak(
     at_most: int = MOST,
 ) -> Soak:
     rules = SoakRules(
-        slos=step.spec.slo,
-        plan=step.plan,
-        seed=step.seed,
+        slos=session.spec.slo,
+        plan=session.plan,
+        seed=seeds.of_soak(session.first_seed),
         least_s=remembered_s(points),
-        record=step.record,
-        told=lambda soaked: step.events.note(f"soak: {soaked.sentence}"),
+        record=session.record,
+        told=lambda soaked: session.events.note(f"soak: {soaked.sentence}"),
     )
-    return soak(step.bench, candidate, level, rules, slope=slope, at_most=at_most)
+    return soak(session.bench, candidate, level, rules, slope=slope, at_most=at_most)

@@ -24,7 +24,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
-from tuner.steps.searching import Search
+from tuner.steps.session import Session
 from tuner.triton.deploy import DeploymentKind
 
 NONE_OF_THEM: dict[str, Any] = {"minutes": None, "window_s": None, "seed": None}
@@ -212,18 +212,15 @@ def test_a_search_ends_with_its_time_and_later_trials_do_not_count() -> None:
     clock = live.Clock(30.0, now=lambda: servers.now_s)
     recorder = live.Recorder(JOB.space, clock)
     spec = live.spec_for(JOB.spec, "random", 3, live.TRIALS)
-    search = Search(
-        spec=spec,
-        plan=JOB.plan,
-        bench=servers,  # type: ignore[arg-type]
-        searcher=Searcher(JOB.space, STRATEGIES[spec.search.strategy](JOB.space, spec)),
-        store=live.KeepsNothing(),
-        book=TimeBook(),
-        events=recorder,
-        checkpoint=clock.checkpoint,
-        current=JOB.space.current,
+    searcher = Searcher(JOB.space, STRATEGIES[spec.search.strategy](JOB.space, spec))
+    session = Session(
+        replace(JOB, spec=spec),
+        servers,  # type: ignore[arg-type]
+        recorder,
+        TimeBook(),
+        clock.checkpoint,
     )
-    found = live.timed("random", search, recorder)
+    found = live.timed("random", session, searcher, recorder)
     assert found.ended is StopReason.TIME
     assert found.seconds == len(servers.asked) == 30.0
     assert 3 < len(found.steps) == found.steps[-1].number + 1

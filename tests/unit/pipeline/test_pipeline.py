@@ -31,10 +31,12 @@ from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.search.study.record import StudyRecord
+from tuner.steps import session
 from tuner.steps.job import Job
 from tuner.steps.outcome import Side, Verdict
-from tuner.steps.proving import Proof, proved
+from tuner.steps.proving import prove
 from tuner.steps.serving import Serving
+from tuner.steps.session import Session
 from tuner.steps.writing import write_back
 
 MODEL = "emulated-accelerator"
@@ -91,10 +93,10 @@ class Workplace:
             yield Serving(job, cast("Any", None), cast("Any", None))
 
         @contextmanager
-        def rigged(*_: object) -> Iterator[Any]:
+        def set_up_bench(*_: object) -> Iterator[Any]:
             yield self.bench
 
-        def overloaded(_: object, verdict: Verdict) -> Verdict:
+        def probe_overload(_: object, verdict: Verdict) -> Verdict:
             self.overloading()
             return verdict
 
@@ -107,9 +109,9 @@ class Workplace:
         monkeypatch.chdir(directory)
         monkeypatch.setattr(pipeline, "installed", installed)
         monkeypatch.setattr(pipeline, "serving", serving)
-        monkeypatch.setattr(pipeline, "rigged", rigged)
-        monkeypatch.setattr(pipeline, "proved", lambda _, trials: best_of(trials))
-        monkeypatch.setattr(pipeline, "overloaded", overloaded)
+        monkeypatch.setattr(session, "set_up_bench", set_up_bench)
+        monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
+        monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
         monkeypatch.setattr(pipeline, "meanwhile", meanwhile)
         # Drawing them takes longer than all else in most of these tests.
         without_pictures = functools.partial(render_all, pictures=False)
@@ -196,14 +198,14 @@ def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_o
 ) -> None:
     seen: list[int] = []
 
-    def proved(proof: Proof, trials: Sequence[Trial]) -> Verdict:
-        assert proof.arrivals is not None
-        seen.append(proof.arrivals)
+    def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
+        assert session.arrivals is not None
+        seen.append(session.arrivals)
         if len(seen) == 1:
             interrupt()
         return best_of(trials)
 
-    monkeypatch.setattr(pipeline, "proved", proved)
+    monkeypatch.setattr(pipeline, "prove", prove)
     run = ["run", "my spec.yaml", "--progress", "none", "--no-write"]
     assert workplace.tune(*run) == 130
     stored = workplace.store.manifest()
@@ -374,7 +376,7 @@ def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
 def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pipeline, "proved", proved)
+    monkeypatch.setattr(pipeline, "prove", prove)
     soak = workplace.bench.soak
 
     def interrupted_soak(*arguments: Any) -> Any:

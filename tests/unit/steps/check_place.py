@@ -16,6 +16,7 @@ from synthetic import synthetic_server
 from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.steps import check as steps
+from tuner.steps import session
 from tuner.steps.check import CheckFinished, CheckRequest, check
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
@@ -114,7 +115,9 @@ class Place:
         self.monkeypatch.setattr(steps, "new_run_id", lambda what: f"{what}-{self.checks}")
         self.monkeypatch.setattr(steps, "installed", self._installed)
         self.monkeypatch.setattr(steps, "serving", self._serving)
-        self.monkeypatch.setattr(steps, "rigged", lambda served, _: self._rigged(served, bench))
+        self.monkeypatch.setattr(
+            session, "set_up_bench", lambda served, *_: self._bench_on(served, bench)
+        )
         self.notes: list[str] = []
         return check(request, Noting(self.notes))
 
@@ -127,7 +130,7 @@ class Place:
         yield Serving(job, cast("Any", None), cast("Any", None))
 
     @contextmanager
-    def _rigged(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:
+    def _bench_on(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:
         self.bench = self.bench_of(served.job, **bench)
         self.said_first = list(self.notes)
         yield self.bench

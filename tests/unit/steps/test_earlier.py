@@ -20,7 +20,7 @@ from tuner.score.point import judge_point, score_points
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 from tuner.steps.earlier import seen_before
-from tuner.steps.estimate import DEPLOY_S, Seen, estimated
+from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run
 from tuner.steps.job import Job, Request, prepare
 
 
@@ -77,7 +77,7 @@ def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
         store.append_confirmation(Row(0, order, role, Candidate({"n": 1}), point).to_json())
     seen = seen_before(results, job)
     assert seen == Seen(400.0, 1.8, 7.0, 0.5 * RELAXATIONS)
-    before, found = estimated(job, Seen(400.0, 1.8)), estimated(job, seen)
+    before, found = estimate_run(job, Seen(400.0, 1.8)), estimate_run(job, seen)
     window_s = float(job.spec.workload.window)
     assert found.search_s == before.search_s
     rounds, sides, each = job.spec.confirm.rounds, 1 + job.spec.confirm.finalists, 2
@@ -89,8 +89,8 @@ def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
 
 
 def test_no_window_is_foreseen_longer_than_a_claim_may_have(job: Job) -> None:
-    longest = estimated(job, Seen(claim_window_s=MOST_WINDOWS * float(job.spec.workload.window)))
-    assert estimated(job, Seen(claim_window_s=9999.0)) == longest
+    longest = estimate_run(job, Seen(claim_window_s=MOST_WINDOWS * float(job.spec.workload.window)))
+    assert estimate_run(job, Seen(claim_window_s=9999.0)) == longest
 
 
 def test_without_an_earlier_run_nothing_is_seen(job: Job, tmp_path: Path) -> None:
@@ -98,13 +98,13 @@ def test_without_an_earlier_run_nothing_is_seen(job: Job, tmp_path: Path) -> Non
 
 
 def test_a_slow_models_run_is_foreseen_as_long_as_it_is(job: Job) -> None:
-    fast, slow = estimated(job), estimated(job, Seen(8.0))
+    fast, slow = estimate_run(job), estimate_run(job, Seen(8.0))
     assert slow.confirmation_s > 10 * fast.confirmation_s
     assert slow.load_s == DEPLOY_S
 
 
 def test_loads_that_take_a_minute_are_counted_and_told(job: Job) -> None:
-    fast, large = estimated(job), estimated(job, Seen(None, 60.0))
+    fast, large = estimate_run(job), estimate_run(job, Seen(None, 60.0))
     counted = large.loads * (60.0 - DEPLOY_S)
     more = sum(
         getattr(large, n) - getattr(fast, n) for n in ("search_s", "confirmation_s", "after_s")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.steps.estimate import DEPLOY_S, OVERHEAD_S, Estimate, estimated
+from tuner.steps.estimate import DEPLOY_S, OVERHEAD_S, Estimate, estimate_run
 from tuner.steps.job import Request, prepare
 
 SPEC = """\
@@ -40,7 +40,7 @@ def estimate(directory: Path, **changes: object) -> Estimate:
     }
     path = directory / "spec.yaml"
     path.write_text(SPEC.format(repository=REPOSITORY, **{**given, **changes}))
-    return estimated(prepare(Request(spec=path)))
+    return estimate_run(prepare(Request(spec=path)))
 
 
 @pytest.mark.parametrize(("rounds", "finalists"), [(3, 2), (5, 2), (3, 4)])

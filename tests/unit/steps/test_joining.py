@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from emulated import EmulatedBench
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
-from unit.steps.test_searching import Kept, a_search, served
+from unit.steps.test_searching import a_search, searched, served
 from waits import wait_until
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
@@ -33,16 +33,15 @@ from tuner.steps.job import Job, Request, prepare
 from tuner.steps.joining import (
     JoinRequest,
     _Checkpoint,
-    _HandsIn,
     job_of,
     measure,
     offered_spec,
     refuse_another_host,
     refuse_another_machine,
-    without_limits,
 )
 from tuner.steps.opening import OpenRun, open_run, open_store
-from tuner.steps.searching import Search, searched
+from tuner.steps.searching import search
+from tuner.steps.session import Session
 from tuner.steps.trusting import refuse_strange_programs
 
 RANDOM = (
@@ -100,37 +99,17 @@ def a_worker(
         searcher = JoinedSearcher(
             space, strategy, record, spec.budget.trials, lambda: time.sleep(0.005)
         )
-        search = Search(
-            spec=without_limits(spec),
-            plan=job.plan,
-            bench=bench,  # type: ignore[arg-type]
-            searcher=searcher,
-            store=_HandsIn(record),
-            book=TimeBook(),
-            events=Silent(),
-            checkpoint=_Checkpoint(record, lambda: None),
-            current=space.current,
-        )
+        session = replace(owned(job, bench), checkpoint=_Checkpoint(record, lambda: None))
 
         def work() -> list[Trial]:
-            measure(search)
+            measure(session, searcher)
             return searcher.mine
 
         yield work
 
 
-def owned(job: Job, run: OpenRun, bench: EmulatedBench) -> Search:
-    return Search(
-        spec=job.spec,
-        plan=job.plan,
-        bench=bench,  # type: ignore[arg-type]
-        searcher=run.searcher,
-        store=run.store,
-        book=TimeBook(),
-        events=Silent(),
-        checkpoint=lambda: None,
-        current=job.space.current,
-    )
+def owned(job: Job, bench: EmulatedBench) -> Session:
+    return Session(job, bench, Silent(), TimeBook(), lambda: None)
 
 
 @contextmanager
@@ -169,7 +148,7 @@ def test_a_run_and_two_workers_measure_nothing_twice_and_the_run_keeps_it_all(
         ThreadPoolExecutor() as threads,
     ):
         working = [threads.submit(work) for work in (one, two)]
-        trials, _ = searched(owned(job, run, PatientBench(deployed, workers)))
+        trials, _ = search(owned(job, PatientBench(deployed, workers)), run.searcher)
         run.searcher.over()
         handed_in = {t.candidate.key: t for work in working for t in work.result()}
         stored = run.store.trials()
@@ -379,10 +358,9 @@ def test_a_workers_trial_costs_the_run_none_of_its_time() -> None:
         worker=Worker("box", "1"),
     )
     assert Trial.from_json(theirs.to_json()) == theirs
-    search, kept = a_search(EmulatedBench(served), [Candidate({"instance_group.count": 1})] * 3)
-    budget = search.spec.budget.model_copy(update={"time": 60.0})
-    search = replace(search, spec=search.spec.model_copy(update={"budget": budget}))
-    search.searcher.history.append(theirs)
-    searched(search)
-    assert isinstance(kept, Kept)
-    assert len(kept.trials) == 2
+    session, searcher = a_search(
+        EmulatedBench(served), [Candidate({"instance_group.count": 1})] * 3, time="60s"
+    )
+    searcher.history.append(theirs)
+    searched(session, searcher)
+    assert len(searcher.history) == 3

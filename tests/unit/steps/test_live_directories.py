@@ -17,7 +17,7 @@ from tuner.steps import joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
 from tuner.steps.programs import Programs
-from tuner.steps.rig import Watch, rigged
+from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
 from tuner.triton.private import private_directory
 
@@ -47,7 +47,7 @@ def an_hour_later(temporary: Path) -> list[Path]:
 def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:  # noqa: F811
     programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None), "2.51.0")
     served = Serving(job, programs, cast("Any", None))
-    with rigged(served, Watch(TimeBook(), Silent(), lambda: None)):
+    with set_up_bench(served, Silent(), TimeBook(), lambda: None):
         yield
 
 

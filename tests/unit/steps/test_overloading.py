@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from emulated import EmulatedBench, an_overload
+from emulated import EmulatedBench, a_session, an_overload
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.bench.evaluate import LoadPlan
@@ -23,7 +23,8 @@ from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps.events import Silent
 from tuner.steps.outcome import Overloads, Side, Verdict
-from tuner.steps.overloading import Overloading, overloaded
+from tuner.steps.overloading import probe_overload
+from tuner.steps.session import Session
 
 CURRENT = Candidate({"instance_group.count": 1})
 WINNER = Candidate({"instance_group.count": 4})
@@ -58,7 +59,7 @@ def verdict(winner: Side | None = None) -> Verdict:
     return Verdict(status, ("a reason",), side(CURRENT, 100.0), winner)
 
 
-def step(bench: EmulatedBench, **changes: Any) -> Overloading:
+def step(bench: EmulatedBench, **changes: Any) -> Session:
     spec: dict[str, Any] = {
         "model": "m",
         "repository": "r",
@@ -71,12 +72,12 @@ def step(bench: EmulatedBench, **changes: Any) -> Overloading:
     if checked.objective.at_level is not None:
         listed = (checked.objective.at_level,)
     plan = LoadPlan(arrivals, listed, LevelRange(0.1, 1e5))
-    return Overloading(checked, plan, bench, Silent())
+    return a_session(bench, checked, CURRENT, plan)
 
 
 def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time() -> None:
     bench = Probed()
-    found = overloaded(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
+    found = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
     assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
     assert found.overload == Overloads(an_overload(100.0), an_overload(110.0))
     assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
@@ -87,7 +88,7 @@ def test_a_current_config_whose_overload_the_winner_stands_is_spared(
     stood: tuple[float, ...], spared: bool
 ) -> None:
     bench = Probed()
-    found = overloaded(step(bench), verdict(side(WINNER, *stood))).overload
+    found = probe_overload(step(bench), verdict(side(WINNER, *stood))).overload
     assert found is not None
     assert found.winner == an_overload(min(stood))
     assert (found.current is None) is spared
@@ -111,7 +112,7 @@ class Watching(Silent):
 
 def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
     watched = replace(step(Probed()), events=Watching())
-    found = overloaded(watched, verdict(side(WINNER, 110.0))).overload
+    found = probe_overload(watched, verdict(side(WINNER, 110.0))).overload
     assert found is not None
     assert found.current is not None
     assert found.winner is not None
@@ -125,14 +126,14 @@ def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
 @pytest.mark.parametrize(("seed", "arrivals"), [(0, 700_000), (3, 703_000)])
 def test_arrivals_of_an_overload_are_none_of_the_searchs(seed: int, arrivals: int) -> None:
     bench = Probed()
-    overloaded(step(bench, search={"seed": seed}), verdict(side(WINNER, 110.0)))
+    probe_overload(step(bench, search={"seed": seed}), verdict(side(WINNER, 110.0)))
     assert [a.seed for a in bench.overloads] == [arrivals, arrivals]
 
 
 def test_where_one_stood_no_load_the_other_is_overloaded_all_the_same() -> None:
     bench = Probed()
     late = Verdict(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0))
-    found = overloaded(step(bench), late).overload
+    found = probe_overload(step(bench), late).overload
     assert asked(bench) == [(WINNER, 110.0, True)]
     assert found is not None
     assert (found.current, found.winner) == (None, an_overload(110.0))
@@ -142,21 +143,21 @@ def test_where_one_stood_no_load_the_other_is_overloaded_all_the_same() -> None:
 
 def test_without_a_winner_only_the_current_config_is() -> None:
     bench = Probed()
-    found = overloaded(step(bench), verdict()).overload
+    found = probe_overload(step(bench), verdict()).overload
     assert [candidate for candidate, _, _ in asked(bench)] == [CURRENT]
     assert found == Overloads(an_overload(100.0), None)
 
 
 @pytest.mark.parametrize("trouble", [LoadFailedError("late"), ServerGoneError("gone")])
 def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: Exception) -> None:
-    found = overloaded(step(Probed(trouble)), verdict(side(WINNER, 110.0))).overload
+    found = probe_overload(step(Probed(trouble)), verdict(side(WINNER, 110.0))).overload
     assert found == Overloads(an_overload(100.0), None, (f"winner: {trouble}",))
 
 
 def test_a_stop_is_heeded() -> None:
     bench = Probed(InterruptedRunError("stopped by a signal"))
     with pytest.raises(InterruptedRunError):
-        overloaded(step(bench), verdict(side(WINNER, 110.0)))
+        probe_overload(step(bench), verdict(side(WINNER, 110.0)))
 
 
 def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
@@ -165,7 +166,7 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
     phases: list[str] = []
     watched = step(bench)
     watched.events.phase = phases.append  # type: ignore[method-assign]
-    found = overloaded(watched, nowhere).overload
+    found = probe_overload(watched, nowhere).overload
     assert asked(bench) == []
     assert phases == []  # nothing is overloaded, and it is not said either
     assert found is not None
@@ -183,7 +184,7 @@ def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
 )
 def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expected: str) -> None:
     bench = Probed()
-    found = overloaded(step(bench, **changes), verdict(side(WINNER, 110.0))).overload
+    found = probe_overload(step(bench, **changes), verdict(side(WINNER, 110.0))).overload
     assert asked(bench) == []
     assert found is not None
     assert (found.current, found.winner) == (None, None)
@@ -209,12 +210,12 @@ def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> Side:
 def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_stood_it() -> None:
     bench = Probed()
     near = Verdict(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
-    overloaded(step(bench), near)
+    probe_overload(step(bench), near)
     assert asked(bench) == [(WINNER, 400.0, False), (CURRENT, 390.0, True)]
 
 
 def test_a_lowered_claim_is_what_an_overload_exceeds() -> None:
     bench = Probed()
     near = Verdict(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
-    overloaded(step(bench), near)
+    probe_overload(step(bench), near)
     assert asked(bench) == [(CURRENT, 340.0, True), (WINNER, 350.0, True)]

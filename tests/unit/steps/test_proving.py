@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from emulated import FreshBench
+from emulated import FreshBench, a_session
 from synthetic import P99_40MS, synthetic_measurement
 
-from tuner.bench.evaluate import load_plan
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.run.status import Status
@@ -20,9 +19,9 @@ from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
+from tuner.steps import proving as step
 from tuner.steps.events import Events, Silent
 from tuner.steps.outcome import Side, Verdict, result_json
-from tuner.steps.proving import Proof, proved
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (Candidate({COUNT: n}) for n in (1, 2, 3))
@@ -79,11 +78,8 @@ class Rounds(Silent):
 
 
 def prove(bench: ProvingBench, *trials: Trial, events: Events | None = None) -> Verdict:
-    plan = load_plan(bench.spec.workload, bench.spec.objective)
-    ignored: list[object] = []
-    watcher = events or Silent()
-    proof = Proof(bench.spec, plan, bench, ignored.append, watcher, CURRENT, lambda _: True)  # type: ignore[arg-type]
-    return proved(proof, trials)
+    session = a_session(bench, bench.spec, CURRENT, events=events or Silent())
+    return step.prove(session, trials)
 
 
 def result_of(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
@@ -188,6 +184,20 @@ def test_a_simpler_closed_loop_is_measured_with_about_the_clients_that_were_stoo
     assert {level for c, level in bench.levels if c == simpler} == {16.0, 17.0, 18.0}
 
 
+def test_a_simpler_config_that_triton_would_not_load_is_not_tried() -> None:
+    found = Candidate({COUNT: 2, "max_batch_size": 8})
+    simpler = Candidate({COUNT: 2, "max_batch_size": None})
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, found: 1000.0, simpler: 1000.0})
+    session = a_session(bench, bench.spec, CURRENT)
+    space: Any = session.job.space
+    space.violations = lambda candidate: [candidate] if candidate == simpler else []
+    trials = trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, found, 980, 1100)
+    verdict = step.prove(session, trials)
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == found
+    assert simpler not in {candidate for candidate, _ in bench.deployed}
+
+
 def test_each_round_of_a_config_and_of_a_change_undone_is_told_once() -> None:
     found = Candidate({COUNT: 2, "max_batch_size": 8})
     simpler = Candidate({COUNT: 2, "max_batch_size": None})
@@ -235,10 +245,7 @@ def test_the_rounds_of_a_confirmation_have_the_arrivals_of_their_run() -> None:
     for arrivals, first in ((1_234_567_890, 1_234_567_890), (None, 500_000)):
         bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
         trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100)
-        plan = load_plan(bench.spec.workload, bench.spec.objective)
-        ignored: list[object] = []
-        proof = Proof(bench.spec, plan, bench, ignored.append, Silent(), CURRENT, lambda _: True)  # type: ignore[arg-type]
-        proved(replace(proof, arrivals=arrivals), trials)
+        step.prove(a_session(bench, bench.spec, CURRENT, arrivals=arrivals), trials)
         assert set(bench.seeds) == {first, first + 1, first + 2}
 
 

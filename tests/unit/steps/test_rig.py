@@ -22,7 +22,7 @@ from tuner.steps import rig
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.programs import Programs, installed
-from tuner.steps.rig import Watch, rigged, soak_of, window_of
+from tuner.steps.rig import set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.triton.local import LocalLauncher
 
@@ -137,8 +137,8 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
     launcher = cast("Any", Launcher(restartable=restartable))
     programs = Programs(launcher, cast("Any", "pa"), cast("Any", None), "2.51.0")
     deployer = SimpleNamespace(control="control", server="server")
-    watch = Watch(TimeBook(), Silent(), lambda: told.append("asked"), told.append)
-    with rigged(Serving(job, programs, cast("Any", deployer)), watch):
+    book, served = TimeBook(), Serving(job, programs, cast("Any", deployer))
+    with set_up_bench(served, Silent(), book, lambda: told.append("asked"), told.append):
         assert built["patience_s"] == patience_s
         _, model, control, endpoints, perf_analyzer, directory = built["arguments"]
         assert (model, control, endpoints) == ("emulated-accelerator", "control", "endpoints")
@@ -155,7 +155,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         rules.checkpoint()
         rules.rejected("rejected")
         assert told == ["asked", "rejected"]
-        assert built["book"] is watch.book
+        assert built["book"] is book
     assert not directory.exists()
 
 
@@ -170,9 +170,8 @@ def test_a_foreign_server_may_have_a_cache_that_its_arguments_do_not_tell(
     )
     deployer = SimpleNamespace(control=None, server=None)
     candidate = Candidate({"response_cache.enable": True})
-    with rigged(
-        Serving(job, programs, cast("Any", deployer)), Watch(TimeBook(), Silent(), lambda: None)
-    ):
+    served = Serving(job, programs, cast("Any", deployer))
+    with set_up_bench(served, Silent(), TimeBook(), lambda: None):
         assert built["rules"].cache.of(candidate) == cache
 
 

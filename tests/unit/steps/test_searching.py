@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from emulated import EmulatedBench
+from emulated import EmulatedBench, a_session
 from synthetic import synthetic_measurement
 
 from tuner.bench.evaluate import LoadPlan
@@ -23,7 +23,6 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.load.measurement import Arrivals, Measurement
-from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
@@ -37,7 +36,8 @@ from tuner.spec.slo import Slo
 from tuner.steps import searching
 from tuner.steps.events import Silent
 from tuner.steps.finalists import finalists_of
-from tuner.steps.searching import CurrentConfigFailsError, Search, searched
+from tuner.steps.searching import CurrentConfigFailsError, search
+from tuner.steps.session import Session
 
 CANDIDATES = [Candidate({"instance_group.count": n}) for n in range(1, 7)]
 
@@ -74,14 +74,6 @@ class ListedSearcher:
         self.candidates.remove(candidate)
 
 
-@dataclass
-class Kept:
-    trials: list[Trial] = field(default_factory=list)
-
-    def append_trial(self, trial: Trial) -> None:
-        self.trials.append(trial)
-
-
 def a_spec(slo: str = "p99_latency <= 40ms", **budget: Any) -> Spec:
     return Spec.model_validate(
         {
@@ -101,43 +93,38 @@ def a_search(
     telling: bool = False,
     slo: str = "p99_latency <= 40ms",
     **budget: Any,
-) -> tuple[Search, Kept]:
-    spec = a_spec(slo, **budget)
-    kept = Kept()
-    search = Search(
-        spec=spec,
-        plan=LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5)),
-        bench=bench,  # type: ignore[arg-type]
-        searcher=ListedSearcher(candidates, telling=telling),  # type: ignore[arg-type]
-        store=kept,
-        book=TimeBook(),
-        events=Silent(),
-        checkpoint=checkpoint,
-        current=CANDIDATES[0],
-    )
-    return search, kept
+) -> tuple[Session, ListedSearcher]:
+    plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
+    session = a_session(bench, a_spec(slo, **budget), CANDIDATES[0], plan, checkpoint=checkpoint)
+    return session, ListedSearcher(candidates, telling=telling)
+
+
+def searched(session: Session, searcher: ListedSearcher) -> tuple[list[Trial], StopReason]:
+    return search(session, searcher)  # type: ignore[arg-type]
 
 
 def test_every_trial_is_kept_and_better_ones_are_measured_in_full() -> None:
-    search, kept = a_search(EmulatedBench(served), CANDIDATES[:4])
-    trials, reason = searched(search)
+    session, searcher = a_search(EmulatedBench(served), CANDIDATES[:4])
+    trials, reason = searched(session, searcher)
     assert reason is StopReason.EXHAUSTED
-    assert kept.trials == trials
+    assert searcher.history == trials
     assert [t.state for t in trials] == [TrialState.MEASURED] * 4
     values = [t.score.value for t in trials if t.score]
     assert values == sorted(values)
 
 
 def test_a_worse_candidate_is_pruned_after_one_measurement() -> None:
-    search, _ = a_search(EmulatedBench(served), [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]])
-    trials, _ = searched(search)
+    session, searcher = a_search(
+        EmulatedBench(served), [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]]
+    )
+    trials, _ = searched(session, searcher)
     assert trials[2].state is TrialState.PRUNED
     assert len(trials[2].points) == 1
 
 
 def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
-    search, _ = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[1]])
-    trials, _ = searched(search)
+    session, searcher = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[1]])
+    trials, _ = searched(session, searcher)
     best = sustained_level(trials[0])
     assert best is not None
     asked = trials[1].points[0].measurement.load.level
@@ -150,8 +137,8 @@ def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
 def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [DeployRefusedError("no GPU")]}
     bench = EmulatedBench(served, troubles=troubles)
-    search, _ = a_search(bench, CANDIDATES[:3])
-    trials, _ = searched(search)
+    session, searcher = a_search(bench, CANDIDATES[:3])
+    trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.FAILED
     assert trials[1].reason == "no GPU"
     assert bench.given_up == ["no GPU"]
@@ -171,8 +158,8 @@ def test_a_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below
             return super().measure(level, seed)
 
     bench = Drowning(served)
-    search, _ = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], telling=telling)
-    trials, _ = searched(search)
+    session, searcher = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], telling=telling)
+    trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.MEASURED
     assert 90 < trials[1].score.value <= 100  # type: ignore[union-attr]
     assert bench.given_up == []
@@ -180,8 +167,8 @@ def test_a_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below
 
 def test_a_trial_whose_server_died_is_repeated_once() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
-    search, _ = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
-    trials, _ = searched(search)
+    session, searcher = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
+    trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.MEASURED
     assert trials[1].attempts == 2
     assert trials[1].reason is None
@@ -189,8 +176,10 @@ def test_a_trial_whose_server_died_is_repeated_once() -> None:
 
 def test_a_server_that_dies_twice_fails_the_trial() -> None:
     deaths: list[Exception] = [ServerGoneError("killed"), ServerGoneError("killed again")]
-    search, _ = a_search(EmulatedBench(served, troubles={CANDIDATES[1]: deaths}), CANDIDATES[:2])
-    trials, _ = searched(search)
+    session, searcher = a_search(
+        EmulatedBench(served, troubles={CANDIDATES[1]: deaths}), CANDIDATES[:2]
+    )
+    trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.FAILED
     assert trials[1].reason == "killed again"
 
@@ -199,10 +188,10 @@ def test_too_many_failures_end_the_run_with_the_last_reason() -> None:
     troubles: dict[Candidate, list[Exception]] = {
         c: [DeployRefusedError("no GPU")] for c in CANDIDATES[1:]
     }
-    search, kept = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES)
+    session, searcher = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES)
     with pytest.raises(TooManyFailedTrialsError, match="no GPU"):
-        searched(search)
-    assert len(kept.trials) >= 5
+        searched(session, searcher)
+    assert len(searcher.history) >= 5
 
 
 def test_a_stop_keeps_what_was_finished() -> None:
@@ -214,19 +203,19 @@ def test_a_stop_keeps_what_was_finished() -> None:
         if calls == 3:
             raise InterruptedRunError("stopped")
 
-    search, kept = a_search(EmulatedBench(served), CANDIDATES, checkpoint)
+    session, searcher = a_search(EmulatedBench(served), CANDIDATES, checkpoint)
     with pytest.raises(InterruptedRunError):
-        searched(search)
-    assert len(kept.trials) == 2
+        searched(session, searcher)
+    assert len(searcher.history) == 2
 
 
 @pytest.mark.parametrize("of_spec", [0, 3])
 def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
     bench = EmulatedBench(served)
-    search, _ = a_search(bench, CANDIDATES)
-    spec = search.spec
+    session, searcher = a_search(bench, CANDIDATES)
+    spec = session.spec
     seeded = spec.model_copy(update={"search": spec.search.model_copy(update={"seed": of_spec})})
-    searched(replace(search, spec=seeded))
+    searched(replace(session, job=replace(session.job, spec=seeded)), searcher)
     assert len(bench.seeds) > len(CANDIDATES)
     assert set(bench.seeds) == {1000 * of_spec + 1}
     assert {seed for seed, _ in bench.looks} == {1000 * of_spec + 1}
@@ -235,11 +224,13 @@ def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
 def test_a_current_config_that_cannot_be_measured_ends_the_run_with_its_own_words() -> None:
     """No search goes on that would end with the advice to relax an SLO."""
     fails = ModelFailsError("the model fails: RuntimeError: weights.bin is not there")
-    search, kept = a_search(EmulatedBench(served, troubles={CANDIDATES[0]: [fails]}), CANDIDATES)
+    session, searcher = a_search(
+        EmulatedBench(served, troubles={CANDIDATES[0]: [fails]}), CANDIDATES
+    )
     with pytest.raises(CurrentConfigFailsError, match=r"cannot be measured.*weights\.bin") as ended:
-        searched(search)
+        searched(session, searcher)
     assert ended.value.exit_code == 5
-    assert len(kept.trials) == 1
+    assert len(searcher.history) == 1
 
 
 def test_a_client_that_cannot_send_the_load_to_beat_does_not_fail_the_best_candidate() -> None:
@@ -249,8 +240,8 @@ def test_a_client_that_cannot_send_the_load_to_beat_does_not_fail_the_best_candi
                 raise ClientLimitError("the load generator could not keep up", sent_per_s=250)
             return super().measure(level, seed)
 
-    search, _ = a_search(Limited(served), [CANDIDATES[2], CANDIDATES[5]])
-    trials, _ = searched(search)
+    session, searcher = a_search(Limited(served), [CANDIDATES[2], CANDIDATES[5]])
+    trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.MEASURED
     assert trials[1].score.value == pytest.approx(225, rel=0.01)  # type: ignore[union-attr]
     assert trials[1].limit == "the load generator could not keep up"
@@ -274,18 +265,18 @@ def test_the_time_budget_is_kept_to_within_a_measurement(
     order: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = SlowBench(monkeypatch)
-    search, kept = a_search(bench, [CANDIDATES[n] for n in order], time="15s")
-    trials, reason = searched(search)
+    session, searcher = a_search(bench, [CANDIDATES[n] for n in order], time="15s")
+    trials, reason = searched(session, searcher)
     assert reason is StopReason.TIME
     assert bench.now_s <= 15.0 + 2 * 10.0  # the current config's one is owed
-    assert all(t.score is not None for t in kept.trials)
+    assert all(t.score is not None for t in searcher.history)
     assert CANDIDATES[0] in {t.candidate for t in trials}
 
 
 def test_the_first_load_counts_against_the_time_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = SlowBench(monkeypatch)
-    search, _ = a_search(bench, CANDIDATES[:4], time="90s")
-    trials, reason = searched(replace(search, load_s=80.0))
+    session, searcher = a_search(bench, CANDIDATES[:4], time="90s")
+    trials, reason = searched(replace(session, load_s=80.0), searcher)
     assert reason is StopReason.TIME
     assert [t.candidate for t in trials] == [CANDIDATES[0]]
     assert bench.now_s == 10.0
@@ -309,11 +300,11 @@ def test_no_time_for_the_current_config_ends_the_run_and_says_what_to_raise(
         def measure(self, level: float, seed: int) -> Point:
             raise OutOfTimeError("the time of the budget is used up")
 
-    search, kept = a_search(Hanging(monkeypatch), CANDIDATES, time="15s")
+    session, searcher = a_search(Hanging(monkeypatch), CANDIDATES, time="15s")
     with pytest.raises(CurrentConfigFailsError, match="time of the budget") as ended:
-        searched(search)
+        searched(session, searcher)
     assert "budget.time" in ended.value.hint
-    assert kept.trials == []
+    assert searcher.history == []
 
 
 def test_a_trial_that_ran_out_of_time_leaves_nothing_behind() -> None:
@@ -324,10 +315,10 @@ def test_a_trial_that_ran_out_of_time_leaves_nothing_behind() -> None:
             return super().measure(level, seed)
 
     bench, watched = Late(served), Noting()
-    search, kept = a_search(bench, CANDIDATES[:3])
-    trials, _ = searched(replace(search, events=watched))
-    assert [t.candidate for t in kept.trials] == [CANDIDATES[0], CANDIDATES[2]]
-    assert trials == kept.trials
+    session, searcher = a_search(bench, CANDIDATES[:3])
+    trials, _ = searched(replace(session, events=watched), searcher)
+    assert [t.candidate for t in searcher.history] == [CANDIDATES[0], CANDIDATES[2]]
+    assert trials == searcher.history
     assert bench.given_up == ["the time of the budget is used up"]
     assert "trial 1 is given up: the time of the budget is used up" in watched.told
 
@@ -345,28 +336,28 @@ def test_only_what_a_larger_config_would_share_counts_as_refused(
     error: TrialError, too_large: bool
 ) -> None:
     troubles = {CANDIDATES[1]: [error, error]}
-    search, kept = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])  # type: ignore[arg-type]
-    searched(search)
-    assert kept.trials[1].state is TrialState.FAILED
-    assert kept.trials[1].refused is too_large
-    assert Trial.from_json(kept.trials[1].to_json()) == kept.trials[1]
+    session, searcher = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])  # type: ignore[arg-type]
+    searched(session, searcher)
+    assert searcher.history[1].state is TrialState.FAILED
+    assert searcher.history[1].refused is too_large
+    assert Trial.from_json(searcher.history[1].to_json()) == searcher.history[1]
 
 
 def test_a_candidate_that_a_worker_claimed_first_is_not_measured_here() -> None:
     bench, watched = EmulatedBench(served), Noting()
-    search, kept = a_search(bench, CANDIDATES[:3])
+    session, searcher = a_search(bench, CANDIDATES[:3])
     claimed = [CANDIDATES[1]]
 
     def start(candidate: Candidate) -> bool:
         if candidate in claimed:
             claimed.remove(candidate)
-            search.searcher.give_up(candidate)
+            searcher.give_up(candidate)
             return False
         return True
 
-    search.searcher.start = start  # type: ignore[method-assign]
-    searched(replace(search, events=watched))
-    assert [t.candidate for t in kept.trials] == [CANDIDATES[0], CANDIDATES[2]]
+    searcher.start = start  # type: ignore[method-assign]
+    searched(replace(session, events=watched), searcher)
+    assert [t.candidate for t in searcher.history] == [CANDIDATES[0], CANDIDATES[2]]
     assert [c for c, _ in bench.deployed] == [CANDIDATES[0], CANDIDATES[2]]
     assert [t for t in watched.told if "started" in t] == ["trial 0 started", "trial 1 started"]
 
@@ -374,13 +365,13 @@ def test_a_candidate_that_a_worker_claimed_first_is_not_measured_here() -> None:
 def test_a_server_that_dies_is_told_with_the_trials_number() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
     watched = Noting()
-    search, kept = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
-    searched(replace(search, events=watched))
+    session, searcher = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
+    searched(replace(session, events=watched), searcher)
     assert "trial 1: killed" in watched.told
-    assert [t.number for t in kept.trials] == [0, 1]
-    assert kept.trials[0].attempts == 1
-    assert all(t.started_at for t in kept.trials)
-    assert {t.deployment for t in kept.trials} == {"in place"}
+    assert [t.number for t in searcher.history] == [0, 1]
+    assert searcher.history[0].attempts == 1
+    assert all(t.started_at for t in searcher.history)
+    assert {t.deployment for t in searcher.history} == {"in place"}
 
 
 def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
@@ -397,9 +388,9 @@ def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
             p99_us, served = 40e3 * (level / stands) ** 2, rate * min(level / stands, 1.05)
             return synthetic_measurement(level, p99_us, served=served, arrivals=Arrivals.CLOSED)
 
-    search, _ = a_search(Closed(served, arrivals=Arrivals.CLOSED), CANDIDATES[:3])
+    session, searcher = a_search(Closed(served, arrivals=Arrivals.CLOSED), CANDIDATES[:3])
     plan = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))
-    trials, _ = searched(replace(search, plan=plan))
+    trials, _ = searched(replace(session, job=replace(session.job, plan=plan)), searcher)
     assert [t.state for t in trials] == [
         TrialState.MEASURED,
         TrialState.MEASURED,
@@ -414,8 +405,8 @@ def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
 def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
     slo = "p99_latency <= 1us"
     bench = EmulatedBench(served, slos=(Slo.parse(slo),))
-    search, _ = a_search(bench, CANDIDATES, slo=slo)
-    trials, reason = searched(search)
+    session, searcher = a_search(bench, CANDIDATES, slo=slo)
+    trials, reason = searched(session, searcher)
     assert reason is StopReason.OUT_OF_REACH
     assert len(trials) == 2
     assert len(bench.asked) == 2
@@ -423,10 +414,10 @@ def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
 
 def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
     """A twin would be fitted for seconds and print so."""
-    search, _ = a_search(EmulatedBench(served), CANDIDATES, trials=2)
+    session, searcher = a_search(EmulatedBench(served), CANDIDATES, trials=2)
     asked: list[int] = []
-    search.searcher.outlook = lambda: asked.append(len(search.searcher.history))  # type: ignore[method-assign,assignment,func-returns-value]
-    searched(search)
+    searcher.outlook = lambda: asked.append(len(searcher.history))  # type: ignore[method-assign,assignment,func-returns-value]
+    searched(session, searcher)
     assert asked == [0, 1]
 
 
@@ -434,8 +425,8 @@ def raced(gain: float, luck: int, near_miss: float, noise: float = 0.01) -> list
     """The current config, then one that is better by ``gain``, on servers of some noise."""
     capacity = {CANDIDATES[0]: 100.0, CANDIDATES[1]: 100.0 * (1.0 + gain)}
     bench = EmulatedBench(capacity, noise=noise, seed=luck, weather=0.0)
-    search, _ = a_search(bench, CANDIDATES[:2])
-    return searched(replace(search, near_miss=near_miss))[0]
+    session, searcher = a_search(bench, CANDIDATES[:2])
+    return searched(replace(session, near_miss=near_miss), searcher)[0]
 
 
 def discarded(gain: float, near_miss: float) -> int:
@@ -453,8 +444,8 @@ def test_a_config_that_is_three_percent_better_is_hardly_ever_discarded_by_one_r
 def test_a_near_miss_is_measured_again_at_the_incumbents_own_load_under_other_arrivals() -> None:
     capacity = {CANDIDATES[0]: 100.0, CANDIDATES[1]: 100.0}
     bench = EmulatedBench(capacity, weather=0.0)
-    search, _ = a_search(bench, CANDIDATES[:2])
-    first, second = searched(search)[0]
+    session, searcher = a_search(bench, CANDIDATES[:2])
+    first, second = searched(session, searcher)[0]
     own = sustained_level(first)
     assert own is not None
     race, again = second.points

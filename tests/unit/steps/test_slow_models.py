@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulated import saying
+from emulated import a_session, saying
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.evaluate import load_plan
@@ -29,9 +29,10 @@ from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.proving import Proof, proved
+from tuner.steps.proving import prove
 from tuner.steps.rig import soak_of, window_of
-from tuner.steps.searching import CurrentConfigFailsError, Search, searched
+from tuner.steps.searching import CurrentConfigFailsError, search
+from tuner.steps.session import Session
 from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
@@ -147,7 +148,7 @@ class Told(Silent):
 
 def a_search(
     server: Server, slo: str, *counts: int, budget: Any = None, **workload: Any
-) -> tuple[Search, Told, list[Rejected]]:
+) -> tuple[Session, Listed, list[Rejected]]:
     spec = Spec.model_validate(
         {
             "model": "m",
@@ -171,19 +172,13 @@ def a_search(
         soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
     )
     searcher = Listed(*counts)
-    search = Search(
-        spec=spec,
-        plan=plan,
-        bench=TritonBench(server, lambda _: server, rules, TimeBook()),  # type: ignore[arg-type,return-value]
-        searcher=searcher,  # type: ignore[arg-type]
-        store=SimpleNamespace(append_trial=lambda _: None),
-        book=TimeBook(),
-        events=events,
-        checkpoint=lambda: None,
-        current=searcher.candidates[0],
-        takes=lambda rate: f"a run at {rate:.1f}/s",
-    )
-    return search, events, rejected
+    bench = TritonBench(server, lambda _: server, rules, TimeBook())  # type: ignore[arg-type,return-value]
+    session = a_session(bench, spec, searcher.candidates[0], plan, events=events)
+    return session, searcher, rejected
+
+
+def searched(session: Session, searcher: Listed) -> tuple[list[Any], StopReason]:
+    return search(session, searcher)  # type: ignore[arg-type]
 
 
 CLOSED = {"arrivals": {"kind": "closed"}}
@@ -201,8 +196,8 @@ CLOSED = {"arrivals": {"kind": "closed"}}
 )
 def test_a_slow_model_is_tuned_to_its_end(service_s: float, slo: str, capacity: float) -> None:
     server = Server(service_s)
-    search, _, _ = a_search(server, slo, 1, 4, 2)
-    trials, reason = searched(search)
+    session, searcher, _ = a_search(server, slo, 1, 4, 2)
+    trials, reason = searched(session, searcher)
     assert reason is StopReason.EXHAUSTED
     assert [t.state for t in trials] == [
         TrialState.MEASURED,
@@ -216,16 +211,17 @@ def test_a_slow_model_is_tuned_to_its_end(service_s: float, slo: str, capacity: 
 
 
 def test_long_windows_are_told_before_the_first_of_them() -> None:
-    search, events, _ = a_search(Server(0.25), "p99_latency <= 2s", 2)
-    searched(search)
-    assert events.notes[0].startswith("one request at a time takes 250 ms; with 16 at once")
-    assert events.notes[1] == ("p99_latency at about 6.4/s needs windows of 75 s; a run at 6.4/s")
+    session, searcher, _ = a_search(Server(0.25), "p99_latency <= 2s", 2)
+    searched(session, searcher)
+    assert session.events.notes[0].startswith("one request at a time takes 250 ms; with 16 at once")
+    told = "p99_latency at about 6.4/s needs windows of 75 s; the run takes about "
+    assert session.events.notes[1].startswith(told)
 
 
 def test_a_candidate_gets_fewer_measurements_where_each_takes_minutes() -> None:
     server = Server(1.0)
-    search, _, _ = a_search(server, "p99_latency <= 6s", 4)
-    (trial,), _ = searched(search)
+    session, searcher, _ = a_search(server, "p99_latency <= 6s", 4)
+    (trial,), _ = searched(session, searcher)
     assert len(trial.points) <= 3
     assert len(server.windows) == len(trial.points)
 
@@ -242,18 +238,18 @@ def test_a_percentile_that_no_window_can_judge_is_told_at_once_and_not_called_in
     service_s: float, slo: str, workload: dict[str, str], advice: str
 ) -> None:
     server = Server(service_s)
-    search, _, _ = a_search(server, slo, 4, 2, **workload)
+    session, searcher, _ = a_search(server, slo, 4, 2, **workload)
     with pytest.raises(CurrentConfigFailsError, match="requests, and the model answers") as ended:
-        searched(search)
+        searched(session, searcher)
     assert advice in ended.value.message
     assert server.windows == []
 
 
 def test_a_budget_too_short_for_one_measurement_is_told_at_once() -> None:
     server = Server(1.0)
-    search, _, _ = a_search(server, "p99_latency <= 6s", 4, budget={"time": "1m"})
+    session, searcher, _ = a_search(server, "p99_latency <= 6s", 4, budget={"time": "1m"})
     with pytest.raises(CurrentConfigFailsError, match=r"budget\.time is 60 s: raise it"):
-        searched(search)
+        searched(session, searcher)
     assert server.windows == []
 
 
@@ -263,9 +259,9 @@ def test_a_closed_loop_of_a_model_of_25_ms_is_searched_to_its_end(
 ) -> None:
     """One probe of 3 s used to be too few answers, and that the end."""
     server = Server(0.025)
-    search, _, rejected = a_search(server, "p99_latency <= 1s", instances, **CLOSED)
+    session, searcher, rejected = a_search(server, "p99_latency <= 1s", instances, **CLOSED)
     server.seconds_for = lambda count, patience_s: None  # type: ignore[assignment,method-assign]
-    (trial,), _ = searched(search)
+    (trial,), _ = searched(session, searcher)
     assert trial.score is not None
     assert trial.score.feasible
     assert trial.score.value == pytest.approx(40.0 * instances, rel=0.05)
@@ -275,30 +271,30 @@ def test_a_closed_loop_of_a_model_of_25_ms_is_searched_to_its_end(
 
 
 def test_a_window_without_enough_answers_is_measured_again_for_longer() -> None:
-    search, events, rejected = a_search(Server(0.1), "p99_latency <= 1s", 1, **CLOSED)
-    search.bench.deploy(search.current)
-    point = search.bench.measure(4.0, 1)
+    session, _, rejected = a_search(Server(0.1), "p99_latency <= 1s", 1, **CLOSED)
+    session.bench.deploy(session.current)
+    point = session.bench.measure(4.0, 1)
     assert point.measurement.completed_count >= 459
     assert len(rejected) == 1
-    assert "too few for a verdict: measured for 4" in events.notes[0]
-    search.bench.measure(8.0, 1)
+    assert "too few for a verdict: measured for 4" in session.events.notes[0]
+    session.bench.measure(8.0, 1)
     assert len(rejected) == 1  # now it is known
 
 
 def test_a_model_of_a_second_in_a_closed_loop_is_waited_for() -> None:
     server = Server(1.0)
-    search, events, _ = a_search(server, "p90_latency <= 6s", 2, **CLOSED)
-    (trial,), _ = searched(search)
+    session, searcher, _ = a_search(server, "p90_latency <= 6s", 2, **CLOSED)
+    (trial,), _ = searched(session, searcher)
     assert trial.score is not None
     assert trial.score.value == pytest.approx(2.0, rel=0.1)
-    assert events.notes[0] == "one request at a time takes 1 s; first 4 clients"
+    assert session.events.notes[0] == "one request at a time takes 1 s; first 4 clients"
 
 
 def test_a_slow_candidates_measurement_is_not_begun_where_it_cannot_end_in_time() -> None:
     server = Server(1.0)
-    search, _, _ = a_search(server, "p99_latency <= 6s", 4, 3, budget={"time": "10m"})
-    search = replace(search, load_s=590.0)
-    trials, reason = searched(search)
+    session, searcher, _ = a_search(server, "p99_latency <= 6s", 4, 3, budget={"time": "10m"})
+    session = replace(session, load_s=590.0)
+    trials, reason = searched(session, searcher)
     assert reason is StopReason.TIME or len(trials) == 1
     assert len(trials) == 1
     assert len(trials[0].points) == 1
@@ -311,18 +307,9 @@ def test_a_slow_candidates_measurement_is_not_begun_where_it_cannot_end_in_time(
 def test_a_slow_model_is_proved_and_soaked_too(service_s: float, slo: str, hours: float) -> None:
     """Two instances now, four are found, proved against the two, and stand a long load."""
     server = Server(service_s)
-    search, events, _ = a_search(server, slo, 2, 4)
-    trials, _ = searched(search)
-    proof = Proof(
-        spec=search.spec,
-        plan=search.plan,
-        bench=search.bench,
-        record=lambda row: None,
-        events=events,
-        current=search.current,
-        allowed=lambda candidate: True,
-    )
-    verdict = proved(proof, trials)
+    session, searcher, _ = a_search(server, slo, 2, 4)
+    trials, _ = searched(session, searcher)
+    verdict = prove(session, trials)
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
     assert verdict.winner.candidate.fields == {"instance_group.count": 4}

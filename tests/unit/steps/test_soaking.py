@@ -9,6 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 import pytest
+from emulated import a_session
 from unit.steps.test_proving import (
     CURRENT,
     OTHER,
@@ -18,7 +19,6 @@ from unit.steps.test_proving import (
     trial,
 )
 
-from tuner.bench.evaluate import load_plan
 from tuner.cli.verdict import lines_of
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import RELAXATIONS
@@ -30,7 +30,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.outcome import Verdict
-from tuner.steps.proving import Proof, proved
+from tuner.steps.proving import prove
 
 
 class Watching(Silent):
@@ -83,14 +83,13 @@ def told(bench: ProvingBench) -> tuple[Verdict, Watching, list[Row]]:
     """The current config and another one through the whole proof."""
     current, other = bench.capacity_of(CURRENT), bench.capacity_of(OTHER)
     watching, rows = Watching(), list[Row]()
-    plan = load_plan(bench.spec.workload, bench.spec.objective)
-    proof = Proof(bench.spec, plan, bench, rows.append, watching, CURRENT, lambda _: True)  # type: ignore[arg-type]
-    levels = plan.listed
+    session = a_session(bench, bench.spec, CURRENT, events=watching, record=rows.append)
+    levels = session.plan.listed
     trials = (
         trial(bench, 0, CURRENT, *(levels or (0.98 * current, 1.1 * current))),
         trial(bench, 1, OTHER, *(levels or (0.98 * other, 1.1 * other))),
     )
-    return proved(proof, trials), watching, rows
+    return prove(session, trials), watching, rows
 
 
 def gains(other: float, lasting: float, current: float = 100.0, **changes: Any) -> Lasting:

@@ -25,12 +25,12 @@ from unit.steps.test_opening import Facts
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, Worker
-from tuner.steps import joining
+from tuner.steps import joining, session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
 from tuner.steps.joining import JoinRequest
 from tuner.steps.opening import OpenRun
-from tuner.steps.searching import searched
+from tuner.steps.searching import search
 from tuner.steps.serving import Serving
 
 
@@ -69,15 +69,16 @@ class Machine:
         yield Serving(theirs, cast("Any", None), cast("Any", None))
 
     @contextmanager
-    def rigged(self, *_: object) -> Iterator[Any]:
+    def set_up_bench(self, *_: object) -> Iterator[Any]:
         yield self.bench
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(SlowBench([]))
-    for name in ("installed", "serving", "rigged"):
+    for name in ("installed", "serving"):
         monkeypatch.setattr(joining, name, getattr(machine, name))
+    monkeypatch.setattr(session, "set_up_bench", machine.set_up_bench)
     monkeypatch.setattr(joining, "read_host", lambda _: Facts())
     monkeypatch.setattr(joining, "POLL_S", 0.01)
     return machine
@@ -87,9 +88,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def begun(job: Job, tmp_path: Path) -> Iterator[OpenRun]:  # noqa: F811
     """A run whose own bench has measured the current config."""
     with opened(job, request_of(job, tmp_path)) as run:
-        search = owned(job, run, SlowBench([]))
         budget = job.spec.budget.model_copy(update={"trials": 1})
-        searched(replace(search, spec=job.spec.model_copy(update={"budget": budget})))
+        brief = replace(job, spec=job.spec.model_copy(update={"budget": budget}))
+        search(owned(brief, SlowBench([])), run.searcher)
         yield run
 
 
@@ -135,17 +136,19 @@ def test_a_search_that_ends_in_mid_trial_ends_the_worker_without_an_error(
     with begun(job, tmp_path) as run:
 
         @contextmanager
-        def rigged(_: object, watch: Any) -> Iterator[Any]:
+        def set_up_bench(
+            served: object, events: object, book: object, checkpoint: Any, *_: object
+        ) -> Iterator[Any]:
             class Ending(SlowBench):
                 def deploy(self, *_: Any, **__: Any) -> Any:
                     run.searcher.over()
                     monkeypatch.setattr(joining, "POLL_S", -1.0)
-                    watch.checkpoint()
+                    checkpoint()
                     raise AssertionError("the search was over")
 
             yield Ending([])
 
-        monkeypatch.setattr(joining, "rigged", rigged)
+        monkeypatch.setattr(session, "set_up_bench", set_up_bench)
         watched = Watching()
         assert joining.join(asking(run), watched).trials == ()
     assert watched.told[-1] == "the search ended before this trial did"

@@ -1,0 +1,111 @@
+"""What the steps of a run, a check or a worker share, from the moment there is a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tuner.bench.evaluate import LoadPlan
+from tuner.bench.protocol import Bench
+from tuner.confirm.confirm import Row
+from tuner.load import seeds
+from tuner.run.manifest import Manifest
+from tuner.run.rejected import Rejected
+from tuner.run.store import RunStore
+from tuner.run.timebook import TimeBook
+from tuner.search.incumbent import NEAR_MISS
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.steps.events import Events
+from tuner.steps.job import Job
+from tuner.steps.known_noise import near_miss
+from tuner.steps.rig import set_up_bench
+from tuner.steps.serving import Serving
+
+
+@dataclass(frozen=True)
+class Session:
+    """A job, a bench to measure it on, and who follows.
+
+    Attributes:
+        job: Over the config as the server completes it.
+        book: Gets the seconds.
+        checkpoint: Raises when the run is to stop.
+        record: Stores a measurement of a round at once.
+        load_s: What loading the model took before the search; the time of the budget counts it.
+        near_miss: Stress up to which an SLO may be missed by noise alone.
+        arrivals: Seed of the first round's; None: by the seed of the search, as it once was.
+    """
+
+    job: Job
+    bench: Bench
+    events: Events
+    book: TimeBook
+    checkpoint: Callable[[], None]
+    record: Callable[[Row], None] = lambda _: None
+    load_s: float = 0.0
+    near_miss: float = NEAR_MISS
+    arrivals: int | None = None
+
+    @property
+    def spec(self) -> Spec:
+        return self.job.spec
+
+    @property
+    def plan(self) -> LoadPlan:
+        return self.job.plan
+
+    @property
+    def current(self) -> Candidate:
+        """The config in the repository."""
+        return self.job.space.current
+
+    @property
+    def first_seed(self) -> int:
+        """Of the first round's arrivals."""
+        own = self.arrivals
+        return seeds.of_rounds(self.spec.search.seed) if own is None else own
+
+
+@contextmanager
+def open_session(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    *,
+    manifest: Manifest | None = None,
+    store: RunStore | None = None,
+) -> Iterator[Session]:
+    """On a bench of its own, all of which is gone afterwards.
+
+    Args:
+        served: The server with the model on it.
+        events: Told what happens.
+        book: Gets the seconds.
+        checkpoint: Raises when it is to stop.
+        manifest: Has the noise of the machine, and the seed of the rounds.
+        store: Keeps rounds, and what counts for nothing.
+    """
+
+    def reject(rejected: Rejected) -> None:
+        if store is not None:
+            store.append_rejected(rejected)
+
+    def record(row: Row) -> None:
+        if store is not None:
+            store.append_confirmation(row.to_json())
+
+    with set_up_bench(served, events, book, checkpoint, reject) as bench:
+        yield Session(
+            job=served.job,
+            bench=bench,
+            events=events,
+            book=book,
+            checkpoint=checkpoint,
+            record=record,
+            load_s=served.load_s,
+            near_miss=near_miss(None if manifest is None else manifest.noise),
+            arrivals=None if manifest is None else manifest.arrivals,
+        )
