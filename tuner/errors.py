@@ -10,6 +10,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+#: Exit codes of runs and checks that ended without an error.
+ENDINGS = {
+    0: "done: improved, or nothing better than the current config",
+    10: "no config meets the SLOs, or a check missed one",
+    11: "not confirmed: a winner, or that nothing became worse",
+    12: "regression",
+}
+
 
 class TunerError(Exception):
     """Base of all errors a user may see.
@@ -54,27 +62,6 @@ class TooManyFailedTrialsError(TunerError):
 
     exit_code = 5
     meaning = "the current config cannot be measured, or too many trials failed"
-
-
-class NoFeasibleConfigError(TunerError):
-    """No measured config meets every SLO."""
-
-    exit_code = 10
-    meaning = "no config meets the SLOs, or a check missed one"
-
-
-class NotConfirmedError(TunerError):
-    """The winner of the search did not prove itself when measured again."""
-
-    exit_code = 11
-    meaning = "not confirmed: a winner, or that nothing became worse"
-
-
-class RegressionError(TunerError):
-    """The config in the repository is worse than the last accepted result."""
-
-    exit_code = 12
-    meaning = "regression"
 
 
 class StalePlanError(TunerError):

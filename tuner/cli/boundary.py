@@ -12,7 +12,7 @@ import click
 
 from tuner.cli.github import annotation, in_github
 from tuner.cli.terminal import say_annotation, say_lines
-from tuner.errors import TrialError, TunerError
+from tuner.errors import ENDINGS, TrialError, TunerError
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -72,11 +72,7 @@ def ci_annotations(error: TunerError) -> Iterator[str]:
 
 def exit_codes_table() -> str:
     """For `tune --help`; made from the error classes, so it cannot be out of date."""
-    rows = [(0, "done: improved, or nothing better than the current config")]
-    rows += sorted((e.exit_code, e.meaning) for e in _errors())
+    errors: list[type[TunerError]] = [TunerError, *TunerError.__subclasses__()]
+    errors.remove(TrialError)
+    rows = sorted([*ENDINGS.items(), *((e.exit_code, e.meaning) for e in errors)])
     return "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in rows)
-
-
-def _errors() -> list[type[TunerError]]:
-    subclasses = [e for e in TunerError.__subclasses__() if e is not TrialError]
-    return [TunerError, *subclasses]

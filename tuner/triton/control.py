@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import Any
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
@@ -85,12 +84,7 @@ class Control:
     def __enter__(self) -> Control:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def load(self, model: str, config_json: str | None, deadline_s: float) -> None:

@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tuner.errors import DeployRefusedError, ServerGoneError
@@ -107,12 +106,7 @@ class Deployer:
     def __enter__(self) -> Deployer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     @property

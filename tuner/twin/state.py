@@ -96,8 +96,6 @@ REQUEST = np.dtype(
 ENTRY = np.dtype([("at", np.float64), ("number", np.int64)])
 KEY = np.dtype([("newer", np.int64), ("older", np.int64), ("cached", np.int64)])
 
-Numbers = npt.NDArray[np.int64]
-
 
 class Memory(NamedTuple):
     """What grows with the load, each an array of records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def sha256_of(text: str, encoding: str = UTF_8) -> str:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """One replacement of one config.pbtxt, fit to be stored and carried out later.
+    """One replacement of one config.pbtxt.
 
     Attributes:
         model: The model's name.
@@ -63,20 +63,6 @@ class WritePlan:
         """
         before = (self.text_before or "") if found is None else found
         return unified_diff(before, self.text_after, f"{self.model}/{CONFIG_NAME}")
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "path": str(self.path), "server_args": list(self.server_args)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> WritePlan:
-        values = dict(data)
-        return cls(
-            **{
-                **values,
-                "path": Path(values["path"]),
-                "server_args": tuple(values["server_args"]),
-            }
-        )
 
 
 def plan_from_run(

@@ -14,13 +14,14 @@ def all_errors(root: type[TunerError]) -> list[type[TunerError]]:
 
 
 def test_exit_codes_are_unique_but_for_outcomes_of_trials() -> None:
-    codes = [
+    codes = list(errors.ENDINGS)
+    codes += [
         e.exit_code
         for e in all_errors(TunerError)
         if e.__module__ == errors.__name__ and not issubclass(e, TrialError)
     ]
     assert len(codes) == len(set(codes))
-    assert sorted(codes) == [1, 2, 3, 4, 5, 10, 11, 12, 13, 130]
+    assert sorted(codes) == [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 130]
 
 
 def test_help_lists_every_exit_code_and_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
@@ -104,12 +103,7 @@ class StudyRecord:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             if self._worker is not None:
                 for trial in self._open.values():
