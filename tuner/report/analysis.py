@@ -108,14 +108,14 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
     """
     if len(data.scored) < FEWEST_TRIALS:
         return ()
-    ranks = _ranks([t.score.value for t in data.scored if t.score])
+    scores = [t.score.value for t in data.scored if t.score]
     found = []
     for path in varied_fields(data):
         groups: dict[Hashable, list[float]] = defaultdict(list)
         levels = _levels([settings(t).get(path) for t in data.scored])
-        for level, rank in zip(levels, ranks, strict=True):
-            groups[level].append(rank)
-        share = _effect(list(groups.values()), ranks)
+        for level, score in zip(levels, scores, strict=True):
+            groups[level].append(score)
+        share = _effect(list(groups.values()))
         if share is not None:
             found.append(Importance(path, share, len(groups)))
     return tuple(sorted(found, key=lambda i: (-i.share, i.path)))
@@ -179,21 +179,12 @@ def _levels(values: Sequence[FieldValue]) -> list[Hashable]:
     ]
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """1 for the smallest; equal values share the mean of their ranks."""
-    places: dict[float, list[int]] = defaultdict(list)
-    for place, number in enumerate(sorted(values), start=1):
-        places[number].append(place)
-    return [sum(places[v]) / len(places[v]) for v in values]
+def _effect(groups: Sequence[Sequence[float]]) -> float | None:
+    """Kruskal-Wallis effect size; None where the groups, or all scores, are alike."""
+    from scipy.stats import kruskal
 
-
-def _effect(groups: Sequence[Sequence[float]], ranks: Sequence[float]) -> float | None:
-    """Kruskal-Wallis effect size; H is the ranks' between-group share times n - 1 (ties in it)."""
-    n, k = len(ranks), len(groups)
-    mean = sum(ranks) / n
-    total = sum((r - mean) ** 2 for r in ranks)
-    if total == 0.0 or k < 2 or n <= k:
+    n, k = sum(map(len, groups)), len(groups)
+    if k < 2 or n <= k or len({score for group in groups for score in group}) < 2:
         return None
-    between = sum(len(g) * (sum(g) / len(g) - mean) ** 2 for g in groups)
-    h = (n - 1) * between / total
+    h = float(kruskal(*groups).statistic)
     return min(max((h - k + 1) / (n - k), 0.0), 1.0)
