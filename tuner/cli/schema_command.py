@@ -13,6 +13,6 @@ def command() -> None:
 
     Name it in a spec's first line: # yaml-language-server: $schema=tune.schema.json
     """
-    from tuner.spec.schema import json_schema
+    from tuner.spec.reference import json_schema
 
     say_json(json_schema())

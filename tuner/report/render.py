@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tuner.report import html, junit, markdown, trials_csv
+from tuner.report.charts.picture import write_pngs
 from tuner.report.data import ReportData, load
-from tuner.report.png import write_pngs
 from tuner.run.writing import own_directory, write_text
 
 #: File of a run to the function that makes its text.

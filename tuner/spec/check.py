@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tuner.spec.fields import PositiveNumber
-from tuner.spec.strict import Strict
+from tuner.spec.fields import PositiveNumber, Strict
 from tuner.spec.units import Percent
 
 

@@ -1,4 +1,5 @@
-"""Types of single fields: numbers that take no text for a number, paths relative to the spec.
+"""What all models of a spec have in common, and the types of single fields: numbers that take no
+text for a number, paths relative to the spec.
 
 YAML turns ``on`` into true and ``"16"`` into text; neither is a number here.
 """
@@ -8,7 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+)
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors: a mistyped knob must never be ignored silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
 
 WholeNumber = Annotated[int, Field(strict=True)]
 Natural = Annotated[int, Field(strict=True, ge=0)]

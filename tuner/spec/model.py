@@ -28,6 +28,7 @@ from tuner.spec.fields import (
     Program,
     Scalar,
     SpecPath,
+    Strict,
     WholeNumber,
     gpu_numbers,
     number_or_unset,
@@ -36,7 +37,6 @@ from tuner.spec.fields import (
 )
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
-from tuner.spec.strict import Strict
 from tuner.spec.units import Bytes, Percent, Seconds
 from tuner.spec.workload import Workload
 

@@ -1,4 +1,4 @@
-"""The tables of `docs/spec.md`, made from the models.
+"""What is made from the models of a spec: its JSON Schema, and the tables of `docs/spec.md`.
 
 ``python -m tuner.spec.reference docs/spec.md`` writes them anew; a test compares.
 """
@@ -37,6 +37,20 @@ _WORDS = {
     bool: "true or false",
 }
 _ANY = {_WORDS[kind] for kind in (bool, int, float, str)}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a spec file for editors and other checkers, JSON Schema draft 2020-12.
+
+    It accepts every spec that `load_spec` accepts. Rules between fields (a log range that starts
+    at 0, a docker server without image) are beyond it.
+    """
+    schema = Spec.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "Spec of a tune",
+    }
 
 
 def with_tables(document: str) -> str:

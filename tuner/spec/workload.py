@@ -15,10 +15,10 @@ from tuner.spec.fields import (
     PositiveNumber,
     Program,
     SpecPath,
+    Strict,
     WholeNumber,
     pair,
 )
-from tuner.spec.strict import Strict
 from tuner.spec.units import Percent, Seconds
 
 

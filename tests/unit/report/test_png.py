@@ -13,8 +13,7 @@ from unit.report.conftest import NASTY, Made
 
 from tuner.report.charts.chart import BEST, CURRENT, RED, Chart, Table
 from tuner.report.charts.latency import curves
-from tuner.report.charts.picture import draw
-from tuner.report.png import write_pngs
+from tuner.report.charts.picture import draw, write_pngs
 
 MAIN = ["curve-p99_latency", "pareto", "parts", "batches", "importance", "history", "overload-p99"]
 

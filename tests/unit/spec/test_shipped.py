@@ -17,8 +17,7 @@ from tuner.spec.effective import effective_yaml
 from tuner.spec.load import load_spec
 from tuner.spec.metrics import METRICS
 from tuner.spec.mistakes import SpecMistakesError
-from tuner.spec.reference import with_tables
-from tuner.spec.schema import json_schema
+from tuner.spec.reference import json_schema, with_tables
 from tuner.spec.yaml_tree import read_yaml
 
 ROOT = Path(__file__).parents[3]

@@ -1,5 +1,6 @@
-"""A chart as a PNG: the same plotly figure, drawn by matplotlib, for places without HTML.
+"""The main charts as PNGs, for places where HTML does not go: chats, tickets, slides.
 
+The same plotly figures, drawn by matplotlib.
 Only what the main charts use is known here: scatter and bar traces, bounds and shaded stretches.
 """
 
@@ -9,13 +10,20 @@ import io
 from collections.abc import Mapping, Sequence
 from html import unescape
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tuner.report.charts.chart import Chart
+from tuner.report.charts.sections import by_section
+from tuner.report.data import ReportData
+from tuner.run.writing import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+#: Sections of the page whose charts are drawn.
+SECTIONS = ("load", "request-time", "importance", "prediction", "history", "overload")
 
 _DPI = 120
 _WIDTH_IN = 9.0
@@ -51,6 +59,23 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
+
+
+def write_pngs(data: ReportData, directory: Path) -> list[Path]:
+    """Writes the run's main charts, one file each, and removes those it has no more.
+
+    Returns:
+        The files, in the order of the page; named like the charts there (``pareto.png``).
+    """
+    charts = by_section(data)
+    paths = []
+    for chart in (chart for section in SECTIONS for chart in charts[section]):
+        path = directory / f"{chart.name}.png"
+        write_bytes(path, draw(chart, f"{data.model}: {chart.title}"))
+        paths.append(path)
+    for old in set(directory.glob("*.png")) - set(paths):
+        old.unlink()
+    return paths
 
 
 def draw(chart: Chart, title: str) -> bytes:
