@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuner.report.data import ReportData
 from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import FieldValue
 from tuner.space.words import cache_text
 from tuner.spec.metrics import METRICS
 
@@ -63,13 +63,7 @@ def unsimplified(data: ReportData) -> Trial | None:
     # one that nearly won its race is a finalist too
     finalists = [t for t in data.trials if t.score is not None and t.candidate.key in again]
     winner = data.best.candidate
-    return min(finalists, key=lambda t: _differences(t.candidate, winner), default=None)
-
-
-def _differences(one: Candidate, other: Candidate) -> int:
-    paths = one.fields.keys() | other.fields.keys()
-    fields = sum(one.fields.get(path) != other.fields.get(path) for path in paths)
-    return fields + (one.cache_bytes != other.cache_bytes)
+    return min(finalists, key=lambda t: t.candidate.differences(winner), default=None)
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:

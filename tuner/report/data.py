@@ -249,15 +249,8 @@ def _best(
     ]
     if not others:
         return None
-    return measured_side(min(others, key=lambda t: rank(objective, t)).candidate, trials, repeats)
-
-
-def rank(objective: Objective, trial: Trial) -> tuple[bool, float, float]:
-    """Sorts scored trials, best first: feasible ones by score, the others by violation."""
-    score = trial.score
-    assert score is not None
-    value = -score.value if objective.goal is Goal.MAXIMIZE_GOODPUT else score.value
-    return (not score.feasible, score.violation, value)
+    best = min(others, key=lambda t: t.order(objective.goal))
+    return measured_side(best.candidate, trials, repeats)
 
 
 def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:

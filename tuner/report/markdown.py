@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.plain import plain, plain_lines
 from tuner.report.charts.chart import Table
-from tuner.report.data import ReportData, rank
+from tuner.report.data import ReportData
 from tuner.report.next_steps import next_steps
 from tuner.report.quantities import (
     NOTHING,
@@ -160,7 +160,7 @@ def slo_table(data: ReportData) -> Table | None:
 
 
 def _best_trials(data: ReportData) -> Table | None:
-    best = sorted(data.scored, key=lambda t: rank(data.objective, t))[:MOST_TRIALS]
+    best = sorted(data.scored, key=lambda t: t.order(data.objective.goal))[:MOST_TRIALS]
     if not best:
         return None
     rows = []

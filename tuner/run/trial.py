@@ -8,6 +8,7 @@ from typing import Any
 
 from tuner.score.point import Point, Score
 from tuner.space.candidate import Candidate
+from tuner.spec.objective import Goal
 
 __all__ = ["Point", "Predicted", "Score", "Trial", "TrialState", "TrialTime", "Worker"]
 
@@ -65,6 +66,13 @@ class Trial:
     worker: Worker | None = None  # None where the run measured it itself
     limit: str | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
+
+    def order(self, goal: Goal) -> tuple[bool, float, float]:
+        """Sorts the best first: feasible ones by score, then the others by violation."""
+        score = self.score
+        assert score is not None
+        value = -score.value if goal is Goal.MAXIMIZE_GOODPUT else score.value
+        return not score.feasible, 0.0 if score.feasible else score.violation, value
 
     def to_json(self) -> dict[str, Any]:
         return {

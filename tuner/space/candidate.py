@@ -44,6 +44,12 @@ class Candidate:
     def __hash__(self) -> int:
         return hash(self.key)
 
+    def differences(self, other: Candidate) -> int:
+        """Fields in which the two differ; the size of the cache counts as one."""
+        paths = self.fields.keys() | other.fields.keys()
+        fields = sum(self.fields.get(path) != other.fields.get(path) for path in paths)
+        return fields + (self.cache_bytes != other.cache_bytes)
+
     def to_json(self) -> dict[str, object]:
         fields = {k: list(v) if isinstance(v, tuple) else v for k, v in self.fields.items()}
         return {"fields": fields, "server_args": list(self.server_args)}

@@ -40,7 +40,6 @@ from tuner.load import seeds
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
-from tuner.search.incumbent import changes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
@@ -202,7 +201,7 @@ def neighbour_of(job: Job) -> Candidate | None:
         other = Candidate({**current.fields, **counts}, current.cache_bytes)
         if other != current and not job.space.violations(other):
             return other
-    return min(every, key=lambda c: changes(c, current), default=None)
+    return min(every, key=lambda c: c.differences(current), default=None)
 
 
 def _expected_level(job: Job, bench: Bench) -> float:

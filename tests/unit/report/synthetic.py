@@ -24,7 +24,6 @@ from tuner.load.measurement import (
     Slice,
 )
 from tuner.load.probes.overload import Overload
-from tuner.report.data import rank
 from tuner.run.manifest import Manifest, sha256_text
 from tuner.run.store import RunStore
 from tuner.run.trial import Predicted, Trial, TrialState, TrialTime
@@ -204,7 +203,7 @@ def prediction(number_: int, found: float) -> Predicted | None:
 
 def best_of(toy: Toy, trials: Sequence[Trial]) -> Trial:
     scored = [t for t in trials if t.state is TrialState.MEASURED and t.score]
-    return min(scored, key=lambda t: rank(Objective.parse(toy.objective), t))
+    return min(scored, key=lambda t: t.order(Objective.parse(toy.objective).goal))
 
 
 def manifest_of(toy: Toy, run_id: str) -> Manifest:

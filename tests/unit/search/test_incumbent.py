@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tuner.run.trial import Score, Trial, TrialState
-from tuner.search.incumbent import changes, incumbent, ranked, trials_since_best
+from tuner.search.incumbent import incumbent, ranked, trials_since_best
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
@@ -57,6 +57,7 @@ def test_patience_counts_from_the_best_trial() -> None:
     assert trials_since_best([], Goal.MAXIMIZE_GOODPUT, CURRENT) == 0
 
 
-def test_changes_counts_fields_and_server_arguments() -> None:
-    assert [changes(c, CURRENT) for c in (CURRENT, NEAR, FAR)] == [0, 1, 3]
-    assert changes(Candidate({}), CURRENT) == 1
+def test_a_change_is_a_field_or_the_size_of_the_cache() -> None:
+    assert [c.differences(CURRENT) for c in (CURRENT, NEAR, FAR)] == [0, 1, 3]
+    assert Candidate({}).differences(CURRENT) == 1
+    assert Candidate({}, 1024).differences(Candidate({}, 2048)) == 1
