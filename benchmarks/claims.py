@@ -121,6 +121,7 @@ class SimulatedBench:
     load_s: float = 0.0
     slower: float = 1.0
     deployed: int = field(default=0)
+    window_s: float = WINDOW_S
 
     @property
     def slo(self) -> Slo:
@@ -145,7 +146,7 @@ class SimulatedBench:
         window = window_for(
             [0.99],
             level,
-            window_s=WINDOW_S,
+            window_s=self.window_s,
             max_window_s=600.0,
             warmup_s=0.5,
             latency_bound_s=self.server.p99_s,
