@@ -25,10 +25,9 @@ import numpy as np
 
 from tuner.load.client.calls import calls_over
 from tuner.load.client.process import OpenLoop, _precise_loop
-from tuner.load.generator import Window
-from tuner.load.generators import load_generator
+from tuner.load.generator import Target, Window
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.load.perf_analyzer.command import Target
+from tuner.load.model_load import model_load
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.spec.workload import Protocol, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
@@ -106,16 +105,14 @@ def theirs(target: Target, rate: float, control: Control, directory: Path) -> st
     def spent_s(seconds: float) -> tuple[float, str]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         window = Window(seconds, 0.3, 60.0, 0.2)
-        found = generator.perf_analyzer.measure(LoadPoint(Arrivals.POISSON, rate), window, 1)
+        found = generator.measure(LoadPoint(Arrivals.POISSON, rate), window, 1)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times = (after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime)
         return sum(times), f", 1% sent {(found.send_lag_p99_us or 0.0) / 1e3:.1f} ms late"
 
     workload = Workload.model_validate({"protocol": target.protocol.value})
     with perf_analyzer(None, os.environ) as program:
-        generator = load_generator(
-            workload, "answers", control, target.endpoints, program, directory
-        )
+        generator = model_load(workload, "answers", control, target.endpoints, program, directory)
         short_s, _ = spent_s(SHORT_S)
         long_s, late = spent_s(LONG_S)
     return told((long_s - short_s) / (rate * (LONG_S - SHORT_S))) + late

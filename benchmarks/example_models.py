@@ -22,8 +22,8 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 from tuner.load.generator import Window
-from tuner.load.generators import load_generator
 from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.model_load import model_load
 from tuner.spec.workload import ClosedArrivals, FileInputs, RandomInputs, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
@@ -91,7 +91,7 @@ def measure(model: str, server: ServerLauncher, levels: list[int], directory: Pa
     ):
         for name, fields in CONFIGS.items():
             control.load(model, config_json(model, fields), LOAD_DEADLINE_S)
-            client = load_generator(load, model, control, running.endpoints, program, directory)
+            client = model_load(load, model, control, running.endpoints, program, directory)
             for level in levels:
                 m = client.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)
                 latencies = f"{m.p50_latency_us / 1e3:.1f} | {m.p99_latency_us / 1e3:.1f}"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.load.generators import load_generator
+from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.space.candidate import Candidate
 from tuner.spec.model import ServerMode
@@ -41,7 +41,7 @@ class Rig:
 
     def _tool(self, deployment: Deployment) -> PerfAnalyzer:
         spec = self.job.spec
-        return load_generator(
+        load = model_load(
             spec.workload,
             spec.model,
             self.deployer.control,
@@ -49,7 +49,8 @@ class Rig:
             self.programs.perf_analyzer,
             self.directory,
             server=ServerMode.LOCAL,
-        ).perf_analyzer
+        )
+        return PerfAnalyzer(**vars(load.setup))
 
 
 @contextmanager

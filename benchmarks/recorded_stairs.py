@@ -120,8 +120,8 @@ def _run(tool: PerfAnalyzer, files: RunFiles, window: Window, load: LoadPoint) -
     exported = files.export
     assert exported is not None
     return process.run(
-        command_line(tool.binary, tool.target, load, window, files),
-        tool.environment,
+        command_line(tool.program.binary, tool.target, load, window, files),
+        tool.program.environment,
         files.intervals.with_name("log"),
         alive=lambda: health.live(tool.target.endpoints),
         complete=lambda: export.is_complete(exported),

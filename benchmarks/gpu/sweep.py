@@ -28,10 +28,10 @@ from models import BERT, CNN, HEAVY, Device
 from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import DeployRefusedError
-from tuner.load.choice import choose
-from tuner.load.generator import Window
-from tuner.load.generators import load_generator
+from tuner.load.generator import Demand, Window
+from tuner.load.generators import choose
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer import csv_report
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
@@ -124,7 +124,7 @@ def loads(bed: Bed, levels: Sequence[int]) -> None:
     )
     for config in CONFIGS:
         bed.load(BERT.name, config.instances, config.batching)
-        generator = load_generator(
+        generator = model_load(
             workload,
             BERT.name,
             bed.control,
@@ -132,7 +132,9 @@ def loads(bed: Bed, levels: Sequence[int]) -> None:
             bed.program,
             bed.directory,
             server=ServerMode.LOCAL,
-            client=choose(bed.control.running_config(BERT.name), {}, 1, may_refuse=False).client,
+            kind=choose(
+                Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)
+            ).kind,
         )
         for level in levels:
             measured = generator.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)

@@ -13,10 +13,10 @@ import pytest
 from contract.load_contract import CLOSED, OPEN, RATE, LoadCase, LoadGeneratorContract
 from integration.load.repository import make_repository
 
-from tuner.load.choice import Client
 from tuner.load.generator import LoadGenerator
-from tuner.load.generators import load_generator
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.model_load import model_load
 from tuner.load.recorded import RecordedFailure, RecordedLoad
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
@@ -51,7 +51,7 @@ class TestRecorded(LoadGeneratorContract):
 
 
 @contextmanager
-def a_case(directory: Path, client: Client) -> Iterator[LoadCase]:
+def a_case(directory: Path, kind: GeneratorKind) -> Iterator[LoadCase]:
     repository = make_repository(directory)
     with (
         tritonserver(None, os.environ) as installation,
@@ -60,8 +60,8 @@ def a_case(directory: Path, client: Client) -> Iterator[LoadCase]:
         Control(server.endpoints) as control,
     ):
         control.load("plain", None, 60.0)
-        generator = load_generator(
-            Workload(), "plain", control, server.endpoints, program, directory, client=client
+        generator = model_load(
+            Workload(), "plain", control, server.endpoints, program, directory, kind=kind
         )
 
         def kill_in_a_second() -> LoadGenerator:
@@ -73,13 +73,13 @@ def a_case(directory: Path, client: Client) -> Iterator[LoadCase]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    with a_case(tmp_path_factory.mktemp("plain"), Client.PERF_ANALYZER) as case:
+    with a_case(tmp_path_factory.mktemp("plain"), PERF_ANALYZER) as case:
         yield case
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    with a_case(tmp_path_factory.mktemp("own"), Client.OWN) as case:
+    with a_case(tmp_path_factory.mktemp("own"), OWN_CLIENT) as case:
         yield case
 
 

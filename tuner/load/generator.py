@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import typing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tuner.load.measurement import LoadPoint, Measurement
+from tuner.spec.workload import Protocol
+from tuner.triton.server import Endpoints
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,43 @@ class Window:
         return self.warmup_s + self.duration_s + self.tail_s
 
 
-class LoadGenerator(Protocol):
+@dataclass(frozen=True)
+class Target:
+    """What load is put on.
+
+    Attributes:
+        batch_size: Inferences in one request.
+    """
+
+    model: str
+    endpoints: Endpoints
+    protocol: Protocol = Protocol.GRPC
+    batch_size: int = 1
+
+    @property
+    def address(self) -> str:
+        """host:port requests go to."""
+        return self.endpoints.grpc if self.protocol is Protocol.GRPC else self.endpoints.http
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a run asks of a load generator.
+
+    Attributes:
+        config: The model's ``ModelConfig``, completed.
+        shapes: Of its inputs, for variable dimensions, without the batch.
+        batch_size: Inferences in one request.
+        may_refuse: Whether a config of the run can refuse requests.
+    """
+
+    config: typing.Any
+    shapes: Mapping[str, Sequence[int]]
+    batch_size: int
+    may_refuse: bool
+
+
+class LoadGenerator(typing.Protocol):
     """Measures the model it was made for, on the server it was made for."""
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:

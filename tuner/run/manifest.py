@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.load.choice import Client
+from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.diff import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
@@ -42,8 +42,8 @@ class Manifest:
         arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
             takes the next. Drawn from the run's id, so that another run is a replication; None in
             runs of an older tune.
-        client: Who measures, see `tuner.load.choice.Client`; None until a server was asked, and in
-            runs of an older tune.
+        client: Who measures, see `tuner.load.generators.GENERATORS`; None until a server was asked,
+            and in runs of an older tune.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -129,7 +129,7 @@ class Manifest:
             return
         raise SpecError(
             f"run {self.run_id} cannot be continued: its latencies were not taken by "
-            f"{Client(now.client)}, which would measure now",
+            f"{title_of(now.client)}, which would measure now",
             "start a new run",
         )
 
@@ -139,7 +139,7 @@ def comparable(one: str | None, other: str | None) -> bool:
 
     That one changed the client from load to load, unless perf_analyzer could measure them all.
     """
-    usual = Client.PERF_ANALYZER.value
+    usual = GENERATORS[0].name
     return (one or usual) == (other or usual)
 
 

@@ -19,7 +19,7 @@ from tuner.errors import (
     TrialError,
     TunerError,
 )
-from tuner.load.choice import Client
+from tuner.load.generators import GeneratorKind
 from tuner.report.check_report import render_check
 from tuner.run.baseline import (
     CHECK,
@@ -198,7 +198,7 @@ def _measured(
             for told in client_notes(served.job):
                 events.note(told)
             baseline = session.compared_with.baseline
-            if reason := _otherwise_measured(baseline, client_of(served.job).client):
+            if reason := _otherwise_measured(baseline, client_of(served.job).kind):
                 if not session.request.accept:
                     return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                 baseline = None
@@ -259,13 +259,13 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
     )
 
 
-def _otherwise_measured(baseline: Baseline | None, client: Client) -> str:
+def _otherwise_measured(baseline: Baseline | None, client: GeneratorKind) -> str:
     """Why the accepted result is of another kind than what this check would measure; or empty."""
-    if baseline is None or comparable(baseline.client, client.value):
+    if baseline is None or comparable(baseline.client, client.name):
         return ""
     return (
-        f"The accepted result's latencies were not taken by {client}, which measures now: the two "
-        "cannot be compared. Accept a new one with --update-baseline."
+        f"The accepted result's latencies were not taken by {client.title}, which measures now: "
+        "the two cannot be compared. Accept a new one with --update-baseline."
     )
 
 

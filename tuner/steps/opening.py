@@ -161,7 +161,7 @@ def with_completed(manifest: Manifest, job: Job) -> Manifest:
         current=job.space.current.to_json(),
         completed=to_text(job.space.base),
         overridden=sorted(job.space.config.overridden),
-        client=client_of(job).client.value,
+        client=client_of(job).kind.name,
     )
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.lint.repository import errors_of
+from tuner.load.generator import Target
 from tuner.load.measurement import LoadPoint
-from tuner.load.perf_analyzer.command import RunFiles, Target, command_line
+from tuner.load.perf_analyzer.command import RunFiles, command_line
 from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs

@@ -9,8 +9,8 @@ from dataclasses import replace
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.load.generator import LatencyBound, Window
-from tuner.load.generators import load_generator
 from tuner.load.measurement import LoadPoint
+from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.window_length import soak_for, window_for
 from tuner.run.rejected import Rejected
@@ -62,7 +62,7 @@ def set_up_bench(
         )
         yield TritonBench(
             deployer,
-            lambda endpoints: load_generator(
+            lambda endpoints: model_load(
                 spec.workload,
                 spec.model,
                 deployer.control,
@@ -73,7 +73,7 @@ def set_up_bench(
                 gpus=spec.server.gpus,
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
                 server_words=lambda: last_words(deployer.server),
-                client=client_of(job).client,
+                kind=client_of(job).kind,
             ),
             rules,
             book,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.load.generators import shape_of
 from tuner.load.measurement import Arrivals
+from tuner.load.model_load import shape_of
 from tuner.load.window_length import window_for
 from tuner.run.trial import Trial
 from tuner.space.space import Space

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from integration.load.repository import make_repository
 
-from tuner.load.generators import ByClient, load_generator
+from tuner.load.generators import PERF_ANALYZER, GeneratorKind
+from tuner.load.model_load import ModelLoad, model_load
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
@@ -28,14 +29,17 @@ class Bench:
     program: Installation
     directory: Path
 
-    def generator(self, model: str, **workload: Any) -> ByClient:
-        return load_generator(
+    def generator(
+        self, model: str, kind: GeneratorKind = PERF_ANALYZER, **workload: Any
+    ) -> ModelLoad:
+        return model_load(
             Workload.model_validate(workload),
             model,
             self.control,
             self.server.endpoints,
             self.program,
             self.directory,
+            kind=kind,
         )
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 def test_bursts_have_the_mean_rate_and_make_requests_wait(bench: Bench) -> None:
     arrivals = {"kind": "bursts", "burst_ratio": 20, "burst_share": 0.1, "burst_length": "100ms"}
     generator = bench.generator("plain", arrivals=arrivals)
-    assert generator.perf_analyzer.shape == BurstShape(20.0, 0.1, 0.1)
+    assert generator.setup.shape == BurstShape(20.0, 0.1, 0.1)
     load = LoadPoint(Arrivals.BURSTS, 50.0)
     found = generator.measure(load, Window(2.0, 0.2, 30.0, 2.0), seed=1)
     assert found.sent_per_s == pytest.approx(50.0, rel=0.05)

@@ -14,8 +14,8 @@ import pytest
 from integration.load.repository import make_repository
 
 from tuner.load.generator import Window
-from tuner.load.generators import ByClient, load_generator
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.model_load import ModelLoad, model_load
 from tuner.load.probes.cache_fill import MAX_FILLING_S
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
@@ -38,7 +38,7 @@ ENTRY_BYTES = 8 * 4 + ENTRY_OVERHEAD_BYTES
 class Cached:
     """A quick model behind a cache of its own."""
 
-    generator: ByClient
+    generator: ModelLoad
     size: int
 
     def measure(self, rate: float, seed: int = 1, window: Window = WINDOW) -> Measurement:
@@ -58,7 +58,7 @@ def cached(program: Installation, directory: Path, size: int, **inputs: Any) -> 
             control.load("cached", None, 60.0)
             workload = Workload.model_validate({"inputs": {"kind": "random", **inputs}})
             endpoints = server.endpoints
-            generator = load_generator(workload, "cached", control, endpoints, program, directory)
+            generator = model_load(workload, "cached", control, endpoints, program, directory)
             yield Cached(generator, size)
 
 

@@ -14,8 +14,8 @@ import pytest
 from integration.load.conftest import Bench
 
 from tuner.load.generator import Window
-from tuner.load.generators import load_generator
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.load.model_load import model_load
 from tuner.load.watch.disturbance import disturbances
 from tuner.spec.model import ServerMode
 from tuner.spec.workload import Workload
@@ -45,7 +45,7 @@ def cpu_hog() -> Iterator[None]:
 
 
 def measured(bench: Bench, mode: ServerMode) -> Measurement:
-    generator = load_generator(
+    generator = model_load(
         Workload(),
         "plain",
         bench.control,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from google.protobuf.json_format import MessageToJson
@@ -12,6 +12,7 @@ from waits import wait_until
 
 from tuner.errors import ClientLimitError
 from tuner.load.generator import LatencyBound, Window
+from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.validity import client_kept_up
 
@@ -40,10 +41,9 @@ def _worked_off(bench: Bench) -> Iterator[None]:
     wait_until(idle, 60)
 
 
-@pytest.mark.parametrize("client", ["perf_analyzer", "open_client"])
-def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, client: str) -> None:
-    generator: Any = getattr(bench.generator("plain"), client)
-    found = generator.measure(poisson(3.0), WINDOW, seed=1)
+@pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
+def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: GeneratorKind) -> None:
+    found = bench.generator("plain", kind).measure(poisson(3.0), WINDOW, seed=1)
     assert 0.4 <= found.duration_s < 0.8 * WINDOW.duration_s
     assert found.p99_latency_us > BOUND.within_s * 1e6
     assert 0.7 * CAPACITY_PER_S < found.throughput_infer_per_s <= 1.1 * CAPACITY_PER_S
@@ -51,10 +51,9 @@ def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, client: str)
     assert any("certainly over the SLO" in warning for warning in found.warnings)
 
 
-@pytest.mark.parametrize("client", ["perf_analyzer", "open_client"])
-def test_what_is_in_time_is_measured_in_full(bench: Bench, client: str) -> None:
-    generator: Any = getattr(bench.generator("plain"), client)
-    found = generator.measure(poisson(0.4), WINDOW, seed=1)
+@pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
+def test_what_is_in_time_is_measured_in_full(bench: Bench, kind: GeneratorKind) -> None:
+    found = bench.generator("plain", kind).measure(poisson(0.4), WINDOW, seed=1)
     assert found.duration_s == WINDOW.duration_s
     assert not any("certainly" in warning for warning in found.warnings)
 
@@ -73,7 +72,7 @@ def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
     config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes
     bench.control.load("plain", MessageToJson(config), 60.0)
     hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=6.0, tail_s=0.1)
-    generator = bench.generator("plain").open_client
+    generator = bench.generator("plain", OWN_CLIENT)
     try:
         kept_up = client_kept_up(generator.measure(poisson(600.0), hasty, seed=1))
     except ClientLimitError:  # so far behind that nothing was answered

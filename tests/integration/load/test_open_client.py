@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,11 @@ from google.protobuf.json_format import MessageToJson
 from integration.load.repository import CAPACITY_PER_S, SERVICE_S
 
 from tuner.errors import ClientLimitError, LoadFailedError
-from tuner.load.choice import Client
 from tuner.load.client.generator import OpenClient
 from tuner.load.generator import Window
-from tuner.load.generators import ByClient
+from tuner.load.generators import OWN_CLIENT
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.load.model_load import ModelLoad
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
@@ -34,7 +33,7 @@ def poisson(rate: float) -> LoadPoint:
     return LoadPoint(Arrivals.POISSON, rate)
 
 
-def queue(bench: Bench, **policy: int) -> ByClient:
+def queue(bench: Bench, **policy: int) -> ModelLoad:
     """Model ``plain``, one request at a time, with a queue policy."""
     config = bench.control.running_config("plain")
     config.max_batch_size = 1
@@ -43,13 +42,11 @@ def queue(bench: Bench, **policy: int) -> ByClient:
     for field, value in policy.items():
         setattr(config.dynamic_batching.default_queue_policy, field, value)
     bench.control.load("plain", MessageToJson(config), 60.0)
-    return replace(bench.generator("plain"), client=Client.OWN)
+    return bench.generator("plain", OWN_CLIENT)
 
 
 def client(bench: Bench, model: str, **workload: Any) -> OpenClient:
-    generator: Any = bench.generator(model, **workload)
-    open_client: OpenClient = generator.open_client
-    return open_client
+    return OpenClient(**vars(bench.generator(model, **workload).setup))
 
 
 @pytest.fixture(autouse=True)
@@ -121,11 +118,12 @@ def test_a_full_queue_over_http(bench: Bench) -> None:
 def test_it_agrees_with_perf_analyzer(bench: Bench, protocol: str) -> None:
     """The same load in turns; a busy machine only ever makes latencies longer."""
     queue(bench)
-    generator = bench.generator("plain", protocol=protocol)
+    own = bench.generator("plain", OWN_CLIENT, protocol=protocol)
+    usual = bench.generator("plain", protocol=protocol)
     ours, theirs = [], []
     for _ in range(3):
-        ours.append(generator.open_client.measure(poisson(50.0), LONG, seed=1))
-        theirs.append(generator.perf_analyzer.measure(poisson(50.0), LONG, seed=1))
+        ours.append(own.measure(poisson(50.0), LONG, seed=1))
+        theirs.append(usual.measure(poisson(50.0), LONG, seed=1))
     assert median(m.throughput_infer_per_s for m in ours) == pytest.approx(
         median(m.throughput_infer_per_s for m in theirs), rel=0.03
     )

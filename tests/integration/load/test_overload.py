@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from google.protobuf.json_format import MessageToJson
 from integration.load.conftest import Bench
 
-from tuner.load.choice import Client
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.spec.slo import Slo
@@ -57,8 +56,8 @@ def probed(bench: Bench, timeout_us: int = 0) -> tuple[Measurement, Overload]:
     bench.control.load(MODEL, MessageToJson(config), 60.0)
     window = overload_window(SLO)
     load = LoadPoint(Arrivals.STEP, CAPACITY)
-    client = Client.OWN if timeout_us else Client.PERF_ANALYZER
-    measurement = replace(bench.generator(MODEL), client=client).measure(load, window, seed=1)
+    kind = OWN_CLIENT if timeout_us else PERF_ANALYZER
+    measurement = bench.generator(MODEL, kind).measure(load, window, seed=1)
     return measurement, overload_of(measurement, window, SLO)
 
 

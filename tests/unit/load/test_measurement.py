@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.generator import LatencyBound, Window
+from tuner.load.generator import LatencyBound, Target, Window
 from tuner.load.latency.timeline import within_bounds
 from tuner.load.measurement import (
     Arrivals,
@@ -19,7 +19,7 @@ from tuner.load.measurement import (
     Measurement,
     ServerStatistics,
 )
-from tuner.load.perf_analyzer.command import RunFiles, Target, command_line, interval_ms, load_s
+from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
 from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.load.window_length import lowest_rate, window_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.load.choice import Client
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.steps.client import client_notes, client_of
 from tuner.steps.job import Job, Request, prepare
 
@@ -35,13 +35,13 @@ def job(tmp_path: Path, dims: str, space: str = "", batching: str = "") -> Job:
 
 def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
     small = job(tmp_path, "8")
-    assert client_of(small).client is Client.PERF_ANALYZER
+    assert client_of(small).kind is PERF_ANALYZER
     assert client_notes(small) == []
 
 
 def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:
     images = job(tmp_path, "3, 224, 224")
-    assert client_of(images).client is Client.OWN
+    assert client_of(images).kind is OWN_CLIENT
     (note,) = client_notes(images)
     assert note == (
         "measured with tune's own client: perf_analyzer writes about 3.0 MB for each request to "
@@ -60,4 +60,4 @@ def test_a_space_that_may_refuse_requests_is_measured_with_one_client(
     tmp_path: Path, space: str, batching: str
 ) -> None:
     """Its configs that refuse none as well, or two kinds of latency would be compared."""
-    assert client_of(job(tmp_path, "8", space, batching)).client is Client.OWN
+    assert client_of(job(tmp_path, "8", space, batching)).kind is OWN_CLIENT

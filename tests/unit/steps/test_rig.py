@@ -117,7 +117,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(rules=rules, book=book)
         return SimpleNamespace()
 
-    monkeypatch.setattr(rig, "load_generator", generator)
+    monkeypatch.setattr(rig, "model_load", generator)
     monkeypatch.setattr(rig, "TritonBench", bench)
     monkeypatch.setattr(rig, "last_words", lambda server: f"words of {server}")
     return seen

@@ -21,16 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, TunerError
-from tuner.load.choice import expected_requests
 from tuner.load.client.job import Answers, Job, Outcome, merged
 from tuner.load.client.process import LEAD_NS
 from tuner.load.generator import Window
@@ -45,12 +44,11 @@ from tuner.load.latency.timeline import (
     within_bounds,
 )
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
-from tuner.load.perf_analyzer.command import Target
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.perf_analyzer.process import TOO_LATE, never
-from tuner.load.traffic.arrivals import Shape, Times, arrivals_of
-from tuner.load.traffic.encoding import RequestForm
-from tuner.load.traffic.inputs import InputFile, InputFiles
+from tuner.load.setup import Setup
+from tuner.load.traffic.arrivals import Times, arrivals_of, expected_requests
+from tuner.load.traffic.inputs import InputFile
 from tuner.load.validity import (
     client_busy,
     client_kept_up,
@@ -60,9 +58,7 @@ from tuner.load.validity import (
 )
 from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, cut_short
 from tuner.load.watch.idle import comes_to_rest
-from tuner.load.watch.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.spec.fields import Gpus
-from tuner.spec.model import ServerMode
+from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.triton import health
 from tuner.triton.process import child, tail
 
@@ -73,32 +69,8 @@ _READY_S = 60.0  # for the processes to start and to make their requests
 _PROCESS_PER_S, _PROCESS_CLIENTS = 2500.0, 64
 
 
-@dataclass(frozen=True)
-class OpenClient:
-    """Measures one model on one server; see `tuner.load.generator.LoadGenerator`.
-
-    Attributes:
-        environment: Whole environment of the client's processes.
-        target: Model, server and protocol.
-        form: What requests to the model look like.
-        inputs: What they carry.
-        directory: For its files, which it removes again; owned by the caller.
-        snapshot: Reads the model's statistics.
-        scrape: Reads the server's metrics.
-        server: Who runs it; says what of this machine is the server's.
-        shape: Of arrivals that have one beside their rate.
-    """
-
-    environment: Mapping[str, str]
-    target: Target
-    form: RequestForm
-    inputs: InputFiles
-    directory: Path
-    snapshot: Snapshot
-    scrape: Scrape
-    shape: Shape | None = None
-    server: ServerMode = ServerMode.REMOTE
-    gpus: Gpus = "all"
+class OpenClient(Setup):
+    """Measures one model on one server; see `tuner.load.generator.LoadGenerator`."""
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
@@ -107,7 +79,7 @@ class OpenClient:
         given = self.inputs.file(seed, count * self.target.batch_size)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private,
-            Sampler(self.snapshot, self.scrape, self.server, gpus=self.gpus) as watched,
+            self.watched() as watched,
         ):
             job = self._job(load, window, given, Path(private), count)
             if due_s is not None:
@@ -181,7 +153,7 @@ class OpenClient:
                 output = stack.enter_context(log.open("wb"))
                 commands.append(command)
                 processes.append(
-                    stack.enter_context(child(command, env=self.environment, stdout=output))
+                    stack.enter_context(child(command, env=self.program.environment, stdout=output))
                 )
             _begin(jobs, processes)
             reason, stopped_ns = _wait(processes, window.deadline_s, hopeless)

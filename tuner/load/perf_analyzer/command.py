@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.load.generator import Window
+from tuner.load.generator import Target, Window
 from tuner.load.measurement import LoadPoint
-from tuner.spec.workload import Protocol
-from tuner.triton.server import Endpoints
 
 #: More threads than this gain nothing: all requests are asynchronous, and on a small machine
 #: sixteen threads cost a third more CPU than four.
@@ -20,25 +18,6 @@ _WINDOWS = 3
 _WINDOW_FACTOR = 1.2
 _LEAD_S = 0.02  # its first window begins a little before the first request
 _ANY = "1000000000"  # percent
-
-
-@dataclass(frozen=True)
-class Target:
-    """What load is put on.
-
-    Attributes:
-        batch_size: Inferences in one request.
-    """
-
-    model: str
-    endpoints: Endpoints
-    protocol: Protocol = Protocol.GRPC
-    batch_size: int = 1
-
-    @property
-    def address(self) -> str:
-        """host:port requests go to."""
-        return self.endpoints.grpc if self.protocol is Protocol.GRPC else self.endpoints.http
 
 
 @dataclass(frozen=True)

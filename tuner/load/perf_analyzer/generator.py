@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.choice import expected_requests
 from tuner.load.generator import Window
 from tuner.load.latency.timeline import (
     Observed,
@@ -23,10 +22,11 @@ from tuner.load.latency.timeline import (
 )
 from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer import csv_report, export, process
-from tuner.load.perf_analyzer.command import RunFiles, Target, command_line, interval_ms, load_s
+from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
 from tuner.load.perf_analyzer.error_text import model_words
+from tuner.load.setup import Setup
 from tuner.load.traffic import arrivals
-from tuner.load.traffic.inputs import InputFile, InputFiles
+from tuner.load.traffic.inputs import InputFile
 from tuner.load.validity import (
     client_busy,
     client_limit,
@@ -43,49 +43,15 @@ from tuner.load.watch.early_end import (
     cut_short,
 )
 from tuner.load.watch.idle import comes_to_rest
-from tuner.load.watch.sampler import Sampler, Scrape, Snapshot, host_use, server_statistics
-from tuner.spec.fields import Gpus
-from tuner.spec.model import ServerMode
+from tuner.load.watch.sampler import Sampler, host_use, server_statistics
 from tuner.triton import health
 
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _RECEIVED_SHARE = 0.9  # what is being executed just then is not counted
 
 
-@dataclass(frozen=True)
-class PerfAnalyzer:
-    """Measures one model on one server; see `tuner.load.generator.LoadGenerator`.
-
-    Attributes:
-        binary: perf_analyzer itself.
-        environment: Whole environment it runs in.
-        target: Model, server and protocol.
-        inputs: What requests carry.
-        directory: For its files, which it removes again; owned by the caller.
-        snapshot: Reads the model's statistics.
-        scrape: Reads the server's metrics.
-        server: Who runs it; says what of this machine is the server's.
-        patience_s: How long perf_analyzer may wait for late answers; see `process.run`.
-        server_words: The last error in the server's log; empty when it cannot be read.
-        shape: Of arrivals that have one beside their rate.
-    """
-
-    binary: Path
-    environment: Mapping[str, str]
-    target: Target
-    inputs: InputFiles
-    directory: Path
-    snapshot: Snapshot
-    scrape: Scrape
-    shape: arrivals.Shape | None = None
-    server: ServerMode = ServerMode.REMOTE
-    gpus: Gpus = "all"
-    patience_s: float = process.PATIENCE_S
-    server_words: Callable[[], str] = str
-
-    def watched(self) -> Sampler:
-        """Samples the server for as long as its context is open."""
-        return Sampler(self.snapshot, self.scrape, self.server, gpus=self.gpus)
+class PerfAnalyzer(Setup):
+    """Measures one model on one server; see `tuner.load.generator.LoadGenerator`."""
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
@@ -200,10 +166,10 @@ class _Run:
         self, files: RunFiles, hopeless: Callable[[], bool]
     ) -> tuple[list[str], process.Ended]:
         tool = self.tool
-        command = command_line(tool.binary, tool.target, self.load, self.window, files)
+        command = command_line(tool.program.binary, tool.target, self.load, self.window, files)
         ended = process.run(
             command,
-            tool.environment,
+            tool.program.environment,
             self._log,
             alive=lambda: health.live(tool.target.endpoints),
             complete=lambda: export.is_complete(files.export),  # written last
@@ -258,7 +224,7 @@ class _Run:
 
 
 def _expected_requests(load: LoadPoint, window: Window) -> int:
-    return expected_requests(load, load_s(interval_ms(window.total_s)))
+    return arrivals.expected_requests(load, load_s(interval_ms(window.total_s)))
 
 
 def _client_times(csv: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ and uniform, so nothing else about it changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ Times = npt.NDArray[np.float64]
 
 #: Draws a number of arrival times between a start and an end, in any order.
 _Draw = Callable[[float, float, int], Times]
+
+_ASSUMED_LATENCY_S = 0.005  # closed loops: to guess how many requests there will be
 
 
 @dataclass(frozen=True)
@@ -213,3 +216,9 @@ def write_intervals(times: Times, path: Path) -> Times:
     path.write_text("\n".join(map(str, gaps_us.tolist())) + "\n")
     kept: Times = moments_us / 1e6
     return kept
+
+
+def expected_requests(load: LoadPoint, seconds: float) -> int:
+    """About how many requests a load takes in a time."""
+    rate = load.level if load.arrivals.open_loop else load.level / _ASSUMED_LATENCY_S
+    return math.ceil(rate * seconds)

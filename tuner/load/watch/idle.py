@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tuner.errors import TunerError
-from tuner.load.perf_analyzer.command import Target
+from tuner.load.generator import Target
 from tuner.load.watch.sampler import Scrape
 from tuner.triton import health
 

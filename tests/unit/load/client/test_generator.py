@@ -16,14 +16,13 @@ from tritonclient.grpc import model_config_pb2
 from virtual_time import run_in_virtual_time
 
 from tuner.errors import ClientLimitError, LoadFailedError
-from tuner.load.choice import Client, may_reject
 from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
 from tuner.load.client.generator import check_sent, measurement, observe, processes_for, shared
 from tuner.load.client.job import Answers, Job, Outcome, merged
 from tuner.load.client.process import ClosedLoop, OpenLoop, Send
 from tuner.load.generator import Window
-from tuner.load.generators import ByClient
+from tuner.load.generators import may_reject
 from tuner.load.latency.timeline import observe_open
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
@@ -366,26 +365,3 @@ def test_configs_that_may_refuse_requests(policy: dict[str, Any], expected: bool
 
 def test_a_config_without_a_batcher_refuses_nothing() -> None:
     assert not may_reject(model_config_pb2.ModelConfig())
-
-
-class Named:
-    """Stands for a generator: answers with its own name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def measure(self, *_: Any) -> str:
-        return self.name
-
-
-@pytest.mark.parametrize("arrivals", [Arrivals.POISSON, Arrivals.CLOSED])
-@pytest.mark.parametrize("client", Client)
-def test_the_client_of_a_run_measures_every_load_and_config(
-    arrivals: Arrivals, client: Client
-) -> None:
-    """Two clients would be two definitions of latency, and the kinder one would win."""
-    usual: Any = Named("perf_analyzer")
-    own: Any = Named("tune")
-    chosen = ByClient(usual, own, model_config_pb2.ModelConfig, client=client)
-    for level in (1.0, 300.0, 20_000.0):
-        assert chosen.measure(LoadPoint(arrivals, level), WINDOW, 1) == client.value

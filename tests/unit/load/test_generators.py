@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tuner.load.choice import Client, choose, export_bytes
+from tuner.load.generator import Demand
+from tuner.load.generators import (
+    GENERATORS,
+    OWN_CLIENT,
+    PERF_ANALYZER,
+    GeneratorKind,
+    choose,
+    title_of,
+)
+from tuner.load.perf_analyzer.limits import export_bytes
 from tuner.modelconfig.message import parse
 
 
@@ -35,18 +44,27 @@ def test_the_size_of_an_export_is_estimated_from_the_tensors(
 
 
 @pytest.mark.parametrize(
-    ("inputs", "batch_size", "may_refuse", "client", "why"),
+    ("inputs", "batch_size", "may_refuse", "kind", "why"),
     [
-        (SMALL, 1, False, Client.PERF_ANALYZER, ""),
-        (SMALL, 1, True, Client.OWN, "gives no result when a request is refused"),
-        (SMALL, 8, False, Client.OWN, "about 20 kB for each request"),
-        (IMAGE, 1, False, Client.OWN, "about 3.0 MB for each request"),
+        (SMALL, 1, False, PERF_ANALYZER, ""),
+        (SMALL, 1, True, OWN_CLIENT, "gives no result when a request is refused"),
+        (SMALL, 8, False, OWN_CLIENT, "about 20 kB for each request"),
+        (IMAGE, 1, False, OWN_CLIENT, "about 3.0 MB for each request"),
     ],
 )
 def test_large_tensors_and_refusals_are_measured_with_tunes_own_client(
-    inputs: str, batch_size: int, may_refuse: bool, client: Client, why: str
+    inputs: str, batch_size: int, may_refuse: bool, kind: GeneratorKind, why: str
 ) -> None:
-    found = choose(config(inputs, SMALL), {}, batch_size, may_refuse=may_refuse)
-    assert found.client is client
+    found = choose(Demand(config(inputs, SMALL), {}, batch_size, may_refuse))
+    assert found.kind is kind
     assert why in found.why
     assert bool(found.why) == bool(why)
+
+
+def test_the_first_generator_of_the_table_that_can_measures() -> None:
+    asked = Demand(config(IMAGE, SMALL), {}, 1, may_refuse=False)
+    for kind in GENERATORS[:-1]:
+        assert kind.cannot(asked)
+    assert choose(asked).kind is GENERATORS[-1]
+    assert [title_of(kind.name) for kind in GENERATORS] == ["perf_analyzer", "tune's own client"]
+    assert title_of("k6") == "k6"

@@ -1,0 +1,46 @@
+"""What perf_analyzer cannot measure, or should not.
+
+It cannot where requests may be refused, for it gives no result when one fails. And it should not
+where tensors are large: its export of every request's times, without which a late client hides a
+stalled server, holds every tensor as text too, and no option leaves them out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tuner.load.generator import Demand
+
+#: Of one request in the export: 5,000/s for four seconds are 80 MB then.
+MAX_EXPORT_BYTES = 4096
+_NUMBER_BYTES = 20  # with its comma
+_STRING_BYTES = 100
+_VARIABLE = 128  # a dimension nobody gave
+
+
+def why_not(demand: Demand) -> str:
+    """Why it cannot measure a run; empty where it can."""
+    if demand.may_refuse:
+        return "perf_analyzer gives no result when a request is refused"
+    exported = demand.batch_size * export_bytes(demand.config, demand.shapes)
+    if exported <= MAX_EXPORT_BYTES:
+        return ""
+    size = f"{exported / 1e6:.1f} MB" if exported >= 100_000 else f"{exported / 1e3:.0f} kB"
+    return f"perf_analyzer writes about {size} for each request to tell its latency"
+
+
+def export_bytes(config: Any, shapes: Mapping[str, Sequence[int]]) -> int:
+    """About how much one inference takes in perf_analyzer's profile export."""
+    # An output's variable dimension is mostly an input's: tokens in, tokens out.
+    variable = max((d for shape in shapes.values() for d in shape), default=_VARIABLE)
+
+    def size(tensor: Any) -> int:
+        own = shapes.get(tensor.name) or tensor.dims
+        elements = math.prod(variable if d < 0 else d for d in own)
+        kinds = tensor.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
+        text = kinds[tensor.data_type].name == "TYPE_STRING"
+        return elements * (_STRING_BYTES if text else _NUMBER_BYTES)
+
+    return sum(map(size, (*config.input, *config.output)))
