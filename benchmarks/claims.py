@@ -28,7 +28,7 @@ from statistics import geometric_mean, median
 import numpy as np
 import numpy.typing as npt
 
-from tuner.bench.evaluate import LoadPlan, evaluate
+from tuner.bench.evaluate import evaluate
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
@@ -40,6 +40,7 @@ from tuner.load.traffic.arrivals import arrivals_of
 from tuner.load.window_length import lengthened, soak_for, window_for
 from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import P99_LATENCY

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import LoadPlan, load_plan
 from tuner.errors import DeployRefusedError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
 from tuner.run.timebook import TimeBook
+from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

@@ -8,33 +8,16 @@ from dataclasses import dataclass
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.load.measurement import Arrivals
-from tuner.load.window_length import lowest_rate
 from tuner.run.trial import TrialState
-from tuner.score.capacity import LevelRange, NoResult, Probe, find_capacity, next_level, saturated
+from tuner.score.capacity import NoResult, Probe, find_capacity, next_level, saturated
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, Score, score_points
 from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo, tail_shares
-from tuner.spec.workload import ClosedArrivals, Workload
 
 #: Measurements of a candidate at the most, the race included.
 MOST_PROBES = 5
 #: A telling candidate that lost the race is measured at this share of what it answered there.
 WELL_BELOW_SATURATION = 0.75
-
-
-@dataclass(frozen=True)
-class LoadPlan:
-    """Which levels a run may ask for.
-
-    Attributes:
-        listed: Levels fixed by the spec, ascending; None when the capacity is searched.
-        levels: Limits of that search.
-    """
-
-    arrivals: Arrivals
-    listed: tuple[float, ...] | None
-    levels: LevelRange
 
 
 @dataclass(frozen=True)
@@ -84,23 +67,6 @@ class SecondChance:
 
     stress: float
     measure: Callable[[], Point]
-
-
-def load_plan(workload: Workload, objective: Objective, slos: Sequence[Slo] = ()) -> LoadPlan:
-    """The levels to measure; rates at which the longest window is too short are not among them."""
-    arrivals = workload.arrivals
-    kind = Arrivals(arrivals.kind)
-    if isinstance(arrivals, ClosedArrivals):
-        given: Sequence[float] | None = arrivals.concurrency
-        levels = LevelRange(1.0, float(arrivals.max_concurrency), whole=True)
-    else:
-        given = arrivals.rate
-        lowest = lowest_rate(tail_shares(slos), float(workload.max_window))
-        levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
-    if objective.at_level is not None:
-        given = (objective.at_level,)
-    listed = None if given is None else tuple(sorted(float(level) for level in given))
-    return LoadPlan(kind, listed, levels)
 
 
 def evaluate(

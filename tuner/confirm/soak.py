@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Probe, saturated
 from tuner.score.late_share import LateShare, measured_late_share
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.candidate import Candidate

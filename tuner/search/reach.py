@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.run.trial import Trial
 from tuner.score.judge import tightest_latency
+from tuner.score.load_plan import LoadPlan
 from tuner.spec.slo import Slo
 
 #: A latency this many times its bound where requests are mostly alone is no matter of a config.

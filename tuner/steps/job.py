@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuner.bench.evaluate import LoadPlan, load_plan
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
+from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.space.build import build_space
 from tuner.space.refused import refuse_unmeasurable
 from tuner.space.space import Space

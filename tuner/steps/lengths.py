@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tuner.bench.evaluate import MOST_PROBES, LoadPlan
+from tuner.bench.evaluate import MOST_PROBES
 from tuner.errors import LoadFailedError
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic.arrivals import read_trace
 from tuner.load.window_length import requests_for
+from tuner.score.load_plan import LoadPlan
 from tuner.spec.digits import digits
 from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec

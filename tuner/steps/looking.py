@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.bench import LOOK_S
-from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import Bracket, Probe, find_capacity
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo

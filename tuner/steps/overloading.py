@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.score.judge import tail_slo
+from tuner.score.load_plan import LoadPlan
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps.outcome import Overloads, Side, Verdict

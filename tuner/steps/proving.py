@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
@@ -18,6 +17,7 @@ from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialEr
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level, saturated
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.space.cache import listed_sizes
 from tuner.space.candidate import Candidate

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from tuner.bench.evaluate import Evaluation, LoadPlan, SecondChance, evaluate
+from tuner.bench.evaluate import Evaluation, SecondChance, evaluate
 from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
@@ -26,6 +26,7 @@ from tuner.load import seeds
 from tuner.run.timebook import Phase, TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.judge import tightest_latency
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.search.budget import Budget, Progress, StopReason
 from tuner.search.incumbent import incumbent, trials_since_best

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Row
 from tuner.load import seeds
@@ -14,6 +13,7 @@ from tuner.run.manifest import Manifest
 from tuner.run.rejected import Rejected
 from tuner.run.store import RunStore
 from tuner.run.timebook import TimeBook
+from tuner.score.load_plan import LoadPlan
 from tuner.search.incumbent import NEAR_MISS
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.load.measurement import LoadPoint
 from tuner.run.trial import Trial, TrialState
+from tuner.score.load_plan import LoadPlan
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import LoadPlan, evaluate, load_plan
+from tuner.bench.evaluate import evaluate
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
 from tuner.score.capacity import LevelRange, saturated
+from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective

@@ -10,13 +10,13 @@ import pytest
 from emulated import FreshBench
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import MOST, RELAXATIONS, Soak, Soaked, SoakRules, soak
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.measurement import Arrivals, Course, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
-from tuner.bench.evaluate import evaluate, load_plan
+from tuner.bench.evaluate import evaluate
 from tuner.bench.levels import sustained_level
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement, ServerStatistics
 from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.capacity import LevelRange
+from tuner.score.load_plan import load_plan
 from tuner.score.point import judge_point
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher

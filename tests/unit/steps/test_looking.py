@@ -9,10 +9,10 @@ import pytest
 from emulated import EmulatedBench
 from synthetic import NO_ERRORS, P99_40MS
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load.measurement import Arrivals
 from tuner.score.capacity import LevelRange
+from tuner.score.load_plan import LoadPlan
 from tuner.space.candidate import Candidate
 from tuner.steps.looking import First, Start, first_level, highest_that_holds, rough_capacity
 

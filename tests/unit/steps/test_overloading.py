@@ -9,7 +9,6 @@ import pytest
 from emulated import EmulatedBench, a_session, an_overload
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.confirm.soak import Soak, Soaked
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.measurement import Arrivals
@@ -17,6 +16,7 @@ from tuner.load.probes.overload import Overload
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

@@ -9,7 +9,6 @@ import pytest
 from emulated import EmulatedBench, a_session
 from synthetic import synthetic_measurement
 
-from tuner.bench.evaluate import LoadPlan
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
     ClientLimitError,
@@ -26,6 +25,7 @@ from tuner.load.measurement import Arrivals, Measurement
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.search.budget import StopReason
 from tuner.search.incumbent import NEAR_MISS

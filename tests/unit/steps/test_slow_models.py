@@ -12,7 +12,6 @@ import pytest
 from emulated import a_session, saying
 
 from tuner.bench.bench import BenchRules, TritonBench
-from tuner.bench.evaluate import load_plan
 from tuner.errors import LoadFailedError
 from tuner.load.generator import Window
 from tuner.load.latency.timeline import figures_of, observe_closed, observe_open
@@ -24,6 +23,7 @@ from tuner.run.rejected import Rejected
 from tuner.run.status import Status
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import TrialState
+from tuner.score.load_plan import load_plan
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate

@@ -1,0 +1,44 @@
+"""Which loads a run may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.load.measurement import Arrivals
+from tuner.load.window_length import lowest_rate
+from tuner.score.capacity import LevelRange
+from tuner.spec.objective import Objective
+from tuner.spec.slo import Slo, tail_shares
+from tuner.spec.workload import ClosedArrivals, Workload
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Levels of a run.
+
+    Attributes:
+        listed: Levels fixed by the spec, ascending; None when the capacity is searched.
+        levels: Limits of that search.
+    """
+
+    arrivals: Arrivals
+    listed: tuple[float, ...] | None
+    levels: LevelRange
+
+
+def load_plan(workload: Workload, objective: Objective, slos: Sequence[Slo] = ()) -> LoadPlan:
+    """The levels to measure; rates at which the longest window is too short are not among them."""
+    arrivals = workload.arrivals
+    kind = Arrivals(arrivals.kind)
+    if isinstance(arrivals, ClosedArrivals):
+        given: Sequence[float] | None = arrivals.concurrency
+        levels = LevelRange(1.0, float(arrivals.max_concurrency), whole=True)
+    else:
+        given = arrivals.rate
+        lowest = lowest_rate(tail_shares(slos), float(workload.max_window))
+        levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
+    if objective.at_level is not None:
+        given = (objective.at_level,)
+    listed = None if given is None else tuple(sorted(float(level) for level in given))
+    return LoadPlan(kind, listed, levels)
