@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from tuner.bench.protocol import LoadClient
 from tuner.load import seeds
-from tuner.space.cache import ENABLE, split_args
+from tuner.space.cache import split_args
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
+from tuner.spec.paths import CACHE_ENABLE
 from tuner.spec.workload import CacheState
 
 
@@ -58,7 +59,7 @@ def cache_of(space: Space, candidate: Candidate, *, remote: bool) -> ResponseCac
         candidate: Any of the space.
         remote: The server's arguments are not known: a config that asks for a cache may have one.
     """
-    enabled = candidate.fields.get(ENABLE, space.base.response_cache.enable)
+    enabled = candidate.fields.get(CACHE_ENABLE, space.base.response_cache.enable)
     if not enabled:
         return None
     if candidate.cache_bytes is not None:

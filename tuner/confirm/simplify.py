@@ -27,11 +27,10 @@ from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round, fixed_round, searched_round
 from tuner.errors import TrialError
 from tuner.score.point import Point
-from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import bytes_text
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
 
-DYNAMIC_BATCHING = "dynamic_batching"
 #: No simpler config may lose more than this share of the winner. It is the loss allowed for less
 #: cache, and where the gain is so large that a simpler file is worth more than the last percent.
 MOST_LOSS = 0.02
@@ -136,7 +135,7 @@ def _with_least_cache(trials: _Trials, winner: Confirmation, sizes: Sequence[int
     if size is None:
         return winner
     off = _with_cache(winner.candidate, None)
-    without = trials.instead(f"{cache.SIZE} off", off, loss=MOST_LOSS)
+    without = trials.instead(f"{CACHE_SIZE} off", off, loss=MOST_LOSS)
     if without is not None and off != winner.current.candidate:  # that one has lost already
         return without
     best = winner
@@ -145,7 +144,7 @@ def _with_least_cache(trials: _Trials, winner: Confirmation, sizes: Sequence[int
     while low < high:
         middle = (low + high) // 2
         candidate = _with_cache(winner.candidate, smaller[middle])
-        name = f"{cache.SIZE} {bytes_text(smaller[middle])}"
+        name = f"{CACHE_SIZE} {bytes_text(smaller[middle])}"
         held = trials.instead(name, candidate, loss=MOST_LOSS)
         if held is None:
             low = middle + 1
@@ -253,7 +252,7 @@ class _Trials:
 
 def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
     fields: dict[str, FieldValue] = dict(candidate.fields)
-    fields[cache.ENABLE] = None if size is None else True
+    fields[CACHE_ENABLE] = None if size is None else True
     return Candidate(fields, size)
 
 
@@ -265,7 +264,7 @@ def _changes(
         yield "server arguments", lambda c: _without_args(c, current)
     paths = [p for p, v in winner.fields.items() if current.fields.get(p) != v]
     for path in sorted(paths, key=lambda p: (-p.count("."), p == DYNAMIC_BATCHING, p)):
-        if path != cache.ENABLE:  # goes with the server's argument
+        if path != CACHE_ENABLE:  # goes with the server's argument
             yield path, lambda c, p=path: _without_field(c, p, current)  # type: ignore[misc]
 
 
@@ -280,6 +279,6 @@ def _without_field(candidate: Candidate, path: str, current: Candidate) -> Candi
 
 def _without_args(candidate: Candidate, current: Candidate) -> Candidate:
     fields = dict(candidate.fields)
-    if cache.ENABLE in fields:
-        fields[cache.ENABLE] = current.fields.get(cache.ENABLE)
+    if CACHE_ENABLE in fields:
+        fields[CACHE_ENABLE] = current.fields.get(CACHE_ENABLE)
     return Candidate(fields, current.cache_bytes)

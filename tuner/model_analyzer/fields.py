@@ -9,11 +9,17 @@ from tuner.errors import SpecError
 from tuner.model_analyzer.yaml_file import Profile
 from tuner.modelconfig.path import canonical, get, with_fields
 from tuner.space.candidate import FieldValue
-from tuner.space.space import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
 from tuner.spec.mistakes import Location
+from tuner.spec.paths import (
+    CACHE_ENABLE,
+    DYNAMIC_BATCHING,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    PREFERRED,
+    is_inside,
+)
 
 PARAMETERS = "model_config_parameters"
-INSTANCES = "instance_group.count"
 
 #: Model Analyzer's own bounds.
 INSTANCE_COUNTS = (1, 5)
@@ -30,7 +36,7 @@ _UNSEARCHED: Mapping[str, str] = {
     "instance_group.kind": _FIXED,
     "instance_group.gpus": _FIXED,
     "response_cache": _CACHE,
-    "response_cache.enable": _CACHE,
+    CACHE_ENABLE: _CACHE,
 }
 
 
@@ -110,7 +116,7 @@ def _parameter(
 
 def _refusal(config: Any, path: str, value: Any) -> str | None:
     """Why the model's config cannot have it."""
-    batched = {DYNAMIC_BATCHING: True} if path.startswith(f"{DYNAMIC_BATCHING}.") else {}
+    batched = {DYNAMIC_BATCHING: True} if is_inside(path, DYNAMIC_BATCHING) else {}
     try:
         with_fields(config, {**batched, canonical(path): _field_value(value)})
     except SpecError as error:
@@ -174,7 +180,7 @@ def _by_itself(
         for path, parameter in _bounds(profile).items()
         if path not in listed and _is_settable(config, path)
     }
-    inside = any(path.startswith(f"{DYNAMIC_BATCHING}.") for path in listed)
+    inside = any(is_inside(path, DYNAMIC_BATCHING) for path in listed)
     off = config.WhichOneof("scheduling_choice") is None
     if off and not inside and MAX_BATCH_SIZE in {*found, *listed}:
         found[DYNAMIC_BATCHING] = {"choice": [True]}

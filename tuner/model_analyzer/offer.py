@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.modelconfig.path import get
-from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
-from tuner.space.space import DELAY, MAX_BATCH_SIZE, PREFERRED, Space
+from tuner.space.space import Space
+from tuner.spec.paths import CACHE_SIZE, DELAY, MAX_BATCH_SIZE, PREFERRED
 
 #: Values of a range that has to be listed, as many as the grid search takes.
 POINTS = 8
@@ -82,7 +82,7 @@ def nearest(space: Space, message: Any) -> Candidate | None:
 
 
 def _wanted(space: Space, message: Any, path: str) -> FieldValue:
-    if path == cache.SIZE:
+    if path == CACHE_SIZE:
         return space.current.cache_bytes
     return get(message, path) if varied(path) else space.current.fields.get(path)
 

@@ -17,10 +17,7 @@ from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig, same_config
 from tuner.modelconfig.values import FieldValue
-
-MAX_BATCH_SIZE = "max_batch_size"
-DYNAMIC_BATCHING = "dynamic_batching"
-PREFERRED = "dynamic_batching.preferred_batch_size"
+from tuner.spec.paths import DYNAMIC_BATCHING, INSTANCE_GROUP, MAX_BATCH_SIZE, PREFERRED, is_inside
 
 #: What ``--backend-config=default-max-batch-size`` is by default.
 ASSUMED_BATCH_SIZE = 4
@@ -71,7 +68,7 @@ class Base:
     def completions(self) -> tuple[str, ...]:
         """Fields that the server completed, by name; no plain defaults."""
         before = _with_default_counts(self.file)
-        names = (*_TAKEN_OVER, "dynamic_batching", "sequence_batching")
+        names = (*_TAKEN_OVER, DYNAMIC_BATCHING, "sequence_batching")
         return tuple(n for n in names if _differ(n, before, self.completed))
 
     @property
@@ -161,7 +158,7 @@ class Base:
 
 
 #: Fields that a backend may complete, scheduler and instances aside.
-_TAKEN_OVER = ("max_batch_size", "input", "output", "model_transaction_policy")
+_TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", "model_transaction_policy")
 #: And what says which backend it is: found by the names of files.
 _FOUND = ("backend", "platform")
 
@@ -223,8 +220,8 @@ def _differ(name: str, before: ModelConfig, after: ModelConfig) -> bool:
 
 
 def _is_instances(path: str) -> bool:
-    return path.startswith("instance_group")
+    return path.startswith(INSTANCE_GROUP)
 
 
 def _is_batching(path: str) -> bool:
-    return path == DYNAMIC_BATCHING or path.startswith(f"{DYNAMIC_BATCHING}.")
+    return path == DYNAMIC_BATCHING or is_inside(path, DYNAMIC_BATCHING)

@@ -16,8 +16,9 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.judge import refuse_broken
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.refused import refuse_unmeasurable
-from tuner.space.space import COUNTED_ONE_BY_ONE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, Space
+from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 from tuner.spec.units import parse_bytes
 
 
@@ -62,7 +63,7 @@ def build_space(
 
 
 def _parameter(path: str, given: ParameterSpec, current: Any) -> Parameter:
-    name = path if path == cache.SIZE else canonical(path)
+    name = path if path == CACHE_SIZE else canonical(path)
     if isinstance(given, IntRange):
         low, high = given.int_
         special = () if given.or_ is None else (_value(name, given.or_),)
@@ -71,7 +72,7 @@ def _parameter(path: str, given: ParameterSpec, current: Any) -> Parameter:
     else:
         tried = _listed_values(name, given)
         parameter = ChoiceParameter(name, tried)
-    if name != cache.SIZE:
+    if name != CACHE_SIZE:
         _check_values(name, tried, current)
     return parameter
 
@@ -88,7 +89,7 @@ def _value(path: str, given: bool | float | str) -> FieldValue:
     """The field's value for a word or number of the spec."""
     if given == "unset" and isinstance(given, str):
         return None
-    if path == cache.SIZE:
+    if path == CACHE_SIZE:
         if isinstance(given, float) or given is True:
             raise SpecError(f"{given} is no size; write off, or bytes such as 64MiB")
         return None if given is False else parse_bytes(given)
@@ -114,7 +115,7 @@ def _accepts(path: str, value: FieldValue) -> bool:
 def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> None:
     """Each can be set in this model, and no two of them mean the same."""
     seen: dict[bytes, FieldValue] = {}
-    inside = path.startswith(f"{DYNAMIC_BATCHING}.")
+    inside = is_inside(path, DYNAMIC_BATCHING)
     batched = with_fields(current, {DYNAMIC_BATCHING: True}) if inside else current
     for value in values:
         message = with_fields(batched, {path: value})
@@ -143,7 +144,7 @@ def _mistakes_between(
         mistakes[MAX_BATCH_SIZE] = (
             "unset means no batch dimension, which changes the model's inputs; write 1"
         )
-    children = [p for p in parameters if p.startswith(f"{DYNAMIC_BATCHING}.")]
+    children = [p for p in parameters if is_inside(p, DYNAMIC_BATCHING)]
     unbatched = config.completed.max_batch_size < 2 and not config.leaves_batch_open
     if batch is None and unbatched and (children or DYNAMIC_BATCHING in parameters):
         mistakes[(children or [DYNAMIC_BATCHING])[0]] = (
@@ -152,44 +153,36 @@ def _mistakes_between(
             "raise it in config.pbtxt, or add max_batch_size to the space"
         )
     try:
-        cache.split_args(spec.server.args if cache.SIZE in parameters else ())
+        cache.split_args(spec.server.args if CACHE_SIZE in parameters else ())
     except ValueError as error:
-        mistakes[cache.SIZE] = f"cannot be searched: {error} (server.args)"
+        mistakes[CACHE_SIZE] = f"cannot be searched: {error} (server.args)"
     return mistakes
 
 
 def _assembled(parameters: Mapping[str, Parameter], spec: Spec, config: Base) -> Space:
     ordered = sorted(
-        (_with_parent(p, parameters) for p in parameters.values()),
-        key=lambda p: (p.path != cache.SIZE, p.path != MAX_BATCH_SIZE, p.path.count(".")),
+        parameters.values(),
+        key=lambda p: (p.path != CACHE_SIZE, p.path != MAX_BATCH_SIZE, p.path.count(".")),
     )
     args, size = spec.server.args, None
-    if cache.SIZE in parameters:
+    if CACHE_SIZE in parameters:
         args, size = cache.split_args(args)
     space = Space(tuple(ordered), config, args)
     return replace(space, current=_current(space, size))
 
 
-def _with_parent(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Parameter:
-    """Tied to the nearest message around it that is searched, or to the dynamic batcher."""
-    around = [p for p in (*parameters, DYNAMIC_BATCHING) if parameter.path.startswith(f"{p}.")]
-    if not around:
-        return parameter
-    return replace(parameter, requires=max(around, key=len))
-
-
 def _current(space: Space, cache_bytes: int | None) -> Candidate:
     """The owned fields as the model has them, in the space's words where it has some."""
     fields = {
-        p.path: _current_value(p, space.base) for p in space.parameters if p.path != cache.SIZE
+        p.path: _current_value(p, space.base) for p in space.parameters if p.path != CACHE_SIZE
     }
     if space.batcher_implied or DYNAMIC_BATCHING in fields:
         fields[DYNAMIC_BATCHING] = get(space.base, DYNAMIC_BATCHING)
         if fields[DYNAMIC_BATCHING] is None:
-            fields = {p: v for p, v in fields.items() if not p.startswith(f"{DYNAMIC_BATCHING}.")}
-    if cache.SIZE in space.paths:
-        enabled = get(space.base, cache.ENABLE) is True
-        fields[cache.ENABLE] = True if enabled else None
+            fields = {p: v for p, v in fields.items() if not is_inside(p, DYNAMIC_BATCHING)}
+    if CACHE_SIZE in space.paths:
+        enabled = get(space.base, CACHE_ENABLE) is True
+        fields[CACHE_ENABLE] = True if enabled else None
     return Candidate(fields, cache_bytes)
 
 

@@ -11,12 +11,8 @@ import re
 from collections.abc import Sequence
 
 from tuner.spec.model import Choice, Spec
+from tuner.spec.paths import CACHE_SIZE
 from tuner.spec.units import parse_bytes
-
-#: The virtual path: ``None`` (off) or a size in bytes.
-SIZE = "response_cache.size"
-#: The real field that goes with it.
-ENABLE = "response_cache.enable"
 
 _FLAG = "--cache-config"
 _OLD_FLAG = "--response-cache-byte-size"
@@ -29,7 +25,7 @@ def server_args(size: int | None) -> tuple[str, ...]:
 
 def listed_sizes(spec: Spec) -> tuple[int, ...]:
     """Sizes in bytes the spec lets choose from; none when it does not search the cache."""
-    sizes = spec.space.get(SIZE)
+    sizes = spec.space.get(CACHE_SIZE)
     if not isinstance(sizes, Choice):
         return ()
     return tuple(

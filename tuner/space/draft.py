@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.space.refused import refuse_unmeasurable
-from tuner.space.space import DELAY
+from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
 
@@ -220,7 +220,7 @@ def _instances(config: Any, machine: Machine) -> Iterator[str]:
     for index, group in enumerate(groups or [None]):
         kind = "KIND_AUTO" if group is None else _kind_name(group)
         on_gpu = kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
-        path = "instance_group.count" if len(groups) < 2 else f"instance_group[{index}].count"
+        path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
         most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
         place = "GPU" if on_gpu else f"CPU, {machine.cores} cores here"
         yield f"{path}: {{int: [1, {most}]}}     # {place}"

@@ -17,12 +17,10 @@ class ChoiceParameter:
     Attributes:
         path: ModelConfig path, or ``response_cache.size``.
         values: Distinct, in the spec's order; ``None`` leaves the field out.
-        requires: Path of the message parameter that must be on for this one to mean anything.
     """
 
     path: str
     values: tuple[FieldValue, ...]
-    requires: str | None = None
 
     @property
     def count(self) -> int:
@@ -54,7 +52,6 @@ class RangeParameter:
     step: int = 1
     log: bool = False
     special: tuple[FieldValue, ...] = ()
-    requires: str | None = None
 
     @property
     def count(self) -> int:
@@ -85,14 +82,14 @@ class RangeParameter:
     def coarse(self, points: int) -> ChoiceParameter:
         """The special value and at most ``points`` values of the range, evenly spread."""
         if len(self.span) <= points:
-            return ChoiceParameter(self.path, tuple(self), self.requires)
+            return ChoiceParameter(self.path, tuple(self))
         shares = [i / (points - 1) for i in range(points)]
         if self.log:
             exact = [self.low * (self.high / self.low) ** share for share in shares]
         else:
             exact = [self.low + (self.high - self.low) * share for share in shares]
         snapped = (self.low + round((x - self.low) / self.step) * self.step for x in exact)
-        return ChoiceParameter(self.path, (*self.special, *dict.fromkeys(snapped)), self.requires)
+        return ChoiceParameter(self.path, (*self.special, *dict.fromkeys(snapped)))
 
 
 Parameter = ChoiceParameter | RangeParameter

@@ -10,17 +10,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Base
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.path import get
 from tuner.modelconfig.rules import Violation, violations
-from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
-
-__all__ = ["DELAY", "DYNAMIC_BATCHING", "MAX_BATCH_SIZE", "PREFERRED", "Size", "Space", "Values"]
-
-DELAY = "dynamic_batching.max_queue_delay_microseconds"
+from tuner.space.conditions import Condition, conditions_of
+from tuner.space.parameters import Parameter, RangeParameter
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
 COUNTED_ONE_BY_ONE = 2000
@@ -67,32 +66,24 @@ class Space:
     @property
     def restarts(self) -> bool:
         """Some candidates need a server started with other arguments."""
-        return cache.SIZE in self.paths
+        return CACHE_SIZE in self.paths
 
     @property
     def batcher_implied(self) -> bool:
         """A field inside ``dynamic_batching`` is searched, but not whether there is any."""
         paths = self.paths
-        return DYNAMIC_BATCHING not in paths and any(
-            p.startswith(f"{DYNAMIC_BATCHING}.") for p in paths
-        )
+        return DYNAMIC_BATCHING not in paths and any(is_inside(p, DYNAMIC_BATCHING) for p in paths)
 
     def narrowed(self, parameter: Parameter, chosen: Values) -> Parameter | None:
         """``parameter`` with the values that are left beside ``chosen``; None: means nothing.
 
         ``chosen`` holds the parameters before it. A parameter may be left without any value.
         """
-        batch = self._max_batch_size(chosen)
-        if parameter.requires is not None and not self._is_on(parameter.requires, chosen):
-            return None
-        if parameter.path == DYNAMIC_BATCHING and batch <= 1:
-            return ChoiceParameter(DYNAMIC_BATCHING, (None,))
-        if parameter.path == PREFERRED:
-            sizes = dict.fromkeys(v for v in parameter if _largest(v) <= batch)
-            if None in sizes:
-                sizes.pop((batch,), None)
-            return ChoiceParameter(PREFERRED, tuple(sizes), parameter.requires)
-        return parameter
+        left: Parameter | None = parameter
+        for condition in self._conditions[parameter.path]:
+            if left is not None:
+                left = condition.narrow(left, self._beside(condition, chosen))
+        return left
 
     def candidate(self, values: Values) -> Candidate:
         """The candidate with these values, in the one form that all its equals share.
@@ -106,10 +97,8 @@ class Space:
             if narrowed is None:
                 continue
             value = values.get(parameter.path)
-            if parameter.path == DYNAMIC_BATCHING and self._max_batch_size(chosen) <= 1:
-                value = None
-            if parameter.path == PREFERRED:
-                value = self._preferred(narrowed, value, chosen)
+            for condition in self._conditions[parameter.path]:
+                value = condition.fit(value, narrowed, self._beside(condition, chosen))
             chosen[parameter.path] = value
         return self._assembled(chosen)
 
@@ -119,8 +108,8 @@ class Space:
         for parameter in self.parameters:
             if self.narrowed(parameter, chosen) is None:
                 continue
-            if parameter.path == cache.SIZE:
-                chosen[cache.SIZE] = candidate.cache_bytes
+            if parameter.path == CACHE_SIZE:
+                chosen[CACHE_SIZE] = candidate.cache_bytes
             else:
                 chosen[parameter.path] = candidate.fields.get(parameter.path)
         return chosen
@@ -207,23 +196,25 @@ class Space:
         value = chosen.get(MAX_BATCH_SIZE, self.base.max_batch_size)
         return value if isinstance(value, int) else 0
 
-    def _is_on(self, message_path: str, chosen: Values) -> bool:
-        if message_path == DYNAMIC_BATCHING and self.batcher_implied:
-            return self._max_batch_size(chosen) > 1
-        return chosen.get(message_path) is True
+    @cached_property
+    def _conditions(self) -> Mapping[str, tuple[Condition, ...]]:
+        return {path: conditions_of(path, self.paths) for path in self.paths}
 
-    def _preferred(self, left: Parameter, value: FieldValue, chosen: Values) -> FieldValue:
-        batch = self._max_batch_size(chosen)
-        sizes = value if isinstance(value, tuple) else ()
-        kept = tuple(v for v in sizes if isinstance(v, int) and v <= batch)
-        return None if not kept or (kept == (batch,) and None in left) else kept
+    @cached_property
+    def _parents(self) -> Mapping[str, FieldValue]:
+        """What fields depend on, with the model's value where it is not searched."""
+        parents = {c.parent for conditions in self._conditions.values() for c in conditions}
+        return {p: None if p in self.paths else get(self.base, p) for p in parents}
+
+    def _beside(self, condition: Condition, chosen: Values) -> FieldValue:
+        return chosen.get(condition.parent, self._parents[condition.parent])
 
     def _assembled(self, chosen: Values) -> Candidate:
-        fields = {path: value for path, value in chosen.items() if path != cache.SIZE}
-        size = chosen.get(cache.SIZE)
+        fields = {path: value for path, value in chosen.items() if path != CACHE_SIZE}
+        size = chosen.get(CACHE_SIZE)
         cache_bytes = size if isinstance(size, int) else None
-        if cache.SIZE in chosen:
-            fields[cache.ENABLE] = None if cache_bytes is None else True
+        if CACHE_SIZE in chosen:
+            fields[CACHE_ENABLE] = None if cache_bytes is None else True
         if self.batcher_implied:
             fields[DYNAMIC_BATCHING] = True if self._max_batch_size(chosen) > 1 else None
         return Candidate(fields, cache_bytes)
@@ -247,15 +238,6 @@ class Space:
         narrowed = self.narrowed(parameter, chosen)
         if narrowed is None:
             return self._count(index + 1, chosen)
-        if parameter.path != MAX_BATCH_SIZE and not self._decides(parameter.path):
+        if parameter.path not in self._parents:
             return narrowed.count * self._count(index + 1, chosen)
         return sum(self._count(index + 1, {**chosen, parameter.path: v}) for v in narrowed)
-
-    def _decides(self, path: str) -> bool:
-        return any(p.requires == path for p in self.parameters)
-
-
-def _largest(value: FieldValue) -> int:
-    if isinstance(value, tuple):
-        return max((v for v in value if isinstance(v, int)), default=0)
-    return 0

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.digits import digits
+from tuner.spec.paths import (
+    CACHE_ENABLE,
+    DELAY,
+    DYNAMIC_BATCHING,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    PREFERRED,
+)
 
 #: Shorter names of the fields people know by heart.
 _SHORT = {
-    "instance_group.count": "instances",
-    "max_batch_size": "max batch",
-    "dynamic_batching": "dynamic batching",
-    "dynamic_batching.preferred_batch_size": "preferred",
-    "dynamic_batching.max_queue_delay_microseconds": "delay",
-    "response_cache.enable": "cache",
+    INSTANCES: "instances",
+    MAX_BATCH_SIZE: "max batch",
+    DYNAMIC_BATCHING: "dynamic batching",
+    PREFERRED: "preferred",
+    DELAY: "delay",
+    CACHE_ENABLE: "cache",
 }
 
 
@@ -50,7 +58,7 @@ def changes_text(candidate: Candidate, current: Candidate) -> str:
     fields = [
         field_text(path, value)
         for path, value in candidate.fields.items()
-        if current.fields.get(path) != value and path != "response_cache.enable"
+        if current.fields.get(path) != value and path != CACHE_ENABLE
     ]
     if candidate.cache_bytes != current.cache_bytes:
         fields.append(cache_text(candidate) or f"without {cache_text(current)}")

@@ -11,12 +11,9 @@ from collections.abc import Iterator
 
 from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import Choice, IntRange, ParameterSpec, ServerMode, Spec, Subsets
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DELAY, INSTANCES, MAX_BATCH_SIZE, PREFERRED
 from tuner.spec.units import parse_bytes
 from tuner.spec.workload import NoRepeat, RandomInputs
-
-CACHE_SIZE = "response_cache.size"
-MAX_BATCH_SIZE = "max_batch_size"
-PREFERRED_SIZES = "dynamic_batching.preferred_batch_size"
 
 #: Most fields of a space, values of one that are listed, and values of a range.
 MOST_FIELDS = 64
@@ -28,15 +25,15 @@ _PATH = rf"{_NAME}(\[[^\]]+\])?(\.([A-Za-z0-9_-]+)(\[[^\]]+\])?)*"
 
 #: What people write for the fields they search most.
 _ALIASES = {
-    "count": "instance_group.count",
-    "instances": "instance_group.count",
-    "instance_count": "instance_group.count",
-    "instance_group": "instance_group.count",
+    "count": INSTANCES,
+    "instances": INSTANCES,
+    "instance_count": INSTANCES,
+    "instance_group": INSTANCES,
     "batch_size": MAX_BATCH_SIZE,
-    "preferred_batch_size": PREFERRED_SIZES,
-    "max_queue_delay_microseconds": "dynamic_batching.max_queue_delay_microseconds",
-    "max_queue_delay": "dynamic_batching.max_queue_delay_microseconds",
-    "dynamic_batching.max_queue_delay": "dynamic_batching.max_queue_delay_microseconds",
+    "preferred_batch_size": PREFERRED,
+    "max_queue_delay_microseconds": DELAY,
+    "max_queue_delay": DELAY,
+    "dynamic_batching.max_queue_delay": DELAY,
     "cache_size": CACHE_SIZE,
     "response_cache_size": CACHE_SIZE,
     "response_cache_byte_size": CACHE_SIZE,
@@ -45,9 +42,9 @@ _ALIASES = {
 
 #: Lowest value that makes sense, and why.
 _LOWEST = {
-    "instance_group.count": (1, "a model needs an instance"),
+    INSTANCES: (1, "a model needs an instance"),
     MAX_BATCH_SIZE: (1, "0 means no batch dimension, which changes the model's inputs"),
-    "dynamic_batching.max_queue_delay_microseconds": (0, "a delay is not negative"),
+    DELAY: (0, "a delay is not negative"),
 }
 
 
@@ -59,10 +56,9 @@ def check_space(spec: Spec) -> Iterator[Finding]:
             text = f"unknown field '{path}' (did you mean {_ALIASES[path]}?)"
             yield Finding(where, text, key=True)
         elif not re.fullmatch(_PATH, path):
-            text = (
-                "is no path of a ModelConfig field, such as dynamic_batching.preferred_batch_size"
+            yield Finding(
+                where, f"is no path of a ModelConfig field, such as {PREFERRED}", key=True
             )
-            yield Finding(where, text, key=True)
         yield from _check_lowest(path, parameter)
         yield from _check_microseconds(path, parameter)
         yield from _check_count(path, parameter)
@@ -74,13 +70,13 @@ def check_space(spec: Spec) -> Iterator[Finding]:
 def check_preferred_sizes(spec: Spec) -> Iterator[Finding]:
     """A preferred size above every max_batch_size in the space can never be used."""
     largest = _largest(spec.space.get(MAX_BATCH_SIZE))
-    preferred = spec.space.get(PREFERRED_SIZES)
+    preferred = spec.space.get(PREFERRED)
     if largest is None or not isinstance(preferred, Subsets):
         return
     for index, size in enumerate(preferred.subsets):
         if size > largest:
             text = f"{size} is above the largest max_batch_size in the space, {largest}"
-            yield Finding(("space", PREFERRED_SIZES, "subsets", index), text)
+            yield Finding(("space", PREFERRED, "subsets", index), text)
 
 
 def check_cache(spec: Spec) -> Iterator[Finding]:
@@ -90,7 +86,7 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
     if sizes is not None and spec.server.mode is ServerMode.REMOTE:
         text = "is a server flag, and a remote server cannot be restarted with another"
         yield Finding(where, text, key=True)
-    switches = [p for p in ("response_cache", "response_cache.enable") if p in spec.space]
+    switches = [p for p in ("response_cache", CACHE_ENABLE) if p in spec.space]
     for path in switches:
         if sizes is not None:
             text = f"{CACHE_SIZE} switches the cache on and off already"

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.errors import DeployRefusedError, ServerGoneError, TooManyFailedTrialsError
-from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, Base
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.schema import ModelConfig
 from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps.job import Job
 from tuner.steps.programs import Programs
 from tuner.triton.deploy import Deployer
@@ -51,7 +52,7 @@ class Serving:
         """One sentence on what was completed; empty when nothing was."""
         config = self.job.space.config
         size = config.completed.max_batch_size
-        named = {"max_batch_size": f"max_batch_size {size}"}
+        named = {MAX_BATCH_SIZE: f"max_batch_size {size}"}
         found = ", ".join(named.get(name, name) for name in config.completions)
         return found and f"the server completes the config: {found}"
 

@@ -16,6 +16,7 @@ from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import to_load_json
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
+from tuner.spec.paths import INSTANCE_GROUP
 from tuner.triton import health
 from tuner.triton import log as server_log
 from tuner.triton.control import Control
@@ -287,5 +288,5 @@ class Deployer:
 
 def _without_instances(config: Any) -> Any:
     rest = deepcopy(config)
-    rest.ClearField("instance_group")
+    rest.ClearField(INSTANCE_GROUP)
     return rest

@@ -10,24 +10,25 @@ from typing import Any
 
 from tuner.modelconfig.base import Base
 from tuner.space.candidate import Candidate
+from tuner.spec.paths import CACHE_ENABLE, DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
 from tuner.twin.system import QueuePolicy, Scheduler
 
 #: Fields of ModelConfig that change what the twin simulates. A field that starts with one of
 #: these names belongs to it; any other field may change what a batch costs.
 SIMULATED = (
-    "max_batch_size",
-    "dynamic_batching.preferred_batch_size",
-    "dynamic_batching.max_queue_delay_microseconds",
+    MAX_BATCH_SIZE,
+    PREFERRED,
+    DELAY,
     "dynamic_batching.default_queue_policy",
     "dynamic_batching.priority_queue_policy",
     "dynamic_batching.priority_levels",
     "dynamic_batching.default_priority_level",
-    "response_cache.enable",
+    CACHE_ENABLE,
 )
 #: Of the whole model, or of a group given by its position or its fields.
 _COUNT = re.compile(r"instance_group(\[[^\]]*\])?\.count")
 #: Whole messages: on or off.
-_BLOCKS = ("dynamic_batching", "response_cache")
+_BLOCKS = (DYNAMIC_BATCHING, "response_cache")
 #: Most of each that the simulator's memory has room for.
 MAX_INSTANCES, MAX_BATCH, MAX_LEVELS = 64, 1024, 16
 

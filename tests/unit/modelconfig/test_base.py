@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Base
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
 
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 COUNT = "instance_group.count"

@@ -6,13 +6,14 @@ import pytest
 from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
-from tuner.modelconfig.base import DYNAMIC_BATCHING, Base
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, draft_spec
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
+from tuner.spec.paths import DYNAMIC_BATCHING
 
 IO = """
 input [{name: "x" data_type: TYPE_FP32 dims: [-1, 8]}]

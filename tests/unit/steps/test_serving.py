@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from tuner.errors import DeployRefusedError, ServerGoneError
-from tuner.modelconfig.base import DYNAMIC_BATCHING, MAX_BATCH_SIZE, Base
+from tuner.modelconfig.base import Base
 from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps import serving as module
 from tuner.steps.job import Request, prepare
 from tuner.steps.serving import ModelNotServedError, Serving, serving

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
+from tuner.spec.paths import CACHE_SIZE
 from tuner.twin.model import unmodelled_paths
 
 #: A parameter that is set is at least so far from one that is not (or is 0).
@@ -34,7 +34,7 @@ class Features:
     def unknown(self) -> tuple[bool, ...]:
         """Of each parameter whether no twin knows what it does."""
         paths = [p.path for p in self.space.parameters]
-        unknown = set(unmodelled_paths(Candidate(dict.fromkeys(paths, 1)))) - {cache.SIZE}
+        unknown = set(unmodelled_paths(Candidate(dict.fromkeys(paths, 1)))) - {CACHE_SIZE}
         return tuple(path in unknown for path in paths)
 
     def squares(

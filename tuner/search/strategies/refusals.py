@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tuner.run.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import GPU_MEMORY
+from tuner.spec.paths import MAX_BATCH_SIZE
 from tuner.spec.slo import Slo
 from tuner.twin.model import is_instance_count, service_key
 
@@ -35,7 +36,7 @@ class Demand:
         counts = [v for p, v in candidate.fields.items() if is_instance_count(p)]
         return cls(
             instances=sum(v for v in counts if isinstance(v, int)) or 1,
-            batch=_whole(candidate.fields.get("max_batch_size")),
+            batch=_whole(candidate.fields.get(MAX_BATCH_SIZE)),
             cache_bytes=candidate.cache_bytes or 0,
         )
 

@@ -10,14 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
-from tuner.space.space import DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, Space
+from tuner.space.space import Space
+from tuner.spec.paths import (
+    CACHE_SIZE,
+    DELAY,
+    DYNAMIC_BATCHING,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    PREFERRED,
+)
 from tuner.twin.model import is_instance_count
 
-#: Stands for every number of instances.
-COUNT = "instance_group.count"
 #: Designed trials, the one with a cache not counted.
 _PLAIN = 3
 
@@ -30,12 +35,12 @@ def designs(space: Space) -> tuple[Candidate, ...]:
     The first is the likeliest to be good. Where instances cannot tell, the middle of everything
     is one. The fourth, with the largest cache, only where the cache is searched.
     """
-    many = _corner(space, {COUNT: _last, MAX_BATCH_SIZE: _last})
+    many = _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _last})
     corners = [
-        _corner(space, {COUNT: _between, MAX_BATCH_SIZE: _last}),
+        _corner(space, {INSTANCES: _between, MAX_BATCH_SIZE: _last}),
         many,
-        _corner(space, {COUNT: _first, MAX_BATCH_SIZE: _last}),
-        _corner(space, dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
+        _corner(space, {INSTANCES: _first, MAX_BATCH_SIZE: _last}),
+        _corner(space, dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
     cached = [_cached(space, many)] if space.restarts else []
     chosen = (*_new(space, corners)[:_PLAIN], *_new(space, cached))
@@ -52,7 +57,8 @@ def _new(space: Space, candidates: Sequence[Candidate]) -> list[Candidate]:
 def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
     """One candidate; what the twin knows nothing about stays as it is where it can."""
     now = space.values(space.current)
-    smallest = dict.fromkeys((COUNT, MAX_BATCH_SIZE, PREFERRED, DELAY, cache.SIZE), _first)
+    smallest = dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY, CACHE_SIZE), _first)
+    # INSTANCES stands for every number of instances.
     chooses: dict[str, _Pick] = {**smallest, DYNAMIC_BATCHING: _on, **picks}
     chosen: dict[str, FieldValue] = {}
     for parameter in space.parameters:
@@ -61,7 +67,7 @@ def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
         if not values:
             continue
         path = parameter.path
-        pick = chooses.get(COUNT if is_instance_count(path) else path)
+        pick = chooses.get(INSTANCES if is_instance_count(path) else path)
         if pick is not None:
             chosen[path] = pick(values)
         else:
@@ -70,8 +76,8 @@ def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
 
 
 def _cached(space: Space, corner: Candidate) -> Candidate:
-    parameter = next(p for p in space.parameters if p.path == cache.SIZE)
-    return space.candidate({**space.values(corner), cache.SIZE: _ascending(parameter)[-1]})
+    parameter = next(p for p in space.parameters if p.path == CACHE_SIZE)
+    return space.candidate({**space.values(corner), CACHE_SIZE: _ascending(parameter)[-1]})
 
 
 def _ascending(parameter: Parameter) -> list[FieldValue]:

@@ -1,0 +1,89 @@
+"""Fields that mean something, or may have a value, only beside certain values of another field.
+
+A condition is an entry of `KNOWN`. Its parent has fewer dots, or stands first in the spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tuner.modelconfig.values import FieldValue
+from tuner.space.parameters import ChoiceParameter, Parameter
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Of a field inside a searched message; others are subclasses.
+
+    Attributes:
+        parent: Path of the field it depends on: the model's value counts where none is searched.
+    """
+
+    parent: str
+
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
+        """The values that are left beside the parent's; None where the field means nothing."""
+        return parameter if beside is True else None
+
+    def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
+        """What ``value`` comes to beside the parent's."""
+        return value
+
+
+class InsideBatcher(Condition):
+    """Where it is not searched whether there is a batcher: with batches above one there is."""
+
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
+        return parameter if _whole(beside) > 1 else None
+
+
+class Batcher(Condition):
+    """A batch of at most one needs no batcher."""
+
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
+        return parameter if _whole(beside) > 1 else ChoiceParameter(parameter.path, (None,))
+
+    def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
+        return value if _whole(beside) > 1 else None
+
+
+class PreferredSizes(Condition):
+    """None above max_batch_size; to prefer just that is Triton's default."""
+
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
+        batch = _whole(beside)
+        sizes = dict.fromkeys(v for v in parameter if max(_sizes(v), default=0) <= batch)
+        if None in sizes:
+            sizes.pop((batch,), None)
+        return ChoiceParameter(parameter.path, tuple(sizes))
+
+    def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
+        kept = tuple(size for size in _sizes(value) if size <= _whole(beside))
+        return None if not kept or (kept == (beside,) and None in left) else kept
+
+
+#: By path; those of fields inside a searched message go without saying.
+KNOWN: dict[str, Condition] = {
+    DYNAMIC_BATCHING: Batcher(MAX_BATCH_SIZE),
+    PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
+}
+
+
+def conditions_of(path: str, searched: Collection[str]) -> tuple[Condition, ...]:
+    """The conditions on a field, that of the nearest searched message around it first."""
+    known = (KNOWN[path],) if path in KNOWN else ()
+    around = [p for p in (*searched, DYNAMIC_BATCHING) if is_inside(path, p)]
+    if not around:
+        return known
+    nearest = max(around, key=len)
+    return (Condition(nearest) if nearest in searched else InsideBatcher(MAX_BATCH_SIZE), *known)
+
+
+def _whole(value: FieldValue) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _sizes(value: FieldValue) -> tuple[int, ...]:
+    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()

@@ -1,0 +1,17 @@
+"""Paths of the model's config that the program itself names; it searches every other as well."""
+
+from __future__ import annotations
+
+MAX_BATCH_SIZE = "max_batch_size"
+DYNAMIC_BATCHING = "dynamic_batching"
+PREFERRED = f"{DYNAMIC_BATCHING}.preferred_batch_size"
+DELAY = f"{DYNAMIC_BATCHING}.max_queue_delay_microseconds"
+INSTANCE_GROUP = "instance_group"
+INSTANCES = f"{INSTANCE_GROUP}.count"
+CACHE_ENABLE = "response_cache.enable"
+#: The server's, no field of ModelConfig: bytes, or None for no cache.
+CACHE_SIZE = "response_cache.size"
+
+
+def is_inside(path: str, message: str) -> bool:
+    return path.startswith(f"{message}.")
