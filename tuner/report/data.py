@@ -31,8 +31,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
 from tuner.writeback.rollback import is_back
 
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True)
 class SloRow:
@@ -60,7 +58,6 @@ class ReportData:
         taken_back: What was ``written`` is no longer there: the config is as it was before.
     """
 
-    schema_version: int
     directory: Path
     manifest: Manifest
     objective: Objective
@@ -187,7 +184,6 @@ def _assemble(
     about = current if status is Status.KEPT else (best or current)
     time = _trial_seconds(trials) if result is None else result.time.by_phase()
     return ReportData(
-        schema_version=SCHEMA_VERSION,
         directory=directory,
         manifest=manifest,
         objective=objective,

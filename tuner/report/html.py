@@ -24,6 +24,7 @@ from tuner.report.quantities import (
     seconds_text,
     verdict_text,
 )
+from tuner.report.result_schema import SCHEMA_VERSION
 from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
@@ -103,7 +104,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "model": data.model,
         "kind": "run",
         "run_id": data.run_id,
-        "schema_version": data.schema_version,
+        "schema_version": SCHEMA_VERSION,
         "headline": HEADLINES[data.status],
         "sentence": verdict_sentence(data),
         "subject": "current config" if data.subject is data.current else data.best_name,

@@ -12,6 +12,7 @@ from typing import Any
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
 from tuner.triton import access
+from tuner.triton.ports import LOOPBACK
 from tuner.triton.server import Endpoints
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
@@ -20,7 +21,6 @@ _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
-_LOOPBACK = ("127.", "localhost:", "[::1]")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Control:
         import tritonclient.grpc as client
 
         # gRPC would send even 127.0.0.1 through a proxy named in the environment.
-        local = endpoints.grpc.startswith(_LOOPBACK)
+        local = endpoints.grpc.startswith(LOOPBACK)
         channel_args = [("grpc.enable_http_proxy", 0)] if local else None
         self._client: Any = client.InferenceServerClient(endpoints.grpc, channel_args=channel_args)
         self._endpoints = endpoints

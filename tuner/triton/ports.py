@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 ADDRESS = "127.0.0.1"
+#: How an address on this machine begins.
+LOOPBACK = ("127.", "localhost:", "[::1]")
 
 
 @contextmanager

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from tuner.load.measurement import Arrivals
 from tuner.load.model_load import shape_of
+from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.window_length import window_for
 from tuner.run.trial import Trial
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.twin.observation import Repeats, Setting
-
-#: Different inputs of a workload that does not say how many, as in `tuner.load.traffic.inputs`.
-_UNIQUE = 1000
 
 
 def setting_of(space: Space, spec: Spec) -> Setting:
@@ -71,7 +69,7 @@ def _repeats(spec: Spec) -> Repeats | None:
     inputs = spec.workload.inputs
     if not isinstance(inputs, RandomInputs):
         return None
-    unique = inputs.unique or _UNIQUE
+    unique = inputs.unique or DEFAULT_UNIQUE
     if isinstance(inputs.repeat, ZipfRepeat):
         return Repeats(unique, inputs.repeat.exponent)
     if isinstance(inputs.repeat, UniformRepeat):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tuner.triton.ports import LOOPBACK
+
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
-_LOOPBACK = ("127.", "localhost:", "[::1]")
 # Triton's words (scheduler_utils.cc) for what a queue policy refuses. The status is UNAVAILABLE,
 # which is that of a lost connection too.
 _REFUSALS = ("maximum queue size", "timeout expired")
@@ -16,7 +17,7 @@ def channel_options(address: str) -> list[tuple[str, int]]:
         ("grpc.enable_retries", 0),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_receive_message_length", -1),
-        ("grpc.enable_http_proxy", 0 if address.startswith(_LOOPBACK) else 1),
+        ("grpc.enable_http_proxy", 0 if address.startswith(LOOPBACK) else 1),
     ]
 
 
