@@ -34,9 +34,9 @@ from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.looking import first_level
-from tuner.steps.programs import installed
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
+from tuner.steps.tools import find_programs
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (
@@ -116,7 +116,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tune-benchmark-") as directory:
         job = prepare(Request(spec=spec_in(Path(directory), options.window)))
         with (
-            installed(job, dict(os.environ)) as programs,
+            find_programs(job, dict(os.environ)) as programs,
             serving(job, programs, Path(directory), book) as served,
             set_up_bench(served, Silent(), book, lambda: None) as bench,
         ):

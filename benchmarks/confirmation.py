@@ -51,9 +51,9 @@ from tuner.score.judge import stress
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.programs import installed
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
+from tuner.steps.tools import find_programs
 
 ROOT = Path(__file__).parents[1]
 MODEL = "emulated-accelerator"
@@ -123,7 +123,7 @@ def real(job: Job) -> Iterator[Rig]:
     book = TimeBook()
     with (
         tempfile.TemporaryDirectory(prefix="tune-benchmark-") as logs,
-        installed(job, dict(os.environ)) as programs,
+        find_programs(job, dict(os.environ)) as programs,
         serving(job, programs, Path(logs), book) as served,
         set_up_bench(served, Silent(), book, lambda: None) as bench,
     ):

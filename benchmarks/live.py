@@ -56,11 +56,11 @@ from tuner.space.words import changes_text
 from tuner.spec.units import Seconds
 from tuner.steps.events import Events, Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.programs import Programs, installed
 from tuner.steps.searching import search
 from tuner.steps.serving import serving
 from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop
+from tuner.steps.tools import Programs, find_programs
 
 #: Who takes part; over so large a space a grid is a random search.
 STRATEGY_NAMES = tuple(name for name in COMPARED if name != "grid")
@@ -191,7 +191,7 @@ def measured(comparison: Comparison, todo: Sequence[str], rounds: int) -> Iterat
     """The comparison after each search and each round."""
     stop = Stop(print)
     job = job_of(comparison.settings)
-    with stop.listening(), installed(job, os.environ) as programs:
+    with stop.listening(), find_programs(job, os.environ) as programs:
         comparison = on_machine(comparison, _machine(programs, job))
         for name in todo:
             print(f"{name}, {comparison.settings.minutes:g} minutes", flush=True)

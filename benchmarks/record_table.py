@@ -41,7 +41,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.workload import Workload
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.programs import Programs, installed
+from tuner.steps.tools import Programs, find_programs
 
 PREFERRED = "dynamic_batching.preferred_batch_size"
 COUNT = "instance_group.count"
@@ -90,7 +90,7 @@ def main() -> None:
 def _slot(model: str, kind: str, *, stop_at: float) -> None:
     job = prepare(Request(spec=tables.spec_path(model)))
     path = tables.unpack(model)
-    with installed(job, os.environ) as programs:
+    with find_programs(job, os.environ) as programs:
         if not path.stat().st_size:
             tables.append(path, {"machine": _machine(programs)})
         table = tables.read_table(model)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tuner.run.trial import Trial
 from tuner.space.candidate import Candidate
-from tuner.steps.proving import that_hold
+from tuner.steps.proving import find_confirmed
 from tuner.steps.session import Session
 
 
 def written_after(session: Session, history: Sequence[Trial]) -> Candidate:
     """The best finalist that holds on the recorded bench; the current config where none does."""
-    best = next(iter(that_hold(session, history)), None)
+    best = next(iter(find_confirmed(session, history)), None)
     return session.current if best is None else best.candidate

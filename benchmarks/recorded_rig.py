@@ -12,7 +12,7 @@ from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.space.candidate import Candidate
 from tuner.spec.model import ServerMode
 from tuner.steps.job import Job
-from tuner.steps.programs import Programs
+from tuner.steps.tools import Programs
 from tuner.triton.deploy import Deployer, Deployment
 from tuner.triton.private import private_directory
 

@@ -28,9 +28,9 @@ from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.steps.events import Silent
 from tuner.steps.job import Request, prepare
-from tuner.steps.programs import installed
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
+from tuner.steps.tools import find_programs
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests" / "cases" / "recorded"
@@ -111,7 +111,7 @@ def record(model: str, path: Path, rounds: int, stop_at: float) -> None:
         job = prepare(Request(spec=spec))
         book = TimeBook()
         with (
-            installed(job, os.environ) as programs,
+            find_programs(job, os.environ) as programs,
             serving(job, programs, Path(directory), book) as served,
             set_up_bench(served, Silent(), book, lambda: None) as bench,
             path.open("a") as file,

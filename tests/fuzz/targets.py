@@ -120,11 +120,11 @@ def _spec_prepare(text: bytes, directory: Path) -> None:
 
 def _spec_run(text: bytes, directory: Path) -> None:
     """All that `tune plan` does but for asking the programs for their versions."""
+    from tuner.programs.plan import previews
     from tuner.spec.effective import effective_yaml
     from tuner.spec.load import load_spec
     from tuner.steps.estimate import estimate_run
     from tuner.steps.job import job_from
-    from tuner.steps.planning import previews
 
     loaded = load_spec(directory / "spec.yaml")
     effective_yaml(loaded.spec)
@@ -290,13 +290,13 @@ def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
     from unit.steps.test_opening import opened
 
     from tuner.steps.job import Request
-    from tuner.steps.resuming import resumed, spec_of
+    from tuner.steps.resuming import restore_choices, spec_of
 
     job, _files = _stopped()
     run = directory / "results" / "run"
     with suppress(TunerError):
         spec_of(run)
-    with opened(job, resumed(Request(job.loaded.path, resume=run))) as again:
+    with opened(job, restore_choices(Request(job.loaded.path, resume=run))) as again:
         again.searcher.next()
 
 

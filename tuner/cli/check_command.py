@@ -52,8 +52,8 @@ def command(
     is told). 10: an SLO is missed. 11: it cannot be said, or there is no accepted result to compare
     with: that is no pass. 12: a regression. Everything is stored before the code is decided.
     """
+    from tuner.programs.check import CheckRequest, check
     from tuner.report.check_schema import read_check
-    from tuner.steps.check import CheckRequest, check
     from tuner.steps.job import Request
 
     job = Request(

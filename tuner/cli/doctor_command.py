@@ -18,7 +18,7 @@ from tuner.spec.digits import digits
 
 if TYPE_CHECKING:
     from tuner.confirm.repeatability import Spread
-    from tuner.steps.noise import Noise
+    from tuner.programs.noise import Noise
 
 #: In a checkout, and in the container image: a model that runs anywhere.
 _SHIPPED_SPEC = Path("search_spaces/quickstart.yaml")
@@ -83,15 +83,15 @@ def _checks(spec: Path | None, output: Path, output_format: str) -> int:
 
 def _noise(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.cli.console import PlainEvents
+    from tuner.programs.noise import measure_noise
     from tuner.run.noise_file import write_noise
-    from tuner.steps.noise import measured_noise
 
     if spec is None and not _SHIPPED_SPEC.is_file():
         raise EnvironmentNotReadyError(
             "there is no spec to measure the noise with",
             "tune doctor --noise SPEC; `tune init MODEL` drafts a spec",
         )
-    found = measured_noise(spec or _SHIPPED_SPEC, children_environment(), PlainEvents(verbosity=1))
+    found = measure_noise(spec or _SHIPPED_SPEC, children_environment(), PlainEvents(verbosity=1))
     kept = write_noise(output, found.to_json())
     if output_format == "json":
         say_json(found.to_json())

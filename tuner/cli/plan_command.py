@@ -13,7 +13,7 @@ from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_json, say_lines
 
 if TYPE_CHECKING:
-    from tuner.steps.planning import DrawnPlan
+    from tuner.programs.plan import DrawnPlan
 
 
 @click.command("plan")
@@ -29,9 +29,9 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> N
     Starts no server, puts no load on anything, and runs nothing that the spec names: a stranger's
     spec may be planned. JSON has the whole spec with its defaults too.
     """
-    from tuner.steps.planning import drawn_plan
+    from tuner.programs.plan import draw_plan
 
-    plan = drawn_plan(spec, children_environment(), candidates)
+    plan = draw_plan(spec, children_environment(), candidates)
     name = shlex.quote(str(spec))
     if output_format == "json":
         say_json(plan.to_json())

@@ -77,7 +77,7 @@ def command(
     config; one that holds is written into the repository, the old file kept as a backup. What it
     proposes lies in the run as best/proposal.patch and best/pull_request.md too.
     """
-    from tuner.pipeline import run
+    from tuner.programs.run import run
     from tuner.steps.job import Request
     from tuner.steps.resuming import spec_of
 

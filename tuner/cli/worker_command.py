@@ -105,7 +105,7 @@ def command(
     hands the trials over. The run alone confirms, writes and reports. The worker ends when the
     run's search ends; Ctrl-C gives back what it was measuring.
     """
-    from tuner.steps.joining import JoinRequest, join
+    from tuner.programs.worker import JoinRequest, join
 
     name, own = _found(run, output)
     url = storage or own or storage_of(None, os.environ)

@@ -88,7 +88,7 @@ class Simplified:
         return self.proof.candidate
 
 
-def simplified(
+def simplify(
     bench: Bench,
     winner: Confirmation,
     rules: Rules,

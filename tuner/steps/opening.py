@@ -20,9 +20,9 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer
 from tuner.steps.client import client_of
 from tuner.steps.job import Job, Request
-from tuner.steps.programs import Programs
 from tuner.steps.resuming import choices_of
 from tuner.steps.studies import closed_to_workers, study_of
+from tuner.steps.tools import Programs
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.same_answers import Comparison, same_answers
-from tuner.confirm.simplify import Simplified, simplified
+from tuner.confirm.simplify import Simplified, simplify
 from tuner.confirm.soak import Soak
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
@@ -109,7 +109,7 @@ def _best_that_holds(
     return Verdict(status, (*reasons, *_failures(session, trials)), baseline)
 
 
-def that_hold(session: Session, trials: Sequence[Trial]) -> list[Confirmation]:
+def find_confirmed(session: Session, trials: Sequence[Trial]) -> list[Confirmation]:
     """The finalists that hold beside the current config, best first; nothing else is proved.
 
     Raises:
@@ -148,7 +148,7 @@ def _simplest(session: Session, result: Confirmation, trials: Sequence[Trial]) -
 
     with rounds_told(session.record, session.events, name) as record:
         rules = _rules(session, record)
-        return simplified(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
+        return simplify(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
 
 
 def _ceiling(trial: Trial | None) -> float | None:

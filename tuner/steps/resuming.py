@@ -40,7 +40,7 @@ def spec_of(run: Path) -> Path:
     return path
 
 
-def resumed(request: Request) -> Request:
+def restore_choices(request: Request) -> Request:
     """The request with what the run to go on with was started with; words given again override.
 
     A run that was not to write the repository never does.

@@ -16,7 +16,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps.job import Job
-from tuner.steps.programs import Programs
+from tuner.steps.tools import Programs
 from tuner.triton.deploy import Deployer
 
 #: Backends that complete max_batch_size only where the file leaves it open.

@@ -21,8 +21,8 @@ from tuner.errors import NothingToSearchError
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Request, prepare
-from tuner.steps.programs import Programs
 from tuner.steps.serving import ModelNotServedError, Serving, serving
+from tuner.steps.tools import Programs
 from tuner.steps.writing import draw_up
 from tuner.triton.binaries import Installation
 from tuner.triton.control import Control

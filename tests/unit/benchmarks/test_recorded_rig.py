@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import recorded_rig
-from unit.steps.test_joining import job  # noqa: F401  a fixture
+from unit.programs.test_joining import job  # noqa: F401  a fixture
 from unit.steps.test_live_directories import an_hour_later, temporary  # noqa: F401  a fixture
 
 from tuner.steps.job import Job
-from tuner.steps.programs import Programs
+from tuner.steps.tools import Programs
 
 
 def test_the_rig_of_a_recording_is_never_swept(job: Job, temporary: Path) -> None:  # noqa: F811

@@ -10,7 +10,7 @@ from tuner.cli.boundary import guarded
 from tuner.cli.doctor_command import noise_lines
 from tuner.confirm.repeatability import Settings, Spread, advice, rounds_needed
 from tuner.errors import EnvironmentNotReadyError
-from tuner.steps.noise import Noise
+from tuner.programs.noise import Noise
 
 
 def test_noise_without_a_spec_outside_a_checkout_says_what_to_give(

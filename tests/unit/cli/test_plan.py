@@ -9,9 +9,9 @@ import pytest
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.cli.plan_command import lines_of
-from tuner.steps import planning
+from tuner.programs import plan as planning
+from tuner.programs.plan import DrawnPlan, Preview
 from tuner.steps.estimate import Estimate
-from tuner.steps.planning import DrawnPlan, Preview
 
 PLAN = DrawnPlan(
     effective_spec="model: toy\nserver:  # default\n",
@@ -26,7 +26,7 @@ PLAN = DrawnPlan(
 def plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
 ) -> list[str]:
-    monkeypatch.setattr(planning, "drawn_plan", lambda *_: PLAN)
+    monkeypatch.setattr(planning, "draw_plan", lambda *_: PLAN)
     assert guarded(cli, ["plan", "toy.yaml", *options]) == 0
     out: str = capsys.readouterr().out
     return out.splitlines()

@@ -9,7 +9,7 @@ from emulated import FreshBench
 from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
-from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplified
+from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplify
 from tuner.errors import DeployRefusedError
 from tuner.load.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
@@ -67,12 +67,12 @@ def confirmed(
     return result
 
 
-def simplify(
+def tried_on(
     bench: SimplerBench, rows: list[Row] | None = None, found: Candidate = FOUND
 ) -> Simplified:
     winner = confirmed(bench, found, rules_of())
     assert winner.outcome is Outcome.CONFIRMED
-    return simplified(bench, winner, rules_of(rows), lambda _: True)
+    return simplify(bench, winner, rules_of(rows), lambda _: True)
 
 
 def told(result: Simplified) -> dict[str, PutBack]:
@@ -90,7 +90,7 @@ def by(factors: dict[str, float], capacity: float = 1000.0, base: Candidate = CU
 
 
 def test_what_makes_no_difference_is_undone() -> None:
-    result = simplify(SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100))
+    result = tried_on(SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100))
     assert result.candidate == Candidate({COUNT: 1, BATCHING: True, DELAY: None, ENABLE: None})
     kept = {p.field: p.kept for p in result.tried}
     assert kept == {
@@ -112,7 +112,7 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
     spelled = Candidate({**FOUND.fields, DELAY: 0}, FOUND.cache_bytes)
     bench = SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100)
     winner = confirmed(bench, spelled, rules_of())
-    result = simplified(bench, winner, rules_of(), lambda _: True, same=same)
+    result = simplify(bench, winner, rules_of(), lambda _: True, same=same)
     assert result.candidate.fields[DELAY] is None
     assert set(told(result)) == {"response_cache.size off", COUNT}
     assert {c.fields[DELAY] for c, _, _ in bench.measured if c.fields[COUNT] == 1} == {None}
@@ -121,7 +121,7 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
 def test_what_matters_stays_and_costs_one_round() -> None:
     rows: list[Row] = []
     bench = SimplerBench(lambda c: 1000 if c == FOUND else 100)
-    result = simplify(bench, rows)
+    result = tried_on(bench, rows)
     assert result.candidate == FOUND
     assert all(p.kept for p in result.tried)
     assert {r.round for r in rows} == {0}
@@ -133,7 +133,7 @@ def test_what_matters_stays_and_costs_one_round() -> None:
 def test_what_matters_much_costs_one_measurement() -> None:
     rows: list[Row] = []
     bench = SimplerBench(lambda c: 1000 if c == FOUND else 700)
-    result = simplify(bench, rows)
+    result = tried_on(bench, rows)
     assert result.candidate == FOUND
     assert len(rows) == len(result.tried) == 4
     for row in (p.to_json() for p in result.tried):
@@ -144,7 +144,7 @@ def test_what_is_a_little_worse_is_measured_until_it_passes() -> None:
     rows: list[Row] = []
     bench = SimplerBench(by({COUNT: 1.12, BATCHING: 8.0}))
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
-    result = simplify(bench, rows, found)
+    result = tried_on(bench, rows, found)
     one_instance = told(result)[COUNT]
     assert one_instance.kept
     assert one_instance.without_change == pytest.approx(8_000, rel=0.01)
@@ -153,13 +153,13 @@ def test_what_is_a_little_worse_is_measured_until_it_passes() -> None:
 
 def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.0, BATCHING: 2.0}))
-    simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
+    tried_on(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
     assert [seed for _, _, seed in bench.measured] == [7, 8, 9]  # brief: one measurement a round
 
 
 def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
-    result = simplify(bench, found=Candidate({**CURRENT.fields, COUNT: 2, DELAY: 5, BATCHING: 1}))
+    result = tried_on(bench, found=Candidate({**CURRENT.fields, COUNT: 2, DELAY: 5, BATCHING: 1}))
     no_delay, one_instance = told(result)[DELAY], told(result)[COUNT]
     assert (no_delay.kept, one_instance.kept) == (False, True)
     assert no_delay.with_change == pytest.approx(10_000, rel=0.01)
@@ -180,7 +180,7 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
         winner = confirmed(bench, found, rules_of(), current)
         if winner.outcome is not Outcome.CONFIRMED:
             continue
-        result = simplified(bench, winner, rules_of(), lambda _: True)
+        result = simplify(bench, winner, rules_of(), lambda _: True)
         assert result.proof.ratio is not None
         lost += result.candidate.fields[worth] == 1
         true = 1.05 if result.candidate.fields[worth] == 2 else 1.0
@@ -192,7 +192,7 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
 def test_the_gain_told_is_that_of_the_simpler_config() -> None:
     """One field loses 1.5 % where 2 % may be lost: the gain is of what is left."""
     bench = SimplerBench(by({COUNT: 1.015, BATCHING: 4.0}))
-    result = simplify(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
+    result = tried_on(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
     assert result.candidate.fields[COUNT] == 1
     assert result.proof.ratio is not None
     assert result.proof.ratio.estimate == pytest.approx(4.0, rel=0.005)
@@ -204,7 +204,7 @@ def test_the_gain_told_is_that_of_the_simpler_config() -> None:
 def test_of_a_small_gain_no_more_than_half_of_what_a_change_is_worth_may_be_lost() -> None:
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     for loss, kept in ((1.004, False), (1.015, True)):
-        result = simplify(SimplerBench(by({COUNT: loss, BATCHING: 1.08})), found=found)
+        result = tried_on(SimplerBench(by({COUNT: loss, BATCHING: 1.08})), found=found)
         assert told(result)[COUNT].loss_allowed == 0.01
         assert told(result)[COUNT].kept is kept
 
@@ -216,7 +216,7 @@ def test_a_simpler_config_must_itself_be_worth_a_change() -> None:
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     winner = confirmed(bench, found, rules)
     assert winner.outcome is Outcome.CONFIRMED
-    result = simplified(bench, winner, rules, lambda _: True)
+    result = simplify(bench, winner, rules, lambda _: True)
     assert result.candidate == found
 
 
@@ -229,7 +229,7 @@ def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
     bench = SimplerBench(by({"a": 8.0, "b": 1.25}, base=current))
     winner = confirmed(bench, found, rules_of(), current)
     known = {without_a: answered}
-    result = simplified(bench, winner, rules_of(), lambda _: True, ceiling=known.get)
+    result = simplify(bench, winner, rules_of(), lambda _: True, ceiling=known.get)
     assert result.candidate == found
     assert (without_a in {c for c, _, _ in bench.measured}) is again
     assert told(result)["a"].without_change == pytest.approx(1250 if again else 1050, rel=0.05)
@@ -246,7 +246,7 @@ def test_a_simpler_config_is_given_up_when_no_luck_brings_it_back(
     current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
     bench = SimplerBench(by({"a": 8.0, "b": 1 / (1 - loss)}, base=current))
     rows: list[Row] = []
-    result = simplified(
+    result = simplify(
         bench, confirmed(bench, found, rules_of(), current), rules_of(rows), lambda _: True
     )
     assert told(result)["b"].kept is kept
@@ -260,7 +260,7 @@ def test_a_change_kept_after_one_round_is_told_with_what_the_winner_stood_in_tha
     winner = confirmed(bench, found, rules_of(), current)
     rounds = winner.own.capacities()
     assert abs(rounds[0] / math.prod(rounds) ** (1 / 3) - 1) > 0.01
-    result = simplified(bench, winner, rules_of(), lambda _: True)
+    result = simplify(bench, winner, rules_of(), lambda _: True)
     assert told(result)["b"].with_change == pytest.approx(rounds[0])
 
 
@@ -278,7 +278,7 @@ def test_small_losses_of_several_fields_do_not_add_up() -> None:
     current, found = Candidate(dict.fromkeys("abc", 1)), Candidate(dict.fromkeys("abc", 9))
     bench = Slower(lambda _: 300.0)
     winner = confirmed(bench, found, rules, current)
-    result = simplified(bench, winner, rules, lambda _: True)
+    result = simplify(bench, winner, rules, lambda _: True)
     assert [p.kept for p in result.tried] == [False, True, True]
 
 
@@ -296,14 +296,14 @@ def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
     bench = Closed(by({COUNT: 1.0, BATCHING: 4.0}, 16))
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     winner = confirmed(bench, found, rules)
-    result = simplified(bench, winner, rules, lambda _: True)
+    result = simplify(bench, winner, rules, lambda _: True)
     assert result.candidate == Candidate({COUNT: 1, BATCHING: True, ENABLE: None})
     assert all(level == round(level) for _, level, _ in bench.measured)
 
 
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
     bench = SimplerBench(lambda c: 1000 if c.cache_bytes else 100)
-    result = simplify(bench)
+    result = tried_on(bench)
     assert DELAY not in result.candidate.fields or result.candidate.fields[DELAY] is None
     assert result.candidate.fields[BATCHING] is None
     assert result.candidate.cache_bytes == FOUND.cache_bytes
@@ -316,7 +316,7 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
                 raise DeployRefusedError("no")
             return super().deploy(candidate, fresh=fresh)
 
-    result = simplify(Refusing(lambda c: 1000 if c == FOUND else 500))
+    result = tried_on(Refusing(lambda c: 1000 if c == FOUND else 500))
     assert result.candidate == FOUND
     assert len(result.tried) == 4
     assert all(p.kept and p.without_change is None for p in result.tried)
@@ -327,7 +327,7 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
 def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
     only = Candidate({COUNT: 2, BATCHING: None, ENABLE: None})
     bench = SimplerBench(by({COUNT: 1.5}))
-    result = simplify(bench, found=only)
+    result = tried_on(bench, found=only)
     assert result.candidate == only
     assert bench.measured == []
     assert result.tried == ()
@@ -339,7 +339,7 @@ def test_without_a_gain_to_state_a_simpler_config_is_held_to_the_winner_alone() 
     found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
     (winner,) = confirm(bench, Entrant(CURRENT, None), [Entrant(found, 2000.0)], rules_of())
     assert winner.gain is None
-    result = simplified(bench, winner, rules_of(), lambda _: True)
+    result = simplify(bench, winner, rules_of(), lambda _: True)
     assert result.candidate.fields[COUNT] == 1
     assert result.proof.gain is None
     assert result.proof.level == pytest.approx(2000, rel=0.05)
@@ -373,7 +373,7 @@ def least_cache(
     rules = rules_of(rows, rounds=rounds)
     proved = confirmed(bench, with_cache(winner), rules, current)
     rows.clear()
-    return simplified(bench, proved, rules, allowed, sizes), bench, rows
+    return simplify(bench, proved, rules, allowed, sizes), bench, rows
 
 
 def size_of(result: Simplified) -> int | None:
@@ -423,7 +423,7 @@ def test_a_smaller_cache_may_cost_two_percent_of_a_small_gain_too() -> None:
     bench = SimplerBench(capacity)
     winner = confirmed(bench, with_cache(SIZES[1], **{COUNT: 2}), rules, current)
     rows.clear()
-    result = simplified(bench, winner, rules, lambda _: True, SIZES[:1])
+    result = simplify(bench, winner, rules, lambda _: True, SIZES[:1])
     assert result.candidate == with_cache(SIZES[0], **{COUNT: 2})
     assert [(p.field, p.loss_allowed, p.kept) for p in result.tried] == [
         ("response_cache.size off", 0.02, True),
@@ -475,7 +475,7 @@ def test_a_winner_without_a_cache_is_left_alone() -> None:
     current = with_cache(SIZES[0])
     bench = SimplerBench(lambda c: 100 if c.cache_bytes else 1000)
     winner = confirmed(bench, with_cache(None), rules_of(), current)
-    result = simplified(bench, winner, rules_of(), lambda _: True, SIZES)
+    result = simplify(bench, winner, rules_of(), lambda _: True, SIZES)
     assert result.candidate == with_cache(None)
 
 
@@ -492,5 +492,5 @@ def test_a_minimised_metric_keeps_the_smallest_cache_within_two_percent() -> Non
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
     bench = AtOneLoad(lambda _: 300.0)
     winner = confirmed(bench, with_cache(SIZES[-1]), rules)
-    result = simplified(bench, winner, rules, lambda _: True, SIZES)
+    result = simplify(bench, winner, rules, lambda _: True, SIZES)
     assert size_of(result) == 8 * MIB  # 20.3 ms; 20.6 ms is 3 % more than 20 ms

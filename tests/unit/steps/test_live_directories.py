@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from unit.steps.test_joining import job  # noqa: F401  a fixture
+from unit.programs.test_joining import job  # noqa: F401  a fixture
 
+from tuner.programs import worker as joining
 from tuner.run.timebook import TimeBook
-from tuner.steps import joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.programs import Programs
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
+from tuner.steps.tools import Programs
 from tuner.triton.private import private_directory
 
 #: More than the age from which on an abandoned directory is removed.

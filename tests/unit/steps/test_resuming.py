@@ -12,7 +12,7 @@ from tuner.errors import SpecError
 from tuner.run.choices import Choices
 from tuner.run.store import RunStore
 from tuner.steps.job import Job, Request
-from tuner.steps.resuming import choices_of, resumed, spec_of
+from tuner.steps.resuming import choices_of, restore_choices, spec_of
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def run(job: Job, tmp_path: Path) -> RunStore:  # noqa: F811
 
 
 def again(run: RunStore, **given: object) -> Request:
-    return resumed(replace(Request(Path("spec.yaml"), resume=run.directory), **given))  # type: ignore[arg-type]
+    return restore_choices(replace(Request(Path("spec.yaml"), resume=run.directory), **given))  # type: ignore[arg-type]
 
 
 def test_a_run_is_gone_on_with_as_it_was_begun(run: RunStore, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_run_is_found_by_any_name_of_its_directory(
 
 def test_nothing_is_looked_up_for_a_new_run() -> None:
     request = Request(Path("spec.yaml"), seed=3)
-    assert resumed(request) is request
+    assert restore_choices(request) is request
 
 
 def test_the_spec_of_a_run_is_where_it_was_begun_from(

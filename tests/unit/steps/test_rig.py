@@ -17,13 +17,13 @@ from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps import programs as installing
 from tuner.steps import rig
+from tuner.steps import tools as installing
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.programs import Programs, installed
 from tuner.steps.rig import set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
+from tuner.steps.tools import Programs, find_programs
 from tuner.triton.local import LocalLauncher
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
@@ -217,7 +217,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
     job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
     job.config.backend = backend
-    with installed(job, {"A": "b"}) as programs:
+    with find_programs(job, {"A": "b"}) as programs:
         assert (programs.server_version, programs.perf_analyzer.version) == ("2.51.0", "2.50.0")
         assert programs.host == ("host", {"A": "b"})
         assert programs.versions()["perf_analyzer"] == "2.50.0"

@@ -11,7 +11,7 @@ import pytest
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.spec.model import Server
-from tuner.steps import programs
+from tuner.steps import tools as programs
 from tuner.steps.job import Request, prepare
 from tuner.triton import binaries, doctor, models_python
 from tuner.triton.binaries import Installation, Origin
@@ -77,8 +77,8 @@ def test_a_run_of_a_python_model_is_refused_and_of_another_not(
     monkeypatch.setattr(programs, "read_host", lambda _: None)
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(installation(None)))
     job = prepare(Request(spec=QUICKSTART))
-    with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), programs.installed(job, {}):
+    with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), programs.find_programs(job, {}):
         pass
     job.config.backend = "onnxruntime"
-    with programs.installed(job, {}) as found:
+    with programs.find_programs(job, {}) as found:
         assert found.launcher is launcher

@@ -29,9 +29,9 @@ from tuner.steps.estimate import Estimate, Seen, estimate_run
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes, window_notes
-from tuner.steps.programs import installed
 from tuner.steps.request_size import request_notes
 from tuner.steps.rig import window_of
+from tuner.steps.tools import find_programs
 from tuner.steps.writing import draw_up
 from tuner.triton.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
@@ -72,7 +72,7 @@ class DrawnPlan:
         return asdict(self)
 
 
-def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) -> DrawnPlan:
+def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) -> DrawnPlan:
     """Draws the plan of a run with this spec.
 
     Raises:
@@ -87,7 +87,7 @@ def drawn_plan(spec_path: Path, environment: Mapping[str, str], candidates: int)
         commands = _commands(job, *_named_by(job.spec))
         notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
     else:
-        with installed(job, environment) as programs:
+        with find_programs(job, environment) as programs:
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
             recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
         warning = too_fine(recorded, job.spec)

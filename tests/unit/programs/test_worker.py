@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from emulated import EmulatedBench
-from unit.steps.test_joining import (
+from unit.programs.test_joining import (
     SlowBench,
     job,  # noqa: F401  a fixture
     opened,
@@ -23,12 +23,13 @@ from unit.steps.test_joining import (
 from unit.steps.test_opening import Facts
 
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.programs import worker as joining
+from tuner.programs.worker import JoinRequest
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, Worker
-from tuner.steps import joining, session
+from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.joining import JoinRequest
 from tuner.steps.opening import OpenRun
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving
@@ -59,7 +60,7 @@ class Machine:
     seen: list[Any] = field(default_factory=list)
 
     @contextmanager
-    def installed(self, theirs: Job, environment: object) -> Iterator[Any]:
+    def find_programs(self, theirs: Job, environment: object) -> Iterator[Any]:
         self.seen.append((theirs.spec.server.gpus, environment))
         yield Facts()
 
@@ -76,7 +77,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(SlowBench([]))
-    for name in ("installed", "serving"):
+    for name in ("find_programs", "serving"):
         monkeypatch.setattr(joining, name, getattr(machine, name))
     monkeypatch.setattr(session, "set_up_bench", machine.set_up_bench)
     monkeypatch.setattr(joining, "read_host", lambda _: Facts())

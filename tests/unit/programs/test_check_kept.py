@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from emulated import EmulatedBench
-from unit.steps.check_place import CLOSED, Noting, Place, ToyBench
+from unit.programs.check_place import CLOSED, Noting, Place, ToyBench
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.measurement import HostUse, Measurement
 from tuner.load.seeds import of_confirmation
+from tuner.programs import check as steps
 from tuner.run.store import RunStore
-from tuner.steps import check as steps
 from tuner.steps.check_outcome import EXIT_CODES
 from tuner.steps.neighbours import only_one_on
 

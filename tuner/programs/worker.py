@@ -1,7 +1,7 @@
 """`tune worker`: measures for a run that another `tune` keeps.
 
-    find_offer ─> refuse strange programs ─> refuse another machine ─> job ─> installed ─> rigged
-               ─> searched
+    find_offer ─> refuse strange programs ─> refuse another machine ─> job ─> find_programs
+               ─> serving ─> open_session ─> search
 
 It takes its spec from the study, proposes by the run's strategy, measures as the run does, and
 puts whole trials into the study. The run takes them over; see `tuner.search.searcher`.
@@ -41,11 +41,11 @@ from tuner.steps.failing import explained_error
 from tuner.steps.job import Job, job_from
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.opening import with_completed
-from tuner.steps.programs import Programs, installed
 from tuner.steps.searching import search
 from tuner.steps.serving import serving
 from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop
+from tuner.steps.tools import Programs, find_programs
 from tuner.steps.trusting import refuse_strange_programs, with_own_values
 from tuner.triton.host import Host, read_host
 from tuner.triton.private import private_directory
@@ -126,7 +126,7 @@ def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     job = job_of(offer, spec)
     with (
         among_neighbours("worker", run, job, events.note) as neighbours,
-        installed(job, request.environment) as programs,
+        find_programs(job, request.environment) as programs,
         _logs(request.logs) as logs,
     ):
         refuse_another_machine(offer.manifest, programs)

@@ -1,6 +1,7 @@
 """`tune check`: the config in the repository against its SLOs and the last accepted result.
 
-    prepare ─> installed ─> manifest ─> rigged ─> checked ─> verdict_of ─> check.json and reports
+    prepare ─> find_programs ─> manifest ─> serving ─> open_session ─> check_rounds
+            ─> verdict_of ─> check.json and reports
 
 Whatever goes wrong once the check has a directory, its `check.json` and reports are written before
 the error goes on; the exit code is read from what was written.
@@ -52,10 +53,10 @@ from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import manifest_of, with_completed
-from tuner.steps.programs import Programs, installed
 from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
+from tuner.steps.tools import Programs, find_programs
 
 #: Checks shown as a trend, this one included.
 TREND = 10
@@ -100,7 +101,7 @@ def check(request: CheckRequest, events: Events) -> CheckFinished:
         with (
             only_one_on(job, reading=True),
             among_neighbours("check", run_id, job, events.note) as neighbours,
-            installed(job, request.job.environment) as programs,
+            find_programs(job, request.job.environment) as programs,
         ):
             session = _opened(request, job, programs, run_id, neighbours)
             events.note(f"check {session.store.directory}")

@@ -47,7 +47,7 @@ class Programs:
 
 
 @contextmanager
-def installed(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
+def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
     """Finds the programs the job needs and runs each once.
 
     The server gets the spec's arguments without those the search owns: a candidate brings these

@@ -20,11 +20,11 @@ from sqlalchemy.exc import OperationalError
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import served
 
-from tuner import pipeline
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
+from tuner.programs import run as pipeline
 from tuner.report.render import render_all
 from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
@@ -85,7 +85,7 @@ class Workplace:
         self.aside: list[str] = []
 
         @contextmanager
-        def installed(*_: object) -> Iterator[Any]:
+        def find_programs(*_: object) -> Iterator[Any]:
             yield Facts()
 
         @contextmanager
@@ -107,7 +107,7 @@ class Workplace:
             self.aside.append(f"ended after {len(self.bench.asked)} measurements")
 
         monkeypatch.chdir(directory)
-        monkeypatch.setattr(pipeline, "installed", installed)
+        monkeypatch.setattr(pipeline, "find_programs", find_programs)
         monkeypatch.setattr(pipeline, "serving", serving)
         monkeypatch.setattr(session, "set_up_bench", set_up_bench)
         monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))

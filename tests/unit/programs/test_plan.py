@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from unit.steps.test_opening import REPOSITORY, SPEC
 
-from tuner.steps.planning import DrawnPlan, drawn_plan
+from tuner.programs.plan import DrawnPlan, draw_plan
 
 
 def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC.format(repository=REPOSITORY) + more)
-    return drawn_plan(spec, {"PATH": ""}, candidates)
+    return draw_plan(spec, {"PATH": ""}, candidates)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None
     (model / "1" / "model.onnx").touch()
     text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
     (tmp_path / "spec.yaml").write_text(text + FOREIGN)
-    notes = drawn_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
+    notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
     assert [n for n in notes if "max_batch_size" in n and "takes it to be 4" in n]
     assert not [n for n in planned(tmp_path, FOREIGN).notes if "max_batch_size" in n]
 

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import pytest
 from synthetic import P99_40MS, synthetic_measurement
-from unit.pipeline.test_pipeline import MODEL, Workplace, best_of, interrupt
+from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
 
-from tuner import pipeline
 from tuner.confirm.confirm import Role, Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
+from tuner.programs import run as pipeline
 from tuner.run.rejected import Stage
 from tuner.run.status import Status
 from tuner.run.trial import Trial

@@ -15,9 +15,9 @@ from synthetic import synthetic_server
 
 from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.seeds import CONFIRMATION_FROM
-from tuner.steps import check as steps
+from tuner.programs import check as steps
+from tuner.programs.check import CheckFinished, CheckRequest, check
 from tuner.steps import session
-from tuner.steps.check import CheckFinished, CheckRequest, check
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
 from tuner.steps.serving import Serving
@@ -113,7 +113,7 @@ class Place:
         request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
         self.checks += 1  # the same arrivals in every run of a test
         self.monkeypatch.setattr(steps, "new_run_id", lambda what: f"{what}-{self.checks}")
-        self.monkeypatch.setattr(steps, "installed", self._installed)
+        self.monkeypatch.setattr(steps, "find_programs", self._find_programs)
         self.monkeypatch.setattr(steps, "serving", self._serving)
         self.monkeypatch.setattr(
             session, "set_up_bench", lambda served, *_: self._bench_on(served, bench)
@@ -122,7 +122,7 @@ class Place:
         return check(request, Noting(self.notes))
 
     @contextmanager
-    def _installed(self, *_: Any) -> Iterator[ToyPrograms]:
+    def _find_programs(self, *_: Any) -> Iterator[ToyPrograms]:
         yield ToyPrograms(self.gpu)
 
     @contextmanager

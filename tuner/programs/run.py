@@ -1,11 +1,11 @@
-"""The program as a list of steps: read this first.
+"""`tune run` as a list of steps: read this first.
 
-    prepare ─> installed ─> open_store ─> serving ─> open_run ─> rigged ─> searched ─> proved
-            ─> overloaded ─> draw_up ─> write_back
+    prepare ─> find_programs ─> open_store ─> serving ─> open_run ─> open_session ─> search ─> prove
+            ─> probe_overload ─> draw_up ─> write_back
 
-Each is a plain function that takes what the ones before it returned. `serving` gives the job anew,
-over the config as the server completes it. Whatever goes wrong once the run has a directory, its
-result and its report are written before the error goes on.
+`serving` gives the job anew, over the config as the server completes it; `open_session` has all
+that the steps after it share. Whatever goes wrong once the run has a directory, its result and its
+report are written before the error goes on.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
 from tuner.steps.overloading import probe_overload
-from tuner.steps.programs import Programs, installed
 from tuner.steps.proving import prove
 from tuner.steps.request_size import large_requests
-from tuner.steps.resuming import resumed
+from tuner.steps.resuming import restore_choices
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
 from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
+from tuner.steps.tools import Programs, find_programs
 from tuner.steps.writing import draw_up, foreseen, write_back
 from tuner.writeback.apply import Written
 
@@ -86,7 +86,7 @@ def run(request: Request, events: Events) -> Finished:
         TunerError: With the exit code of its class. Once the run has a directory, that holds a
             result and a report all the same.
     """
-    request = resumed(request)
+    request = restore_choices(request)
     try:
         return _run(request, events)
     except Exception as error:
@@ -105,7 +105,7 @@ def _run(request: Request, events: Events) -> Finished:
         with (
             only_one_on(job),
             among_neighbours("run", run_id, job, events.note) as neighbours,
-            installed(job, request.environment) as programs,
+            find_programs(job, request.environment) as programs,
             open_store(job, programs, request, run_id) as store,
         ):
             run = _Run(request, job, store, neighbours, book, stop, events)

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from unit.steps.check_place import CLOSED, Place, ToyBench, ToyPrograms
+from unit.programs.check_place import CLOSED, Place, ToyBench, ToyPrograms
 
 from tuner.errors import (
     DeployRefusedError,
@@ -16,10 +16,10 @@ from tuner.errors import (
     LoadFailedError,
     TunerError,
 )
+from tuner.programs import check as steps
 from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import find_baseline, question_of
 from tuner.run.store import RunStore
-from tuner.steps import check as steps
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,14 +14,14 @@ from emulated import EmulatedBench
 
 from tuner.confirm.repeatability import provable_gain
 from tuner.load.measurement import Measurement
+from tuner.programs import noise
+from tuner.programs.noise import neighbour_of, noise_on
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
-from tuner.steps import noise
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.known_noise import near_miss, too_fine
 from tuner.steps.neighbours import among_neighbours, only_one_on
-from tuner.steps.noise import neighbour_of, noise_on
 
 SPEC = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 

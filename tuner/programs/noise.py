@@ -49,10 +49,10 @@ from tuner.steps.known_noise import ratio_deviation
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import highest_that_holds, rough_capacity
 from tuner.steps.neighbours import among_neighbours
-from tuner.steps.programs import installed
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.stop import Stop
+from tuner.steps.tools import find_programs
 from tuner.triton.private import private_directory
 
 #: No further round is begun that would not be done within this time ...
@@ -114,7 +114,7 @@ class _Repeat:
     round: Round
 
 
-def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Events) -> Noise:
+def measure_noise(spec_path: Path, environment: Mapping[str, str], events: Events) -> Noise:
     """Measures for about `BUDGET_S` (longer where the SLOs ask for long windows).
 
     Raises:
@@ -125,7 +125,7 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
     with (
         stop.listening(),
         among_neighbours("doctor", "--noise", job, events.note) as neighbours,
-        installed(job, environment) as programs,
+        find_programs(job, environment) as programs,
     ):
 
         def looking() -> None:
@@ -147,7 +147,7 @@ def measured_noise(spec_path: Path, environment: Mapping[str, str], events: Even
 
 
 def noise_on(bench: Bench, job: Job, fingerprint: str, events: Events) -> Noise:
-    """`measured_noise` on a rig that is there."""
+    """`measure_noise` on a rig that is there."""
     begin = time.monotonic()
     neighbour = neighbour_of(job)
     other = None if neighbour is None else Contender(Entrant(neighbour, None))

@@ -17,6 +17,16 @@ from unit.steps.test_searching import a_search, searched, served
 from waits import wait_until
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.programs import worker as joining
+from tuner.programs.worker import (
+    JoinRequest,
+    _Checkpoint,
+    job_of,
+    measure,
+    offered_spec,
+    refuse_another_host,
+    refuse_another_machine,
+)
 from tuner.run.store import STUDY
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialState, TrialTime, Worker
@@ -27,18 +37,8 @@ from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.environment import resolved
-from tuner.steps import joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.joining import (
-    JoinRequest,
-    _Checkpoint,
-    job_of,
-    measure,
-    offered_spec,
-    refuse_another_host,
-    refuse_another_machine,
-)
 from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.searching import search
 from tuner.steps.session import Session
@@ -252,7 +252,7 @@ class TestWhatIsRefused:
             raise AssertionError("started")
 
         monkeypatch.setattr(joining, "find_offer", lambda *_: offer)
-        monkeypatch.setattr(joining, "installed", never)
+        monkeypatch.setattr(joining, "find_programs", never)
         with pytest.raises(EnvironmentNotReadyError, match="another one"):
             joining.join(JoinRequest("m", "sqlite://"), Silent())
         host = Facts()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.steps.check_place import Place
+from unit.programs.check_place import Place
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,1 @@
+"""Each command that measures or plans, as a list of steps."""
