@@ -26,10 +26,11 @@ from pathlib import Path
 import numpy as np
 from confirmation import BATCHING, spec_in
 
-from tuner.bench.evaluate import MOST_PROBES, evaluate
+from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
 from tuner.bench.protocol import Bench
 from tuner.run.timebook import TimeBook
 from tuner.score.capacity import TOLERANCE, Bracket, Probe
+from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
@@ -68,14 +69,15 @@ SEEDS = 3
 def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, int]:
     """The capacity as a trial of `tune run` finds it, and how many measurements it took."""
     seeds = iter(range(1, 100))
-    start = first_level(bench, job.plan, next(seeds)).level if to_beat is None else 1.0
-    found = evaluate(
-        lambda level: bench.measure(level, next(seeds)),
-        job.spec.objective,
-        job.plan,
-        start,
-        to_beat,
-    )
+
+    def measure(level: float) -> Point:
+        return bench.measure(level, next(seeds))
+
+    if to_beat is None:
+        start = first_level(bench, job.plan, next(seeds)).level
+        found = evaluate(measure, job.spec.objective, job.plan, start)
+    else:
+        found = race(measure, job.spec.objective, job.plan, Race(to_beat))
     probes = found.points
     print("  ", " ".join(f"{p.level:.0f}:{p.stress:.2f}" for p in probes), file=sys.stderr)
     return Bracket.of(probes), len(probes)

@@ -212,7 +212,7 @@ def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
     for candidate in (CURRENT, OTHER):
         bench.deploy(candidate)
         start = 0.8 * bench.server.saturation / bench.slower
-        found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start, None)
+        found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start)
         level = Bracket.of(found.points).capacity()
         entrants.append(Entrant(candidate, level, window_s=window_of(found.points)))
     rules = Rules(

@@ -22,7 +22,16 @@ WELL_BELOW_SATURATION = 0.75
 
 @dataclass(frozen=True)
 class Race:
-    """What a candidate must stand to be measured in full; see `evaluate`."""
+    """What a candidate must stand to be measured in full.
+
+    Attributes:
+        to_beat: Level the incumbent sustains times one plus the smallest gain worth having.
+        rate_to_beat: The same in inferences per second, for closed loops: how many clients wait is
+            not what they get (Little's law), so one that fails has only lost where it answers
+            less than that, too.
+        telling: Where it fails there it is measured once more, where it should pass.
+        second: Where it fails there by no more than noise; one that stands it has not lost.
+    """
 
     to_beat: float
     rate_to_beat: float | None = None
@@ -74,38 +83,43 @@ def evaluate(
     objective: Objective,
     plan: LoadPlan,
     start: float,
-    to_beat: float | None,
-    telling: bool = False,
-    second: SecondChance | None = None,
     *,
-    rate_to_beat: float | None = None,
     at_most: int = MOST_PROBES,
 ) -> Evaluation:
-    """Measures a deployed candidate as far as its score needs.
+    """Measures a deployed candidate to its capacity.
 
     Args:
         measure: One level on the deployed candidate.
         objective: What is scored.
         plan: Levels to use.
-        start: First level of a capacity search without an incumbent; lowered until a result comes.
-        to_beat: Level the incumbent sustains times one plus the smallest gain worth having;
-            a candidate that fails there cannot win and is measured no further (racing).
-        telling: Where it fails there it is measured once more, where it should pass.
-        second: Where it fails there by no more than noise; one that stands it has not lost.
-        rate_to_beat: The same in inferences per second, for closed loops: how many clients wait is
-            not what they get (Little's law), so one that fails has only lost where it answers
-            less than that, too.
-        at_most: Measurements, the race included.
+        start: First level; lowered until a result comes.
+        at_most: Measurements.
     """
-    if plan.listed is not None:
-        return _at_listed_levels(measure, objective, plan.listed)
-    race = None if to_beat is None else Race(to_beat, rate_to_beat, telling, second)
-    return _Capacity(measure, plan, at_most).evaluation(objective, start, race)
+    capacity = _Capacity(measure, plan, at_most)
+    capacity.search(start)
+    return capacity.evaluation(TrialState.MEASURED, objective, capacity.points)
 
 
-def _at_listed_levels(
+def race(
+    measure: Callable[[float], Point],
+    objective: Objective,
+    plan: LoadPlan,
+    rules: Race,
+    *,
+    at_most: int = MOST_PROBES,
+) -> Evaluation:
+    """As `evaluate`, unless it fails at the load to beat: then it cannot win."""
+    capacity = _Capacity(measure, plan, at_most)
+    if capacity.lost(rules):  # the race gives the bound
+        return capacity.evaluation(TrialState.PRUNED, objective, capacity.points[:1])
+    capacity.search(rules.to_beat)
+    return capacity.evaluation(TrialState.MEASURED, objective, capacity.points)
+
+
+def evaluate_listed(
     measure: Callable[[float], Point], objective: Objective, listed: Sequence[float]
 ) -> Evaluation:
+    """Measures a deployed candidate at the spec's own levels, ascending."""
     goodput = objective.goal is Goal.MAXIMIZE_GOODPUT
     points: list[Point] = []
     limit = None
@@ -137,9 +151,7 @@ def _well_below(lost: Probe) -> float:
 class _Capacity:
     """The search of one candidate's capacity: the race first, then as far as its score needs."""
 
-    def __init__(
-        self, measure: Callable[[float], Point], plan: LoadPlan, at_most: int = MOST_PROBES
-    ) -> None:
+    def __init__(self, measure: Callable[[float], Point], plan: LoadPlan, at_most: int) -> None:
         self._measure = measure
         self._plan = plan
         self._at_most = at_most
@@ -147,16 +159,12 @@ class _Capacity:
         self._limit: str | None = None
         self.points: list[Point] = []
 
-    def evaluation(self, objective: Objective, start: float, race: Race | None) -> Evaluation:
-        lost = race is not None and self._lost(race)
-        if not lost:
-            self._search(start)
-        state = TrialState.PRUNED if lost else TrialState.MEASURED
-        judged = self.points[:1] if lost else self.points  # the race gives the bound
-        score = score_points(objective, judged)
-        return Evaluation(state, tuple(self.points), score, self._limit)
+    def evaluation(
+        self, state: TrialState, objective: Objective, judged: Sequence[Point]
+    ) -> Evaluation:
+        return Evaluation(state, tuple(self.points), score_points(objective, judged), self._limit)
 
-    def _lost(self, race: Race) -> bool:
+    def lost(self, race: Race) -> bool:
         """Whether it lost; one that nearly stood the load is tried at the incumbent's own.
 
         A telling one that is far from it is measured once more.
@@ -172,7 +180,7 @@ class _Capacity:
                 self._point(self._plan.levels.nearest(_well_below(point)))
         return True
 
-    def _search(self, start: float) -> None:
+    def search(self, start: float) -> None:
         known: list[Probe] = list(self.points)
         try:
             if not known:

@@ -28,6 +28,7 @@ class TimeBook:
         self._stack = [Phase.STARTING]
         self._since = clock()
         self._booked = dict.fromkeys(Phase, 0.0)
+        self._at_lap = dict(self._booked)
         self._told: Callable[[Phase], None] = _nobody
 
     @contextmanager
@@ -60,6 +61,13 @@ class TimeBook:
         """Booked so far, the running stretch included."""
         self._book()
         return self._booked[phase]
+
+    def lap(self) -> dict[Phase, float]:
+        """Seconds by phase since the last lap."""
+        self._book()
+        spent = {phase: s - self._at_lap[phase] for phase, s in self._booked.items()}
+        self._at_lap = dict(self._booked)
+        return spent
 
     def to_json(self) -> dict[str, float]:
         """Seconds by phase and their sum, ``wall_s``."""

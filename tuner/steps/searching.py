@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from tuner.bench.evaluate import Evaluation, SecondChance, evaluate
+from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
 from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
 from tuner.errors import (
@@ -62,7 +62,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     history = searcher.history  # grows with each trial, and with those of workers
     while True:
         _refuse_unmeasurable(session, history)
-        watch = _Watch(session.book)
+        session.book.lap()
         if reason := _over(session, history, budget, clock):
             return history, reason
         if outlook := searcher.outlook():
@@ -81,7 +81,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         if not claimed:
             continue  # a worker was quicker
         session.events.trial_started(len(history), proposal.candidate, session.current)
-        trial = _run_trial(session, history, proposal, watch, clock)
+        trial = _run_trial(session, history, proposal, clock)
         if trial is None:
             _give_up(session, searcher, proposal.candidate, len(history))
             continue
@@ -143,12 +143,12 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
 
 
 def _run_trial(
-    session: Session, history: Sequence[Trial], proposal: Proposal, watch: _Watch, clock: _Clock
+    session: Session, history: Sequence[Trial], proposal: Proposal, clock: _Clock
 ) -> Trial | None:
     """One trial; what goes wrong with it is its result, not the run's end.
 
-    ``watch`` began when it was chosen, so that choosing counts against the budget. None where the
-    time was used up before it gave a result.
+    Its lap of the book began when it was chosen, so that choosing counts against the budget. None
+    where the time was used up before it gave a result.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     number = len(history)
@@ -162,7 +162,7 @@ def _run_trial(
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:
-            return _measure_trial(session, history, bare, proposal.telling, watch, clock)
+            return _measure_trial(session, history, bare, proposal.telling, clock)
         except OutOfTimeError as error:
             session.bench.lost(error.message)
             return None
@@ -173,7 +173,7 @@ def _run_trial(
             session.bench.lost(error.message)
             bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
             break
-    return replace(bare, time=watch.time())
+    return replace(bare, time=_lap(session.book))
 
 
 def _asks_too_much(error: TrialError) -> bool:
@@ -186,7 +186,6 @@ def _measure_trial(
     history: Sequence[Trial],
     bare: Trial,
     telling: bool,
-    watch: _Watch,
     clock: _Clock,
 ) -> Trial:
     deployment = session.bench.deploy(bare.candidate)
@@ -201,7 +200,7 @@ def _measure_trial(
         reason=None,
         refused=False,
         deployment=deployment.kind.value,
-        time=watch.time(),
+        time=_lap(session.book),
         limit=evaluation.limit,
     )
 
@@ -232,7 +231,7 @@ class _Evaluating:
         best = incumbent(self._history, session.spec.objective.goal, session.current)
         to_beat = None if best is None else sustained_level(best)
         if session.plan.listed:
-            return self._evaluated(session.plan, 1.0, None)
+            return evaluate_listed(self._measure, session.spec.objective, session.plan.listed)
         if best is None or to_beat is None:
             return self._from_first()
         second = SecondChance(session.near_miss, partial(self._under_other_arrivals, to_beat))
@@ -242,12 +241,12 @@ class _Evaluating:
         elif best.score is not None:
             rate_to_beat = best.score.value * gain
         try:
-            return self._evaluated(session.plan, 1.0, to_beat, second, rate_to_beat)
+            return self._race(Race(to_beat, rate_to_beat, self._telling, second))
         except ModelFailsError:
             raise
         except ClientLimitError as error:
             # no more than the incumbent's load can be sent
-            return self._evaluated(session.plan, below_sent(error, to_beat), None)
+            return self._evaluate(session.plan, below_sent(error, to_beat))
         except LoadFailedError as error:
             # the load to beat may be so far beyond it that no result comes
             session.events.note(f"measured from below: {error.message}")
@@ -265,7 +264,7 @@ class _Evaluating:
         if first.lowest:
             lowest = plan.levels.nearest(first.level)
             plan = replace(plan, levels=replace(plan.levels, lowest=lowest))
-        return self._evaluated(plan, first.level, None)
+        return self._evaluate(plan, first.level)
 
     def _tell_length(self, rate_per_s: float) -> None:
         """Before the first long window, once: how long windows are, and the run."""
@@ -275,26 +274,15 @@ class _Evaluating:
             run = estimate_run(session.job, Seen(rate_per_s, session.load_s))
             session.events.note(f"{told}; the run takes {run.text}")
 
-    def _evaluated(
-        self,
-        plan: LoadPlan,
-        start: float,
-        to_beat: float | None,
-        second: SecondChance | None = None,
-        rate_to_beat: float | None = None,
-    ) -> Evaluation:
-        objective, telling = self._session.spec.objective, self._telling
-        return evaluate(
-            self._measure,
-            objective,
-            plan,
-            start,
-            to_beat,
-            telling,
-            second,
-            rate_to_beat=rate_to_beat,
-            at_most=most_probes(self._session.spec, plan, start if to_beat is None else to_beat),
-        )
+    def _evaluate(self, plan: LoadPlan, start: float) -> Evaluation:
+        spec = self._session.spec
+        at_most = most_probes(spec, plan, start)
+        return evaluate(self._measure, spec.objective, plan, start, at_most=at_most)
+
+    def _race(self, rules: Race) -> Evaluation:
+        spec, plan = self._session.spec, self._session.plan
+        at_most = most_probes(spec, plan, rules.to_beat)
+        return race(self._measure, spec.objective, plan, rules, at_most=at_most)
 
     def _measure(self, level: float) -> Point:
         return self._measured(level, self._seed)
@@ -335,18 +323,14 @@ class _Clock:
         return math.inf if self.time_s is None else self.time_s - self.elapsed_s()
 
 
-class _Watch:
-    """Seconds by phase since it was made."""
-
-    def __init__(self, book: TimeBook) -> None:
-        self._book = book
-        self._before = book.to_json()
-
-    def time(self) -> TrialTime:
-        now = self._book.to_json()
-        spent = {k: now[k] - self._before[k] for k in now}
-        known = spent["searching_s"], spent["deploying_s"], spent["measuring_s"]
-        return TrialTime(*known, max(0.0, spent["wall_s"] - sum(known)))
+def _lap(book: TimeBook) -> TrialTime:
+    spent = book.lap()
+    return TrialTime(
+        searching_s=round(spent.pop(Phase.SEARCHING), 3),
+        deploying_s=round(spent.pop(Phase.DEPLOYING), 3),
+        measuring_s=round(spent.pop(Phase.MEASURING), 3),
+        other_s=round(sum(spent.values()), 3),
+    )
 
 
 def _spent_s(history: Sequence[Trial]) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import evaluate
+from tuner.bench.evaluate import Race, evaluate, evaluate_listed, race
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.load.measurement import Arrivals
 from tuner.run.trial import TrialState
@@ -31,7 +31,7 @@ def emulated(capacity: float, asked: list[float]) -> Callable[[float], Point]:
 
 
 def test_without_an_incumbent_the_capacity_is_searched() -> None:
-    result = evaluate(emulated(800, []), GOODPUT, OPEN, start=100, to_beat=None)
+    result = evaluate(emulated(800, []), GOODPUT, OPEN, start=100)
     assert result.state is TrialState.MEASURED
     assert result.score.feasible
     assert 776 <= result.score.value <= 800
@@ -39,7 +39,7 @@ def test_without_an_incumbent_the_capacity_is_searched() -> None:
 
 def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> None:
     asked: list[float] = []
-    result = evaluate(emulated(800, asked), GOODPUT, OPEN, start=100, to_beat=1000)
+    result = race(emulated(800, asked), GOODPUT, OPEN, Race(1000))
     assert asked == [1000]
     assert result.state is TrialState.PRUNED
     assert not result.score.feasible
@@ -49,18 +49,18 @@ def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> N
 
 def test_a_telling_candidate_that_loses_is_measured_where_it_should_pass() -> None:
     asked: list[float] = []
-    lost = evaluate(emulated(300, asked), GOODPUT, OPEN, start=1, to_beat=1000)
-    told = evaluate(emulated(300, asked), GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    lost = race(emulated(300, asked), GOODPUT, OPEN, Race(1000))
+    told = race(emulated(300, asked), GOODPUT, OPEN, Race(1000, telling=True))
     assert asked == [1000, 1000, pytest.approx(0.75 * 1.05 * 300, rel=1e-3)]
     assert (told.state, told.score) == (TrialState.PRUNED, lost.score)
-    won = evaluate(emulated(2500, []), GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
-    assert won == evaluate(emulated(2500, []), GOODPUT, OPEN, start=1, to_beat=1000)
+    won = race(emulated(2500, []), GOODPUT, OPEN, Race(1000, telling=True))
+    assert won == race(emulated(2500, []), GOODPUT, OPEN, Race(1000))
 
 
 def test_a_telling_candidate_that_nearly_stood_the_load_is_measured_just_below_it() -> None:
     """It was not overloaded, so what it answered says nothing."""
     asked: list[float] = []
-    evaluate(emulated(990, asked), GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    race(emulated(990, asked), GOODPUT, OPEN, Race(1000, telling=True))
     assert asked == [1000, 850]
 
 
@@ -72,7 +72,7 @@ def test_a_race_counts_without_the_measurement_after_it() -> None:
             raise LoadFailedError("no results by the deadline")
         return served(level)
 
-    found = evaluate(once, GOODPUT, OPEN, start=1, to_beat=1000, telling=True)
+    found = race(once, GOODPUT, OPEN, Race(1000, telling=True))
     assert (found.state, len(found.points)) == (TrialState.PRUNED, 1)
 
 
@@ -92,16 +92,16 @@ def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
             raise ClientLimitError("the load generator could not keep up")
         return served(level)
 
-    result = evaluate(limited, GOODPUT, OPEN, start=1, to_beat=1000)
+    result = race(limited, GOODPUT, OPEN, Race(1000))
     assert result.state is TrialState.MEASURED
     assert result.score.value == 1000
     with pytest.raises(ClientLimitError):
-        evaluate(limited, GOODPUT, OPEN, start=1, to_beat=2000)
-    listed = LoadPlan(Arrivals.POISSON, (500.0, 1500.0, 2000.0), OPEN.levels)
-    result = evaluate(limited, GOODPUT, listed, start=1, to_beat=None)
+        race(limited, GOODPUT, OPEN, Race(2000))
+    listed = (500.0, 1500.0, 2000.0)
+    result = evaluate_listed(limited, GOODPUT, listed)
     assert (len(result.points), result.score.value) == (2, 1500)
     with pytest.raises(ClientLimitError):
-        evaluate(limited, GOODPUT, LoadPlan(Arrivals.POISSON, (2000.0,), OPEN.levels), 1, None)
+        evaluate_listed(limited, GOODPUT, (2000.0,))
 
 
 def test_a_load_without_a_result_is_too_much_where_a_lower_one_passed() -> None:
@@ -112,10 +112,10 @@ def test_a_load_without_a_result_is_too_much_where_a_lower_one_passed() -> None:
             raise LoadFailedError("no results by the deadline")
         return served(level)
 
-    result = evaluate(drowning, GOODPUT, OPEN, start=300, to_beat=None)
+    result = evaluate(drowning, GOODPUT, OPEN, start=300)
     assert result.state is TrialState.MEASURED
     assert 900 <= result.score.value <= 1000
-    result = evaluate(drowning, GOODPUT, OPEN, start=9000, to_beat=None)
+    result = evaluate(drowning, GOODPUT, OPEN, start=9000)
     assert 900 <= result.score.value <= 1000
 
 
@@ -129,7 +129,7 @@ def test_after_a_load_without_a_result_the_search_goes_on_below_it() -> None:
             raise LoadFailedError("no results by the deadline")
         return served(level)
 
-    result = evaluate(drowning, GOODPUT, OPEN, start=1, to_beat=1000)
+    result = race(drowning, GOODPUT, OPEN, Race(1000))
     assert asked[:2] == [1000, 3000]  # where it raced, and far up since it was at ease
     assert all(1000 < level < 3000 for level in asked[2:])
     assert result.limit is None
@@ -146,7 +146,10 @@ def test_a_candidate_is_measured_five_times_at_the_most(to_beat: float | None) -
         lost = 0 if level <= 1700 else 5
         return judge_point([NO_ERRORS], synthetic_measurement(level, failed=lost))
 
-    result = evaluate(measure, GOODPUT, OPEN, start=1000, to_beat=to_beat)
+    if to_beat is None:
+        result = evaluate(measure, GOODPUT, OPEN, start=1000)
+    else:
+        result = race(measure, GOODPUT, OPEN, Race(to_beat))
     assert len(asked) == len(result.points) == 5
     assert asked[:2] == [1000, 2000]
 
@@ -161,7 +164,7 @@ def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
             raise ClientLimitError("the load generator could not keep up", sent_per_s=1500)
         return served(level)
 
-    result = evaluate(limited, GOODPUT, OPEN, start=7096, to_beat=None)
+    result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert asked[:2] == [7096, 1350]
     assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
     assert result.limit == "the load generator could not keep up"
@@ -175,7 +178,7 @@ def test_what_the_client_could_not_send_does_not_limit_a_config_that_stands_less
             raise ClientLimitError("the load generator could not keep up", sent_per_s=1500)
         return served(level)
 
-    result = evaluate(limited, GOODPUT, OPEN, start=7096, to_beat=None)
+    result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert 970 <= result.score.value <= 1000
     assert result.limit is None
 
@@ -190,8 +193,8 @@ def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> Non
             raise ClientLimitError("the load generator could not keep up")
         return served(level)
 
-    listed = LoadPlan(Arrivals.POISSON, (500.0, 1500.0, 2000.0), OPEN.levels)
-    result = evaluate(limited, GOODPUT, listed, start=1, to_beat=None)
+    listed = (500.0, 1500.0, 2000.0)
+    result = evaluate_listed(limited, GOODPUT, listed)
     assert asked == [500, 1500]
     assert (result.limit, result.score.value) == ("the load generator could not keep up", 500)
 
@@ -205,7 +208,7 @@ def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:
         raise ModelFailsError("the model failed 3 of 9 requests: AssertionError")
 
     with pytest.raises(ModelFailsError):
-        evaluate(fails, GOODPUT, OPEN, start=100, to_beat=None)
+        evaluate(fails, GOODPUT, OPEN, start=100)
     assert asked == [100]
 
 
@@ -219,23 +222,23 @@ def test_time_that_is_up_ends_a_trial_with_what_it_has() -> None:
         return served(level)
 
     late.left = 1  # type: ignore[attr-defined]
-    result = evaluate(late, GOODPUT, OPEN, start=100, to_beat=None)
+    result = evaluate(late, GOODPUT, OPEN, start=100)
     assert (result.state, result.score.value) == (TrialState.MEASURED, 100)
     assert result.limit is not None
     late.left = 1  # type: ignore[attr-defined]
     with pytest.raises(OutOfTimeError):
-        evaluate(late, GOODPUT, OPEN, start=2000, to_beat=None)
+        evaluate(late, GOODPUT, OPEN, start=2000)
 
 
 def test_a_near_miss_scores_better_than_a_far_one() -> None:
-    near = evaluate(emulated(950, []), GOODPUT, OPEN, start=100, to_beat=1000)
-    far = evaluate(emulated(300, []), GOODPUT, OPEN, start=100, to_beat=1000)
+    near = race(emulated(950, []), GOODPUT, OPEN, Race(1000))
+    far = race(emulated(300, []), GOODPUT, OPEN, Race(1000))
     assert near.score.value > far.score.value
     assert near.score.violation < far.score.violation
 
 
 def test_a_candidate_that_wins_the_race_is_measured_to_its_capacity() -> None:
-    result = evaluate(emulated(2500, []), GOODPUT, OPEN, start=100, to_beat=1000)
+    result = race(emulated(2500, []), GOODPUT, OPEN, Race(1000))
     assert result.score.feasible
     assert 2425 <= result.score.value <= 2500
     assert len(result.points) <= 5
@@ -246,7 +249,7 @@ def test_listed_levels_stop_at_the_first_that_fails() -> None:
         Workload(arrivals=PoissonArrivals(kind="poisson", rate=(100, 400, 200, 900))), GOODPUT
     )
     asked: list[float] = []
-    result = evaluate(emulated(300, asked), GOODPUT, plan, start=1, to_beat=5000)
+    result = evaluate_listed(emulated(300, asked), GOODPUT, plan.listed or ())
     assert asked == [100, 200, 400]
     assert result.score.value == 200
 
@@ -255,7 +258,7 @@ def test_a_minimised_metric_is_measured_once_at_its_level() -> None:
     objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     plan = load_plan(Workload(), objective)
     asked: list[float] = []
-    result = evaluate(emulated(400, asked), objective, plan, start=1, to_beat=None)
+    result = evaluate_listed(emulated(400, asked), objective, plan.listed or ())
     assert asked == [300]
     assert result.score.feasible
     assert result.score.value == pytest.approx(15_000 + 25_000 * 0.75**8)
@@ -268,7 +271,7 @@ def test_minimising_what_was_not_measured_fails_the_trial() -> None:
         return judge_point([P99_40MS], synthetic_measurement(level))
 
     with pytest.raises(LoadFailedError, match="gpu_memory was not measured"):
-        evaluate(measure, objective, load_plan(Workload(), objective), 1, None)
+        evaluate_listed(measure, objective, [300.0])
 
 
 def test_closed_arrivals_search_whole_numbers() -> None:
@@ -311,7 +314,7 @@ def test_a_closed_loop_that_answers_more_to_fewer_clients_wins_the_race() -> Non
     """64 clients with 1684/s are worth less than 59 with 2394/s."""
     asked: list[float] = []
     served = closed_loop(59, 2394.0, asked)
-    found = evaluate(served, GOODPUT, CLOSED, 1, 64, rate_to_beat=1684 * 1.02)
+    found = race(served, GOODPUT, CLOSED, Race(64, 1684 * 1.02))
     assert asked[0] == 64
     assert found.state is TrialState.MEASURED
     assert found.score.feasible
@@ -320,7 +323,7 @@ def test_a_closed_loop_that_answers_more_to_fewer_clients_wins_the_race() -> Non
 
 def test_a_closed_loop_that_fails_and_answers_less_has_lost() -> None:
     asked: list[float] = []
-    found = evaluate(closed_loop(59, 1500.0, asked), GOODPUT, CLOSED, 1, 64, rate_to_beat=1684)
+    found = race(closed_loop(59, 1500.0, asked), GOODPUT, CLOSED, Race(64, 1684))
     assert (found.state, asked) == (TrialState.PRUNED, [64])
 
 
@@ -333,15 +336,15 @@ def test_a_race_without_enough_answers_is_not_lost() -> None:
         seen = synthetic_measurement(level, 30e3, count=100 if level < 20 else 400)
         return judge_point([P99_40MS, NO_ERRORS], seen)
 
-    found = evaluate(few, GOODPUT, OPEN, start=1, to_beat=10)
+    found = race(few, GOODPUT, OPEN, Race(10))
     assert (found.state, found.score.feasible) == (TrialState.MEASURED, True)
     assert asked[:2] == [10, 20]
 
 
 def test_fewer_measurements_can_be_asked_for() -> None:
     asked: list[float] = []
-    evaluate(emulated(800, asked), GOODPUT, OPEN, start=100, to_beat=None, at_most=2)
+    evaluate(emulated(800, asked), GOODPUT, OPEN, start=100, at_most=2)
     full: list[float] = []
-    evaluate(emulated(800, full), GOODPUT, OPEN, start=100, to_beat=None)
+    evaluate(emulated(800, full), GOODPUT, OPEN, start=100)
     assert asked == full[: len(asked)]
     assert len(asked) < len(full)

@@ -46,6 +46,18 @@ def test_an_error_inside_a_phase_is_booked_too() -> None:
     assert book.to_json()["starting_s"] == 1.0
 
 
+def test_a_lap_is_what_was_spent_since_the_last_one() -> None:
+    clock = Clock()
+    book = TimeBook(clock)
+    clock.now = 1.0
+    assert book.lap()[Phase.STARTING] == 1.0
+    with book.phase(Phase.MEASURING):
+        clock.now = 4.0
+    spent = book.lap()
+    assert (spent[Phase.STARTING], spent[Phase.MEASURING]) == (0.0, 3.0)
+    assert book.to_json()["wall_s"] == 4.0
+
+
 def test_a_resumed_run_carries_its_seconds() -> None:
     clock = Clock()
     book = TimeBook(clock)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
-from tuner.bench.evaluate import evaluate
+from tuner.bench.evaluate import Evaluation, Race, evaluate, evaluate_listed, race
 from tuner.bench.levels import sustained_level
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement, ServerStatistics
 from tuner.run.trial import Point, Trial, TrialState
@@ -137,15 +137,23 @@ class Simulation:
         best = incumbent(history, objective.goal, self.space.current)
         to_beat = None if best is None else (sustained_level(best) or 0.0) * 1.02
         seeds = iter(range(1, 100))
-        evaluation = evaluate(
+        evaluation = self._evaluated(
             lambda level: self.point(candidate, level, next(seeds), number),
-            objective,
-            load_plan(self.spec.workload, objective),
-            60.0,
             to_beat,
             proposal.telling,
         )
         return Trial(number, candidate, evaluation.state, evaluation.points, evaluation.score)
+
+    def _evaluated(
+        self, measure: Callable[[float], Point], to_beat: float | None, telling: bool
+    ) -> Evaluation:
+        objective = self.spec.objective
+        plan = load_plan(self.spec.workload, objective)
+        if plan.listed:
+            return evaluate_listed(measure, objective, plan.listed)
+        if to_beat is None:
+            return evaluate(measure, objective, plan, 60.0)
+        return race(measure, objective, plan, Race(to_beat, telling=telling))
 
     def point(self, candidate: Candidate, level: float, seed: int, number: int) -> Point:
         setting = setting_of(self.space, self.spec)
