@@ -1,0 +1,85 @@
+"""A run, a check and a baseline as version 1 wrote them: they open, and come back as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.cli.verdict import lines_of
+from tuner.confirm.repeatability import noise_of
+from tuner.report import markdown
+from tuner.report.check_schema import read_check
+from tuner.report.compare import compared
+from tuner.report.data import load
+from tuner.run.baseline import Baseline
+from tuner.run.store import RunStore
+
+OLD = Path(__file__).parents[2] / "runs" / "version-1"
+STORE = RunStore(OLD)
+
+
+def rows(name: str) -> list[Any]:
+    return [json.loads(line) for line in (OLD / name).read_text().splitlines()]
+
+
+def whole(name: str) -> Any:
+    return json.loads((OLD / name).read_text())
+
+
+READ: dict[str, Callable[[], list[Any]]] = {
+    "trials.jsonl": STORE.trials,
+    "rejected.jsonl": STORE.rejected,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_rows_are_read_and_written_with_the_same_keys_and_values(name: str) -> None:
+    assert plain([found.to_json() for found in READ[name]()]) == rows(name)
+
+
+def test_the_manifest_and_a_baseline_keep_their_keys_and_values() -> None:
+    assert plain(STORE.manifest().to_json()) == whole("manifest.json")
+    assert plain(Baseline.from_json(whole("baseline.json")).to_json()) == whole("baseline.json")
+
+
+def test_the_run_is_reported() -> None:
+    data = load(OLD)
+    text = markdown.render(data)
+    assert data.finished
+    assert "instance_group.count" in text
+    assert len(data.repeats) == len(rows("confirmation.jsonl"))
+    assert data.noise is not None
+    assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]
+
+
+def test_it_is_compared_with_another() -> None:
+    found = compared(OLD, OLD)
+    assert found.incomparable == ()
+    assert found.ratio is not None
+    assert found.ratio.estimate == pytest.approx(1.0)
+
+
+def test_its_verdict_is_told() -> None:
+    found = STORE.result()
+    assert found is not None
+    told = "\n".join(lines_of(OLD, found))
+    assert "emulated-accelerator: improved" in told
+    assert "times the current config's capacity" in told
+
+
+def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
+    STORE.manifest().refuse_if_different(STORE.manifest())
+
+
+def test_the_check_is_read() -> None:
+    found = read_check(OLD)
+    assert found.status.value == "fine"
+    assert found.baseline is not None
+
+
+def plain(data: Any) -> Any:
+    return json.loads(json.dumps(data))
