@@ -44,7 +44,7 @@ def command(run: Path | None, output: Path, output_format: str) -> None:
 
 def _run(run: Path, output_format: str) -> None:
     from tuner.cli.verdict import lines_of
-    from tuner.report.data import load
+    from tuner.report.data import load, read_result
     from tuner.report.pull_request import patch_of, pull_request_of, write_proposal
     from tuner.report.render import CHARTS, render_all
     from tuner.run.store import RunStore
@@ -52,7 +52,7 @@ def _run(run: Path, output_format: str) -> None:
     store = RunStore.open(run)
     pictures = output_format == "png"
     files = [*render_all(run, pictures=pictures), *write_proposal(run)]
-    result = store.result()
+    result = read_result(store)
     if output_format == "markdown":
         say_document((run / "report.md").read_text(encoding="utf-8"))
     elif output_format == "pr":
@@ -60,7 +60,7 @@ def _run(run: Path, output_format: str) -> None:
     elif output_format == "patch":
         say_document(patch_of(run))
     elif output_format == "json":
-        say_json(result)
+        say_json(store.result())
     elif pictures:
         for picture in sorted((run / CHARTS).glob("*.png")):
             say(str(picture))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tuner.confirm.confirm import Role
 from tuner.confirm.looks import LOOKS, Looks
+from tuner.facts import Facts
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
@@ -105,9 +106,6 @@ class Advice:
     settings: Settings
     reasons: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def advice(deviation: float, now: Settings, max_window_s: float) -> Advice:
     """The cheapest change that lets a gain of twice ``min_gain`` be confirmed as a rule.
@@ -174,7 +172,7 @@ def _larger(deviation: float, now: Settings, first: str) -> Advice:
 
 
 @dataclass(frozen=True)
-class RunNoise:
+class RunNoise(Facts):
     """How the repeats of a run's own confirmation spread.
 
     Attributes:
@@ -188,9 +186,6 @@ class RunNoise:
     p99_cv: float | None
     rounds: int
     capacity_cv: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def noise_of(rows: Iterable[Mapping[str, Any]]) -> RunNoise | None:

@@ -19,13 +19,16 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Role, Row, Rules
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round, fixed_round, searched_round
 from tuner.errors import TrialError
+from tuner.facts import Facts
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import bytes_text
@@ -46,7 +49,7 @@ FAR_BELOW = 0.85
 
 
 @dataclass(frozen=True)
-class PutBack:
+class PutBack(Facts):
     """One change tried without.
 
     Attributes:
@@ -59,21 +62,11 @@ class PutBack:
     """
 
     field: str
-    with_change: float | None
-    without_change: float | None
-    loss_allowed: float
+    with_change: Annotated[float, Field(alias="with")]
+    without_change: Annotated[float | None, Field(alias="without")]
+    difference: float | None
     kept: bool
-
-    def to_json(self) -> dict[str, Any]:
-        both = self.with_change is not None and self.without_change is not None
-        return {
-            "field": self.field,
-            "with": self.with_change,
-            "without": self.without_change,
-            "difference": self.without_change - self.with_change if both else None,  # type: ignore[operator]
-            "loss_allowed": self.loss_allowed,
-            "kept": self.kept,
-        }
+    loss_allowed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -189,7 +182,8 @@ class _Trials:
         without, with_change = (None, None) if compared is None else compared.means
         if with_change is None:
             with_change = geometric_mean(self._readings)
-        self.tried.append(PutBack(name, with_change, without, loss, kept=proof is None))
+        lost = None if without is None else without - with_change
+        self.tried.append(PutBack(name, with_change, without, lost, proof is None, loss))
         return proof
 
     def lost_already(self, name: str, ceiling: float | None) -> bool:
@@ -197,7 +191,7 @@ class _Trials:
         winner = geometric_mean(self._readings)
         if ceiling is None or ceiling >= FAR_BELOW * winner:
             return False
-        self.tried.append(PutBack(name, winner, ceiling, self._loss, kept=True))
+        self.tried.append(PutBack(name, winner, ceiling, ceiling - winner, True, self._loss))
         return True
 
     def _measured(self, simpler: Contender, loss: float) -> bool:

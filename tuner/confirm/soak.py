@@ -11,14 +11,14 @@ seen, or, of an overloaded server, by what it answered.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import Any
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.facts import Facts
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Probe, saturated
 from tuner.score.late_share import LateShare, measured_late_share
@@ -49,25 +49,30 @@ MOST_AT_ONCE = 0.15
 
 
 @dataclass(frozen=True)
-class Soaked:
+class Soaked(Facts):
     """One long load.
 
     Attributes:
-        point: The measurement, judged by the SLOs.
+        slo: Each SLO held against it.
         late: Its late requests; None in closed loops, without an SLO on the tail of the latency,
             and where the latency of each request is not known.
     """
 
-    point: Point
-    late: LateShare | None
+    measurement: Measurement
+    slo: tuple[SloResult, ...]
+    late: LateShare | None = None
+
+    @property
+    def point(self) -> Point:
+        return Point(self.measurement, self.slo, None)
 
     @property
     def level(self) -> float:
-        return self.point.level
+        return self.measurement.load.level
 
     @property
     def throughput_infer_per_s(self) -> float:
-        return self.point.measurement.throughput_infer_per_s
+        return self.measurement.throughput_infer_per_s
 
     @property
     def held(self) -> bool:
@@ -76,30 +81,16 @@ class Soaked:
     @property
     def sentence(self) -> str:
         """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
-        measurement = self.point.measurement
+        measurement = self.measurement
         found = [] if self.late is None else [self.late.text]
         found.append(f"p99 {digits(measurement.p99_latency_us / 1e3)} ms")
-        missed = [_missed(s) for s in self.point.slo if s.verdict is not Verdict.PASS]
+        missed = [_missed(s) for s in self.slo if s.verdict is not Verdict.PASS]
         told = "; ".join([", ".join(found), *missed])
         return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "measurement": self.point.measurement.to_json(),
-            "slo": [s.to_json() for s in self.point.slo],
-            "late": None if self.late is None else self.late.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Soaked:
-        slo = tuple(SloResult.from_json(s) for s in data["slo"])
-        late = data.get("late")
-        point = Point(Measurement.from_json(data["measurement"]), slo, None)
-        return cls(point, None if late is None else LateShare.from_json(late))
-
 
 @dataclass(frozen=True)
-class Soak:
+class Soak(Facts):
     """The soaks of one config, in the order they were made.
 
     Attributes:
@@ -113,13 +104,6 @@ class Soak:
     def held(self) -> Soaked | None:
         """The one whose load held; None when none did."""
         return self.tried[-1] if self.tried and self.tried[-1].held else None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"tried": [s.to_json() for s in self.tried], "reason": self.reason}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Soak:
-        return cls(tuple(Soaked.from_json(s) for s in data["tried"]), data.get("reason", ""))
 
 
 @dataclass(frozen=True)
@@ -173,7 +157,8 @@ def soak(
         except ClientLimitError as error:
             return Soak(tuple(tried), error.message)
         rules.record(Row(0, len(tried), Role.SOAK, candidate, point))
-        tried.append(Soaked(point, measured_late_share(point.measurement, rules.slos)))
+        late = measured_late_share(point.measurement, rules.slos)
+        tried.append(Soaked(point.measurement, point.slo, late))
         rules.told(tried[-1])
         lasted_s = max(least_s, point.measurement.duration_s)
         least_s = max(least_s, remembered_s([point]))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from tuner.facts import Facts
 from tuner.spec.digits import digits
 
 if TYPE_CHECKING:  # numpy takes a tenth of a second to import
     import numpy as np
     import numpy.typing as npt
+
+    Latencies = npt.NDArray[np.float64] | None
+else:
+    Latencies = Annotated[SkipJsonSchema[Any], Field(exclude=True)]
 
 
 class Arrivals(Enum):
@@ -138,7 +144,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Facts):
     """One load point measured once.
 
     Attributes:
@@ -210,39 +216,11 @@ class Measurement:
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     course: Course | None = None
-    latencies_us: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
-    by_arrival_us: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    latencies_us: Latencies = field(default=None, compare=False, repr=False)
+    by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
 
     @property
     def error_rate(self) -> float | None:
         """Failed requests per request, 0..1; ``None`` when nothing was answered at all."""
         total = self.completed_count + self.failed_count
         return self.failed_count / total if total else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, without the latencies of single requests."""
-        bare = dataclasses.replace(self, latencies_us=None, by_arrival_us=None)
-        data = dataclasses.asdict(bare)
-        del data["latencies_us"], data["by_arrival_us"]
-        data["load"] = {"arrivals": self.load.arrivals.value, "level": self.load.level}
-        data["source"] = self.source.value
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Measurement:
-        values = dict(data)
-        values["load"] = LoadPoint(Arrivals(data["load"]["arrivals"]), data["load"]["level"])
-        values["source"] = LatencySource(data["source"])
-        values["host"] = HostUse(**data["host"])
-        if data["server"] is not None:
-            server = dict(data["server"])
-            server["batch_stats"] = tuple(tuple(row) for row in server["batch_stats"])
-            values["server"] = ServerStatistics(**server)
-        if data.get("course") is not None:
-            values["course"] = Course(**data["course"])
-        values["restarts"] = tuple(Restart(**row) for row in data.get("restarts", ()))
-        values["slices"] = tuple(Slice(**row) for row in data.get("slices", ()))
-        values["disturbances"] = tuple(data.get("disturbances", ()))
-        values["warnings"] = tuple(data["warnings"])
-        values["command"] = tuple(data["command"])
-        return cls(**values)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
@@ -21,6 +20,7 @@ from tuner.modelconfig.encoding import encoded
 from tuner.report.pull_request import write_proposal
 from tuner.report.quantities import count_text
 from tuner.report.render import render_all
+from tuner.report.result_schema import Result
 from tuner.run.choices import resume_command
 from tuner.run.manifest import Manifest
 from tuner.run.rejected import Stage
@@ -38,7 +38,7 @@ from tuner.steps.lengths import trace_notes
 from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import OpenRun, open_run, open_store
-from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_json, side_of_trial
+from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_of, side_of_trial
 from tuner.steps.overloading import probe_overload
 from tuner.steps.proving import prove
 from tuner.steps.request_size import large_requests
@@ -54,10 +54,10 @@ from tuner.writeback.apply import Written
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that came to its end; ``result`` is `result.json`."""
+    """A run that came to its end; ``result`` is what `result.json` holds."""
 
     directory: Path
-    result: dict[str, Any]
+    result: Result
     exit_code: int
 
 
@@ -212,7 +212,7 @@ def _ended_early(run: _Run, error: Exception) -> None:
             return
         status, message = _told(error)
         current = store.manifest().current
-        of_current = (t for t in store.trials() if t.candidate.to_json() == current)
+        of_current = (t for t in store.trials() if t.candidate == current)
         verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
         with run.book.phase(Phase.WRITING):
             _record(run, verdict, None, None)
@@ -252,11 +252,11 @@ def _record(
     change: Change | None,
     written: Written | None,
     duplicates: int = 0,
-) -> dict[str, Any]:
+) -> Result:
     """`result.json`."""
     store = run.store
     verdict = replace(verdict, reasons=(*verdict.reasons, *run.neighbours.remarks))
-    result = result_json(
+    result = result_of(
         run_id=store.run_id,
         model=run.job.spec.model,
         spec_sha256=run.job.loaded.sha256,
@@ -270,7 +270,7 @@ def _record(
         written=written,
         noise=noise_of(store.confirmation()),
     )
-    store.write_result(result)
+    store.write_result(result.to_json())
     return result
 
 

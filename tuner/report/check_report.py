@@ -29,11 +29,10 @@ from tuner.report.quantities import (
     seconds_text,
     share_text,
 )
-from tuner.report.result_schema import SloFacts
 from tuner.report.trend import ratio_text, trend
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.verdict import Verdict
 from tuner.spec.digits import digits
 
 HEADLINES = {
@@ -90,7 +89,7 @@ def page_of(check: CheckFacts) -> str:
         "headline": HEADLINES[check.status],
         "sections": [(n, t) for n, t in sections.items() if chart or n != "trend-section"],
         "verdicts": VERDICTS,
-        "slos": [(_result(slo.worst), slo.values) for slo in check.slo],
+        "slos": [(slo.worst, slo.values) for slo in check.slo],
         "found_text": found_text,
         "metric_text": metric_text,
         "margin_text": margin_text,
@@ -124,7 +123,7 @@ def slo_table(check: CheckFacts) -> Table | None:
     headers = ("verdict", f"expected at {check.load}", "found, worst", "margin", "each round")
     rows = []
     for slo in check.slo:
-        worst = _result(slo.worst)
+        worst = slo.worst
         value = metric_text(worst.metric, worst.value)
         each = ", ".join(metric_text(worst.metric, v) for v in slo.values)
         rows.append((VERDICTS[worst.verdict], worst.expression, value, margin_text(worst), each))
@@ -197,7 +196,7 @@ def junit_of(check: CheckFacts) -> str:
     facts = {"run_id": check.run_id, "status": check.status.value}
     suite = new_suite(check.model, facts)
     for slo in check.slo:
-        add_slo(suite, check.model, _result(slo.worst))
+        add_slo(suite, check.model, slo.worst)
     case = add_case(suite, check.model, "check", "regression")
     reasons = " ".join(check.reasons)
     broken = (CheckStatus.FAILED, CheckStatus.INTERRUPTED)
@@ -226,16 +225,4 @@ def _column(
         ", ".join(metric_text(check.compared, value) for value in values),
         NOTHING if level is None else digits(level, 4),
         config[:8],
-    )
-
-
-def _result(facts: SloFacts) -> SloResult:
-    return SloResult(
-        facts.expression,
-        facts.metric or "",
-        facts.bound or 0.0,
-        facts.value,
-        facts.verdict,
-        facts.margin,
-        facts.reason,
     )

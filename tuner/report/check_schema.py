@@ -11,22 +11,24 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from tuner.errors import SpecError
-from tuner.report.result_schema import Count, Facts, Interval, NotNegative, Sha256, SloFacts
+from tuner.report.result_schema import Count, NotNegative, Part, Sha256
 from tuner.run.baseline import CHECK
 from tuner.run.reading import UnreadableFileError, read_json
 from tuner.run.status import CheckStatus
+from tuner.score.ratio import Ratio
+from tuner.score.verdict import SloResult
 
 SCHEMA_VERSION = 1
 
 
-class SloRounds(Facts):
+class SloRounds(Part):
     """One SLO at the load that must be stood: the worst of the rounds, and each."""
 
-    worst: SloFacts
+    worst: SloResult
     values: list[float | None] = Field(description="one a round, in the base unit")
 
 
-class Then(Facts):
+class Then(Part):
     """The accepted result that this one was compared with."""
 
     run_id: str
@@ -38,18 +40,18 @@ class Then(Facts):
     level: float = Field(description="load at which every SLO was met in every round")
 
 
-class HistoryRow(Facts):
+class HistoryRow(Part):
     """One earlier check of the same question on the same machine; this one comes last."""
 
     run_id: str
     checked_at: str
     status: CheckStatus
     value: float | None = Field(description="geometric mean of the rounds")
-    ratio: Interval | None
+    ratio: Ratio | None
     config_sha256: str
 
 
-class CheckFacts(Facts):
+class CheckFacts(Part):
     """What `tune check` found. Readers ignore keys they do not know."""
 
     schema_version: Literal[1]
@@ -76,7 +78,7 @@ class CheckFacts(Facts):
     slo: list[SloRounds]
     warn: float = Field(description="loss that is told, as a share")
     fail: float = Field(description="loss that is a regression, as a share")
-    ratio: Interval | None = Field(
+    ratio: Ratio | None = Field(
         description="now over the accepted result, above 1 is better; null: not compared"
     )
     confidence: float = Field(gt=0, lt=1, description="of the interval")

@@ -7,17 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.load.measurement import Measurement
 from tuner.report.charts.chart import Table
-from tuner.report.data import ReportData, load
+from tuner.report.data import ReportData, load, read_result
 from tuner.report.markdown import escaped, joined, table_text
 from tuner.report.quantities import NOTHING, metric_text, seconds_text
+from tuner.report.result_schema import ConfigFacts, Result
 from tuner.report.sentence import HEADLINES
 from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
-from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, field_text
 from tuner.spec.digits import digits
 from tuner.spec.metrics import THROUGHPUT
@@ -88,7 +87,7 @@ def compared(a: Path, b: Path) -> RunComparison:
         SpecError: One of them is no run.
         TunerError: A file of one cannot be read.
     """
-    runs = [(load(path), RunStore.open(path).result()) for path in (a, b)]
+    runs = [(load(path), read_result(RunStore.open(path))) for path in (a, b)]
     reasons = tuple(_differences(runs[0][0].manifest, runs[1][0].manifest))
     values = [_values(data, result) for data, result in runs]
     sides = [_side(data, result, v) for (data, result), v in zip(runs, values, strict=True)]
@@ -120,10 +119,10 @@ def markdown_of(comparison: RunComparison) -> str:
     return joined(["## Two runs", table_text(text_table(comparison)), *warnings]) + "\n"
 
 
-def _side(data: ReportData, result: Mapping[str, Any] | None, values: Sequence[float]) -> RunSide:
+def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> RunSide:
     facts = _facts(result)
     metric = data.objective.metric
-    gain = None if result is None else result["improvement"]
+    gain = None if result is None else result.improvement
     return RunSide(
         run=data.run_id,
         status=HEADLINES[data.status],
@@ -132,32 +131,32 @@ def _side(data: ReportData, result: Mapping[str, Any] | None, values: Sequence[f
         config={} if facts is None else _config(facts),
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
-        gain=None if gain is None else Ratio(**gain["goodput_ratio"]),
-        p99_latency_us=None if facts is None else facts["p99_latency_us"],
+        gain=None if gain is None else gain.goodput_ratio,
+        p99_latency_us=None if facts is None else facts.p99_latency_us,
         trials=len(data.trials),
-        seconds=None if result is None else result["time"]["wall_s"],
+        seconds=None if result is None else result.time.wall_s,
     )
 
 
-def _facts(result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _facts(result: Result | None) -> ConfigFacts | None:
     """Of the config that the run leaves in place."""
-    return None if result is None else result["winner"] or result["baseline"]
+    return None if result is None else result.winner or result.baseline
 
 
-def _config(facts: Mapping[str, Any]) -> dict[str, str]:
-    candidate = Candidate.from_json(facts)
+def _config(facts: ConfigFacts) -> dict[str, str]:
+    candidate = facts.candidate
     config = {path: field_text(path, value) for path, value in candidate.fields.items()}
     arguments = cache_text(candidate)
     return {**config, "server arguments": arguments} if arguments else config
 
 
-def _values(data: ReportData, result: Mapping[str, Any] | None) -> list[float]:
+def _values(data: ReportData, result: Result | None) -> list[float]:
     """Goodput, or the metric that is minimised, of each round; empty where it met no SLO."""
     facts = _facts(result)
-    if facts is None or facts["goodput_infer_per_s"] is None:
+    if facts is None or facts.goodput_infer_per_s is None:
         return []
     metric = data.objective.metric or THROUGHPUT
-    values = [value_of(metric, Measurement.from_json(m)) for m in facts["measurements"]]
+    values = [value_of(metric, m) for m in facts.measurements]
     return [v for v in values if v is not None and v > 0.0]
 
 

@@ -8,28 +8,24 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tuner.confirm.soak import Soak
-from tuner.load.measurement import Measurement
+from tuner.confirm.repeatability import RunNoise
+from tuner.confirm.simplify import PutBack
 from tuner.report.result_schema import (
     Improvement,
-    NoiseFacts,
     Overloads,
     Result,
-    Simplification,
     WrittenFacts,
     check,
 )
 from tuner.report.side import Repeat, Side, measured_side, repeat_of, side_of
 from tuner.run.manifest import Manifest
-from tuner.run.reading import UnreadableFileError, read_as
+from tuner.run.reading import UnreadableFileError
 from tuner.run.rejected import Rejected
 from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import SloResult, severity
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal, Objective
-from tuner.writeback.rollback import is_back
 
 
 @dataclass(frozen=True)
@@ -70,13 +66,13 @@ class ReportData:
     best: Side | None
     improvement: Improvement | None
     repeats: tuple[Repeat, ...]
-    noise: NoiseFacts | None
+    noise: RunNoise | None
     overload: Overloads | None
     slo: tuple[SloRow, ...]
     server_args: tuple[str, ...]
     diff: str
     written: WrittenFacts | None
-    simplification: tuple[Simplification, ...]
+    simplification: tuple[PutBack, ...]
     wall_s: float
     time: Mapping[str, float]
     taken_back: bool
@@ -139,7 +135,7 @@ def load(directory: Path) -> ReportData:
         trials = tuple(store.trials())
         rejected = tuple(store.rejected())
         repeats = tuple(repeat_of(row) for row in store.confirmation())
-        result = _result(store)
+        result = read_result(store)
         data = _assemble(directory, manifest, trials, repeats, result)
         return replace(data, rejected=rejected)
     except (KeyError, TypeError, ValueError, LookupError, ArithmeticError) as error:
@@ -149,19 +145,17 @@ def load(directory: Path) -> ReportData:
         ) from error
 
 
-def _result(store: RunStore) -> Result | None:
+def read_result(store: RunStore) -> Result | None:
+    """None where the run left none.
+
+    Raises:
+        UnreadableFileError: It does not follow version 1.
+    """
     data = store.result()
     if data is None:
         return None
-    place = str(store.directory / RESULT)
-    read_as(place, data, lambda whole: tuple(whole["reasons"]))
-    for side in filter(None, (data.get("baseline"), data.get("winner"))):
-        for measurement in side["measurements"]:
-            read_as(place, measurement, Measurement.from_json)
-        if side.get("soak") is not None:
-            read_as(place, side["soak"], Soak.from_json)
     try:
-        return Result.model_validate(data)
+        return Result.from_json(data)
     except ValidationError as error:
         mistakes = "\n".join(f"  {line}" for line in check(data))
         raise UnreadableFileError(
@@ -205,14 +199,8 @@ def _assemble(
         simplification=tuple(result.simplification or ()) if result else (),
         wall_s=result.time.wall_s if result else sum(time.values()),
         time=time,
-        taken_back=_taken_back(result.written if result else None),
+        taken_back=bool(result and result.written and result.written.is_back),
     )
-
-
-def _taken_back(written: WrittenFacts | None) -> bool:
-    if written is None:
-        return False
-    return is_back(Path(written.path), written.sha256_before, written.sha256_after)
 
 
 def _current(
@@ -224,8 +212,8 @@ def _current(
     """The config found in the repository: the result's, else what was measured of it."""
     if result is not None and result.baseline is not None:
         return side_of(result.baseline, trials, repeats)
-    current = None if manifest.current is None else Candidate.from_json(manifest.current)
-    own = (t for t in trials if (t.candidate == current if current else t.number == 0))
+    now = manifest.current
+    own = (t for t in trials if (t.candidate == now if now else t.number == 0))
     trial = next(own, None)
     return None if trial is None else measured_side(trial.candidate, trials, repeats)
 

@@ -6,122 +6,43 @@ never changes its meaning or unit and is never removed within a version.
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tuner.load.measurement import (
-    Course,
-    HostUse,
-    LatencySource,
-    LoadPoint,
-    Restart,
-    ServerStatistics,
-    Slice,
-)
+from tuner.confirm.repeatability import RunNoise
+from tuner.confirm.simplify import PutBack
+from tuner.confirm.soak import Soak
+from tuner.load.measurement import Measurement
 from tuner.load.probes.overload import Overload
 from tuner.run.status import Status
-from tuner.score.verdict import Verdict
+from tuner.score.ratio import Ratio
+from tuner.score.verdict import SloResult
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.writeback.rollback import is_back
 
 SCHEMA_VERSION = 1
 
 Count = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-FieldJson = bool | int | float | str | list[int] | list[str] | None
 
 
-class Facts(BaseModel):
+class Part(BaseModel):
+    """Part of a result."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class MeasurementFacts(Facts):
-    """One load point measured once."""
-
-    load: LoadPoint = Field(description="closed: level is concurrency; else requests per second")
-    seed: int
-    duration_s: NotNegative = Field(description="length of the measured window")
-    completed_count: Count = Field(description="requests answered without error in the window")
-    failed_count: Count = Field(description="requests answered with an error, or refused")
-    unanswered_count: Count = Field(0, description="requests due in the window, never answered")
-    batch_size: int = Field(1, ge=1, description="inferences in one request")
-    throughput_infer_per_s: NotNegative
-    avg_latency_us: NotNegative
-    p50_latency_us: NotNegative
-    p90_latency_us: NotNegative
-    p95_latency_us: NotNegative
-    p99_latency_us: NotNegative
-    source: LatencySource = Field(description="percentiles over requests, or over windows")
-    sent_per_s: float | None = None
-    due_per_s: float | None = Field(None, description="requests due, per second (open loop)")
-    mean_in_flight: float | None = Field(None, description="requests outstanding, on average")
-    late_sends: float | None = Field(None, description="share sent over 1 ms late, 0..1")
-    send_lag_p99_us: float | None = Field(None, description="p99 of how late requests were sent")
-    within_bounds: bool | None = Field(
-        None, description="whether every percentile that an SLO bounds was within its bound"
-    )
-    client_send_us: float | None = None
-    client_recv_us: float | None = None
-    network_us: float | None = None
-    server: ServerStatistics | None = Field(None, description="Triton's statistics, averages")
-    host: HostUse = Field(description="what the machines did meanwhile")
-    rejected_count: Count = Field(0, description="of the failed: refused by a queue policy")
-    backlog: bool = Field(False, description="the server was still working off requests at the end")
-    wall_s: NotNegative = Field(description="seconds the whole measurement took")
-    restarts: list[Restart] = Field(default_factory=list, description="of a closed loop")
-    slices: list[Slice] = Field(default_factory=list, description="over time, if asked for")
-    course: Course | None = Field(None, description="trend and memory of the latency (open loop)")
-    disturbances: list[str] = Field(default_factory=list, description="what else went on")
-    warnings: list[str] = Field(default_factory=list)
-    command: list[str] = Field(default_factory=list, description="the exact command line")
-
-
-class SloFacts(Facts):
-    """One SLO held against one config."""
-
-    expression: str
-    value: float | None = Field(description="base unit: us, 0..1, per second, bytes")
-    verdict: Verdict
-    metric: str | None = None
-    bound: float | None = Field(None, description="in the base unit")
-    margin: float | None = Field(None, description="share of the bound left; negative: missed")
-    reason: str = Field("", description="why a load within its bound was not steady")
-
-
-class LateFacts(Facts):
-    """How many requests of a soak were late, and how many may be in the long run."""
-
-    requests: Count = Field(description="due in the window")
-    late: Count = Field(description="of them, those answered too late, refused, or not answered")
-    effective: NotNegative = Field(
-        description="independent requests that would tell as much: late ones come in rows"
-    )
-    at_most: float = Field(ge=0, le=1, description="upper 95 % limit of their share")
-
-
-class SoakedFacts(Facts):
-    """One long load on one config; it held where every SLO passes."""
-
-    measurement: MeasurementFacts
-    slo: list[SloFacts]
-    late: LateFacts | None = Field(
-        None, description="null in closed loops, and where single latencies are not known"
-    )
-
-
-class SoakFacts(Facts):
-    """The load a config is credited with, put on it for long; lowered until one held."""
-
-    tried: list[SoakedFacts] = Field(description="in order; only the last one may have held")
-    reason: str = Field("", description="why none tells whether the claim holds")
-
-
-class ConfigFacts(Facts):
+class ConfigFacts(Part):
     """A config, what it needs, and what was measured of it."""
 
-    fields: dict[str, FieldJson] = Field(description="ModelConfig path to value, searched ones")
-    server_args: list[str] = Field(description="tritonserver arguments it needs")
-    measurements: list[MeasurementFacts] = Field(description="what the numbers below come from")
+    fields: dict[str, FieldValue] = Field(description="ModelConfig path to value, searched ones")
+    server_args: tuple[str, ...] = Field(description="tritonserver arguments it needs")
+    measurements: tuple[Measurement, ...] = Field(description="what the numbers below come from")
     goodput_infer_per_s: float | None = Field(
         description="throughput at the highest load that met every SLO, of a winner in every "
         "round, and where a soak held, in that; null when none did"
@@ -138,24 +59,22 @@ class ConfigFacts(Facts):
     p90_latency_us: float | None
     p95_latency_us: float | None
     p99_latency_us: float | None
-    slo: list[SloFacts]
-    soak: SoakFacts | None = Field(None, description="null: the run did not come to it")
+    slo: tuple[SloResult, ...]
+    soak: Soak | None = Field(None, description="null: the run did not come to it")
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate.from_json({"fields": self.fields, "server_args": self.server_args})
 
 
-class Interval(Facts):
-    estimate: float
-    low: float
-    high: float
-
-
-class Means(Facts):
+class Means(Part):
     """Geometric means over the rounds of what was compared; the ratio is of the two."""
 
     winner: NotNegative = Field(description="before what made no difference was taken out of it")
     current: NotNegative
 
 
-class Rounds(Facts):
+class Rounds(Part):
     """In how many rounds each was measured."""
 
     winner: Count
@@ -165,8 +84,8 @@ class Rounds(Facts):
     )
 
 
-class Improvement(Facts):
-    goodput_ratio: Interval = Field(
+class Improvement(Part):
+    goodput_ratio: Ratio = Field(
         description="times better than the current config; above 1 is better, also when a latency "
         "or memory is minimised"
     )
@@ -184,7 +103,7 @@ class Improvement(Facts):
     )
 
 
-class TrialCounts(Facts):
+class TrialCounts(Part):
     asked: Count
     measured: Count
     pruned: Count
@@ -192,13 +111,13 @@ class TrialCounts(Facts):
     duplicates: Count = Field(description="proposals that had been measured already")
 
 
-class RejectedFacts(Facts):
+class RejectedFacts(Part):
     """Measurements that count for nothing; rejected.jsonl of the run has each of them."""
 
     count: Count
     seconds: NotNegative
     share_of_measuring: float = Field(ge=0, le=1, description="of time.measuring_s")
-    reasons: list[str] = Field(description="each once, one sentence")
+    reasons: tuple[str, ...] = Field(description="each once, one sentence")
 
 
 class TimeFacts(BaseModel):
@@ -218,7 +137,7 @@ class TimeFacts(BaseModel):
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
 
-class WrittenFacts(Facts):
+class WrittenFacts(Part):
     """What was written to the repository."""
 
     path: str
@@ -226,50 +145,29 @@ class WrittenFacts(Facts):
     sha256_after: Sha256 | None
     backup: str | None
 
-
-class Simplification(Facts):
-    """One field of the winner put back to the current value, and what that cost.
-
-    ``with`` and ``without`` are what was compared, capacity or the minimised metric, in the rounds
-    that both were measured in.
-    """
-
-    field: str
-    with_: float | None = Field(alias="with")
-    without: float | None
-    difference: float | None
-    loss_allowed: float | None = Field(
-        default=None, description="share of the winner that a simpler config might lose"
-    )
-    kept: bool
+    @property
+    def is_back(self) -> bool:
+        """It was taken back since."""
+        return is_back(Path(self.path), self.sha256_before, self.sha256_after)
 
 
-class Overloads(Facts):
-    """What each config did at 120 % of its capacity, and afterwards."""
+@dataclass(frozen=True)
+class Overloads:
+    """What each config did at 120 % of its capacity, and afterwards; null: see ``reasons``."""
 
-    current: Overload | None = Field(description="null: not measured; see reasons")
-    winner: Overload | None = Field(description="null: no winner, or not measured; see reasons")
-    reasons: list[str] = Field(default_factory=list, description="why one was not measured")
-
-
-class NoiseFacts(Facts):
-    """Spread of what the confirmation measured more than once, on another server each time."""
-
-    repeats: Count = Field(description="measurements of a config at a load it had more than once")
-    throughput_cv: float | None = Field(description="coefficient of variation, of these")
-    p99_cv: float | None = Field(description="coefficient of variation, of these")
-    rounds: Count = Field(description="rounds whose capacity is known, of configs with several")
-    capacity_cv: float | None = Field(description="coefficient of variation, of these")
+    current: Overload | None
+    winner: Overload | None
+    reasons: tuple[str, ...] = ()
 
 
-class Result(Facts):
+class Result(Part):
     """How a tuning run ended. Readers ignore keys they do not know."""
 
     schema_version: Literal[1]
     run_id: str
     model: str
     status: Status
-    reasons: list[str] = Field(default_factory=list, description="why, one sentence each")
+    reasons: tuple[str, ...] = Field((), description="why, one sentence each")
     spec_sha256: str | None = None
     objective: str | None = Field(None, description="as in the spec")
     baseline: ConfigFacts | None = Field(description="the config in the repository; null: unknown")
@@ -281,19 +179,30 @@ class Result(Facts):
     rejected: RejectedFacts | None = Field(None, description="null: written before it was kept")
     time: TimeFacts
     written: WrittenFacts | None = Field(description="null when nothing was written")
-    server_args: list[str] = Field(default_factory=list, description="what the winner needs")
-    simplification: list[Simplification] | None = None
-    noise: NoiseFacts | None = Field(None, description="null when nothing was measured twice")
+    server_args: tuple[str, ...] = Field((), description="what the winner needs")
+    simplification: tuple[PutBack, ...] | None = None
+    noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     overload: Overloads | None = Field(None, description="null when the run did not come to it")
     diff: str | None = Field(None, description="unified diff of config.pbtxt")
     config_before: str | None = None
     config_after: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """As `result.json` has it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Result:
+        """Raises:
+        ValidationError: It does not follow version 1.
+        """
+        return cls.model_validate_json(json.dumps(data), strict=True)
+
 
 def check(data: Any) -> list[str]:
     """Mistakes in ``data`` as a `result.json`, one line each; empty when there is none."""
     try:
-        result = Result.model_validate(data)
+        result = Result.from_json(data)
     except ValidationError as error:
         return [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
     parts = sum(result.time.by_phase().values())

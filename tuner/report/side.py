@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.confirm.confirm import Role
-from tuner.confirm.soak import Soak, Soaked
+from tuner.confirm.soak import Soak
 from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
 from tuner.run.trial import Point, Trial, TrialState
-from tuner.run.typed import misfit
 from tuner.score.judge import violation
-from tuner.score.late_share import LateShare
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 
@@ -84,40 +82,20 @@ def repeat_of(row: Mapping[str, Any]) -> Repeat:
     KeyError, TypeError, ValueError: The row is none of a confirmation.
     """
     point = Point.from_json(row["point"])
-    repeat = Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
-    if wrong := misfit(repeat, Repeat):
-        raise ValueError(wrong)
-    return repeat
+    return Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
 
 
 def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
     """A side whose numbers are from the measurements that the result names."""
-    candidate = Candidate.from_json({"fields": facts.fields, "server_args": facts.server_args})
-    side = measured_side(candidate, trials, repeats)
+    side = measured_side(facts.candidate, trials, repeats)
     made = {(m.load, m.seed) for m in facts.measurements}
     proofs = tuple(r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
     judged = _worst(points) or side.judged
-    soak = _soak(facts, [r.point for r in side.repeats if r.of_soak])
+    soak = facts.soak or Soak()
     judged = judged if soak.held is None else soak.held.point
     goodput = None if facts.goodput_infer_per_s is None else _goodput(judged)
     return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput, soak=soak)
-
-
-def _soak(facts: ConfigFacts, points: Sequence[Point]) -> Soak:
-    """Those that the result names, with what was stored of them."""
-    if facts.soak is None:
-        return Soak()
-    stored = {_identity(point): point for point in points}
-    named = (
-        (stored.get((s.measurement.load, s.measurement.seed)), s.late) for s in facts.soak.tried
-    )
-    tried = (
-        Soaked(point, None if late is None else LateShare(**late.model_dump()))
-        for point, late in named
-        if point is not None
-    )
-    return Soak(tuple(tried), facts.soak.reason)
 
 
 def _identity(point: Point) -> tuple[LoadPoint, int]:

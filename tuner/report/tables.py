@@ -120,8 +120,8 @@ def simplification(data: ReportData) -> Table | None:
     rows = tuple(
         (
             row.field,
-            score_text(data, row.with_),
-            _without(data, row.without),
+            score_text(data, row.with_change),
+            _without(data, row.without_change),
             _signed(data, row.difference),
             share_text(row.loss_allowed),
             "kept" if row.kept else "put back",

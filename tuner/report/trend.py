@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.report.charts.chart import Table
 from tuner.report.check_schema import CheckFacts, HistoryRow
 from tuner.report.quantities import NOTHING, metric_text
-from tuner.report.result_schema import Interval
+from tuner.score.ratio import Ratio
 
 #: Characters of a config's hash that tell configs of one model apart.
 _HASH = 8
@@ -19,7 +19,7 @@ def trend(check: CheckFacts) -> Table | None:
     return Table(headers, tuple(_row(check, row) for row in check.history))
 
 
-def ratio_text(ratio: Interval | None) -> str:
+def ratio_text(ratio: Ratio | None) -> str:
     if ratio is None:
         return NOTHING
     return f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"

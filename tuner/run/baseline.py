@@ -13,11 +13,12 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
+from tuner.facts import Facts
 from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.run.writing import explained, write_json
 from tuner.spec.environment import given_check
@@ -26,7 +27,7 @@ from tuner.spec.model import Spec
 DIRECTORY = "baselines"
 #: `check.json` in the directory of a check.
 CHECK = "check.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 #: Of the server, what may change a capacity and is not in the machine's fingerprint.
 _SERVER = ("mode", "image", "args", "environment", "gpus")
@@ -66,12 +67,9 @@ class Key:
     def fingerprint(self) -> str:
         return _hash([self.machine, self.perf_analyzer, dict(self.question)])
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "question": dict(self.question)}
-
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Facts):
     """An accepted result.
 
     Attributes:
@@ -96,14 +94,7 @@ class Baseline:
     expected: float
     arrivals: int | None = None
     client: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA_VERSION, **asdict(self), "key": self.key.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Baseline:
-        facts = {k: v for k, v in data.items() if k != "schema_version"}
-        return cls(**{**facts, "key": Key(**data["key"]), "values": tuple(data["values"])})
+    schema_version: Literal[1] = SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
@@ -212,18 +203,12 @@ def _listed(names: Sequence[str]) -> str:
 def _read(path: Path) -> Baseline:
     try:
         data = read_json(path, dict) or {}
-        return read_as(str(path), data, _of_this_version)
+        return read_as(str(path), data, Baseline.from_json)
     except UnreadableFileError as error:
         raise UnreadableFileError(
             error.message,
             "remove it, then accept a new one with `tune check --update-baseline`",
         ) from error
-
-
-def _of_this_version(data: Mapping[str, Any]) -> Baseline:
-    if data["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"version {data['schema_version']}, not {SCHEMA_VERSION}")
-    return Baseline.from_json(data)
 
 
 def _hash(value: Any) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tuner.facts import Facts
 from tuner.hiding import HIDDEN
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Facts):
     """None leaves the spec's word.
 
     Attributes:
@@ -27,13 +26,6 @@ class Choices:
     time_budget_s: float | None = None
     storage: str | None = None
     directory: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Choices:
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
 
     @property
     def lacks_a_password(self) -> bool:

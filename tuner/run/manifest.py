@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from tuner.errors import SpecError
+from tuner.facts import Facts
 from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.diff import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
@@ -22,7 +23,7 @@ _IDENTITY = ("spec_sha256", "config_sha256", "seed", "fingerprint", "versions")
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(Facts):
     """Facts of a run, fixed when it starts; only its choices may change when it is resumed.
 
     Attributes:
@@ -47,6 +48,8 @@ class Manifest:
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
+    unknown = "ignore"
+
     run_id: str
     created_at: str
     spec_path: str
@@ -64,7 +67,7 @@ class Manifest:
     fingerprint: str
     command: Sequence[str] = field(default_factory=list)
     space_size: int | None = None
-    current: Mapping[str, Any] | None = None
+    current: Candidate | None = None
     noise: Mapping[str, Any] | None = None
     completed: str | None = None
     overridden: Sequence[str] = field(default_factory=list)
@@ -74,29 +77,28 @@ class Manifest:
     arrivals: int | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Manifest:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises:
+        SpecError: It is of another version.
+        ValueError: It holds what no run does.
+        """
         if data["schema_version"] != SCHEMA_VERSION:
             raise SpecError(
                 f"run {data.get('run_id')} has manifest version {data['schema_version']}, "
                 f"this tune reads version {SCHEMA_VERSION}",
                 "use the tune it was made with",
             )
-        facts = {f.name: data[f.name] for f in fields(cls) if f.name in data or _needed(f)}
-        manifest = cls(**{**facts, "choices": _choices(data)})
+        written = {"write": "--no-write" not in data.get("command", ())}  # by an older tune
+        manifest = super().from_json({"choices": written, **data})
         if manifest.noise is not None and not is_noise(manifest.noise):
             raise ValueError("noise is not what `tune doctor --noise` writes")
         if manifest.config_encoding not in ENCODINGS:
             raise ValueError(f"config_encoding {manifest.config_encoding!r} is none of a config")
-        if not (manifest.arrivals is None or _is_seed(manifest.arrivals)):
+        if manifest.arrivals is not None and manifest.arrivals < 0:
             raise ValueError(f"arrivals {manifest.arrivals!r} is no seed")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
             raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
-        if manifest.current is not None:
-            Candidate.from_json(manifest.current)
         return manifest
 
     def refuse_if_different(self, now: Manifest) -> None:
@@ -141,21 +143,6 @@ def comparable(one: str | None, other: str | None) -> bool:
     """
     usual = GENERATORS[0].name
     return (one or usual) == (other or usual)
-
-
-def _choices(data: Mapping[str, Any]) -> Choices:
-    """Of a run of an older tune, all that must not be lost is read from its command line."""
-    if "choices" in data:
-        return Choices.from_json(data["choices"])
-    return Choices(write="--no-write" not in data.get("command", ()))
-
-
-def _is_seed(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _needed(attribute: Field[Any]) -> bool:
-    return attribute.default is MISSING and attribute.default_factory is MISSING
 
 
 def sha256_text(text: str) -> str:

@@ -13,9 +13,10 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.run.reading import UnreadableFileError, read_as, read_json
 
@@ -25,7 +26,7 @@ _MAX_BYTES = 10_000
 
 
 @dataclass(frozen=True)
-class Measuring:
+class Measuring(Facts):
     """A `tune` that measures.
 
     Attributes:
@@ -98,7 +99,7 @@ def _entered(mine: Measuring, stack: contextlib.ExitStack) -> Path:
     stack.callback(os.close, descriptor)
     stack.callback(path.unlink, missing_ok=True)
     lock(descriptor)
-    os.write(descriptor, json.dumps(asdict(mine)).encode())
+    os.write(descriptor, json.dumps(mine.to_json()).encode())
     hidden.replace(path)
     return path
 
@@ -115,9 +116,4 @@ def _alive(path: Path) -> Sequence[Measuring]:
             return []
     finally:
         os.close(descriptor)
-    return [read_as(str(path), read_json(path, dict) or {}, _from_json)]
-
-
-def _from_json(data: dict[str, object]) -> Measuring:
-    gpus = data["gpus"]
-    return Measuring(**{**data, "gpus": tuple(gpus) if isinstance(gpus, list) else gpus})  # type: ignore[arg-type]
+    return [read_as(str(path), read_json(path, dict) or {}, Measuring.from_json)]

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from pydantic import ValidationError
+
 from tuner.errors import SpecError
-from tuner.run.typed import misfit
+from tuner.spec.mistakes import dotted
 
 #: A run of thousands of trials has a tenth of it.
 MAX_BYTES = 256 * 2**20
@@ -87,7 +89,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _T:
-    """A dataclass made of what was read, with every attribute of its type.
+    """Facts made of what was read.
 
     Args:
         place: ``file`` or ``file:line``, for the message.
@@ -98,14 +100,13 @@ def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _
         UnreadableFileError: Something is missing, or of another type.
     """
     try:
-        made = make(data)
+        return make(data)
     except KeyError as error:
         _refuse(place, f"{error.args[0]!r} is missing")
+    except ValidationError as error:
+        _refuse(place, _mistake(error))
     except (TypeError, ValueError, AttributeError, AssertionError, LookupError) as error:
         _refuse(place, str(error) or "not what tune writes there")
-    if wrong := misfit(made, type(made)):
-        _refuse(place, wrong)
-    return made
 
 
 def read_received(place: str, data: Any, make: Callable[[Any], _T]) -> _T:
@@ -119,6 +120,19 @@ def read_received(place: str, data: Any, make: Callable[[Any], _T]) -> _T:
     if wrong := _unheard_of(data):
         _refuse(place, wrong)
     return read_as(place, data, make)
+
+
+def _mistake(error: ValidationError) -> str:
+    """The first, in words: ``points[0].load.level cannot be 'many'``."""
+    first = max(error.errors(), key=lambda e: len(e["loc"]))  # of a union, what saw most of it
+    place = dotted(first["loc"])
+    if first["type"] == "missing":
+        return f"{place!r} is missing"
+    if first["type"] in ("value_error", "assertion_error"):
+        return f"{place}: {first['msg']}" if place else first["msg"].partition(", ")[2]
+    shown = repr(first["input"])
+    shown = shown if len(shown) < 60 else f"{shown[:57]}..."
+    return f"{place or 'the value'} cannot be {shown}"
 
 
 def _parsed(content: bytes, place: str, kind: type[_T]) -> _T:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated
 
+from pydantic import Field
+
+from tuner.facts import Facts
 from tuner.load.measurement import Measurement
 
 
@@ -18,7 +20,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True)
-class Rejected:
+class Rejected(Facts):
     """One rejected measurement.
 
     Attributes:
@@ -31,38 +33,5 @@ class Rejected:
     candidate_key: str
     level: float
     wall_s: float
-    stage: Stage
+    stage: Annotated[Stage, Field(alias="phase")]
     measurement: Measurement | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "reason": self.reason,
-            "candidate_key": self.candidate_key,
-            "level": self.level,
-            "wall_s": self.wall_s,
-            "phase": self.stage.value,
-            "measurement": None if self.measurement is None else self.measurement.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Rejected:
-        measurement = data["measurement"]
-        return cls(
-            reason=data["reason"],
-            candidate_key=data["candidate_key"],
-            level=data["level"],
-            wall_s=data["wall_s"],
-            stage=Stage(data["phase"]),
-            measurement=None if measurement is None else Measurement.from_json(measurement),
-        )
-
-
-def summary(rejected: Sequence[Rejected], measuring_s: float) -> dict[str, Any]:
-    """How many, how long in all, and as a share of all measuring; each reason once."""
-    seconds = sum(r.wall_s for r in rejected)
-    return {
-        "count": len(rejected),
-        "seconds": round(seconds, 3),
-        "share_of_measuring": min(seconds / measuring_s, 1.0) if measuring_s > 0.0 else 0.0,
-        "reasons": list(dict.fromkeys(r.reason for r in rejected)),
-    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
+from tuner.facts import Facts
 from tuner.score.point import Point, Score
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
@@ -51,7 +51,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Facts):
     number: int
     candidate: Candidate
     state: TrialState
@@ -73,40 +73,3 @@ class Trial:
         assert score is not None
         value = -score.value if goal is Goal.MAXIMIZE_GOODPUT else score.value
         return not score.feasible, 0.0 if score.feasible else score.violation, value
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "candidate": self.candidate.to_json(),
-            "state": self.state.value,
-            "points": [p.to_json() for p in self.points],
-            "score": None if self.score is None else asdict(self.score),
-            "reason": self.reason,
-            "deployment": self.deployment,
-            "attempts": self.attempts,
-            "time": asdict(self.time),
-            "started_at": self.started_at,
-            "predicted": None if self.predicted is None else asdict(self.predicted),
-            "worker": None if self.worker is None else asdict(self.worker),
-            "limit": self.limit,
-            "refused": self.refused,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Trial:
-        return cls(
-            number=data["number"],
-            candidate=Candidate.from_json(data["candidate"]),
-            state=TrialState(data["state"]),
-            points=tuple(Point.from_json(p) for p in data["points"]),
-            score=None if data["score"] is None else Score(**data["score"]),
-            reason=data["reason"],
-            deployment=data["deployment"],
-            attempts=data["attempts"],
-            time=TrialTime(**data["time"]),
-            started_at=data["started_at"],
-            predicted=None if data.get("predicted") is None else Predicted(**data["predicted"]),
-            worker=None if data.get("worker") is None else Worker(**data["worker"]),
-            limit=data.get("limit"),
-            refused=data.get("refused") is True,
-        )

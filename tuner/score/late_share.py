@@ -7,10 +7,11 @@ would. The *effective* number of requests says how many; the upper limit is that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from tuner.facts import Facts
 from tuner.load.measurement import LatencySource, Measurement
 from tuner.score.judge import tail_slo
 from tuner.spec.digits import digits
@@ -31,7 +32,7 @@ SLOW = 0.04
 
 
 @dataclass(frozen=True)
-class LateShare:
+class LateShare(Facts):
     """What one window tells of the share of requests that are late in the long run.
 
     Attributes:
@@ -56,13 +57,6 @@ class LateShare:
         """`0.6 % late (at most 0.9 %)`."""
         share, at_most = (digits(100.0 * part, 2) for part in (self.share, self.at_most))
         return f"{share} % late (at most {at_most} %)"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LateShare:
-        return cls(**data)
 
 
 def measured_late_share(measurement: Measurement, slos: Iterable[Slo]) -> LateShare | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tuner.errors import LoadFailedError
+from tuner.facts import Facts
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import saturated
 from tuner.score.judge import (
@@ -25,7 +25,7 @@ from tuner.spec.slo import Slo
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Facts):
     """One load point of a trial: the measurement and each SLO held against it; a `Probe`."""
 
     measurement: Measurement
@@ -60,21 +60,6 @@ class Point:
     def undecided(self) -> bool:
         """Too few answers for a verdict; of an overload few are answered because it is one."""
         return undecided(self.slo) and not saturated(self)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "measurement": self.measurement.to_json(),
-            "slo": [s.to_json() for s in self.slo],
-            "in_time_infer_per_s": self.in_time_infer_per_s,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Point:
-        return cls(
-            Measurement.from_json(data["measurement"]),
-            tuple(SloResult.from_json(s) for s in data["slo"]),
-            data["in_time_infer_per_s"],
-        )
 
 
 @dataclass(frozen=True)

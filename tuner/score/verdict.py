@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated
 
+from pydantic import AfterValidator
+
+from tuner.facts import Facts
 from tuner.spec.metrics import parse_metric
 
 
@@ -26,7 +29,7 @@ _ORDER = (Verdict.FAIL, Verdict.NOT_STEADY, Verdict.NOT_ENOUGH_DATA, Verdict.PAS
 
 
 @dataclass(frozen=True)
-class SloResult:
+class SloResult(Facts):
     """One SLO held against one measurement.
 
     ``value`` and ``bound`` are in the metric's base unit (microseconds, 0..1, per second, bytes);
@@ -36,31 +39,12 @@ class SloResult:
     """
 
     expression: str
-    metric: str
+    metric: Annotated[str, AfterValidator(lambda name: parse_metric(name).name)]
     bound: float
     value: float | None
     verdict: Verdict
     margin: float | None
     reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "expression": self.expression,
-            "metric": self.metric,
-            "bound": self.bound,
-            "value": self.value,
-            "verdict": self.verdict.value,
-            "margin": self.margin,
-            "reason": self.reason,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> SloResult:
-        """Raises:
-        ValueError: It is about no metric, or its verdict is none.
-        """
-        metric = parse_metric(data["metric"]).name
-        return cls(**{**data, "metric": metric, "verdict": Verdict(data["verdict"])})
 
 
 def rank(verdict: Verdict) -> int:

@@ -7,15 +7,35 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from tuner.facts import Facts
 from tuner.modelconfig.values import FieldValue
 from tuner.space.cache import server_args, split_args
 
 __all__ = ["Candidate", "FieldValue"]
 
 
+def _cache_bytes(args: Any) -> int | None:
+    rest, size = split_args(args)
+    if rest:
+        raise ValueError(f"no candidate has the server argument {rest[0]!r}")
+    return size
+
+
+#: In files it is the arguments of the server.
+_CacheBytes = Annotated[
+    int | None,
+    Field(alias="server_args"),
+    BeforeValidator(_cache_bytes),
+    PlainSerializer(server_args),
+]
+
+
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Facts):
     """One point of the space.
 
     Attributes:
@@ -24,8 +44,10 @@ class Candidate:
             A change here restarts the server.
     """
 
-    fields: Mapping[str, FieldValue] = field(default_factory=dict)
-    cache_bytes: int | None = None
+    unknown = "ignore"
+
+    fields: Annotated[Mapping[str, FieldValue], PlainSerializer(dict)] = field(default_factory=dict)
+    cache_bytes: _CacheBytes = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", MappingProxyType(dict(sorted(self.fields.items()))))
@@ -49,21 +71,3 @@ class Candidate:
         paths = self.fields.keys() | other.fields.keys()
         fields = sum(self.fields.get(path) != other.fields.get(path) for path in paths)
         return fields + (self.cache_bytes != other.cache_bytes)
-
-    def to_json(self) -> dict[str, object]:
-        fields = {k: list(v) if isinstance(v, tuple) else v for k, v in self.fields.items()}
-        return {"fields": fields, "server_args": list(self.server_args)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> Candidate:
-        """Raises ValueError where there are arguments that no candidate has."""
-        fields = data["fields"]
-        args = data["server_args"]
-        assert isinstance(fields, Mapping)
-        assert isinstance(args, list)
-        rest, cache_bytes = split_args(args)
-        if rest:
-            raise ValueError(f"no candidate has the server argument {rest[0]!r}")
-        return cls(
-            {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}, cache_bytes
-        )

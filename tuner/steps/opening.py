@@ -146,7 +146,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         fingerprint=programs.fingerprint(),
         command=list(request.command),
         space_size=job.space.size().count,
-        current=job.space.current.to_json(),
+        current=job.space.current,
         choices=choices_of(request),
         arrivals=seeds.of_confirmation(run_id),
         noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
@@ -158,7 +158,7 @@ def with_completed(manifest: Manifest, job: Job) -> Manifest:
     return replace(
         manifest,
         space_size=job.space.size().count,
-        current=job.space.current.to_json(),
+        current=job.space.current,
         completed=to_text(job.space.base),
         overridden=sorted(job.space.config.overridden),
         client=client_of(job).kind.name,

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tuner.confirm.confirm import Confirmation
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak, Soaked
-from tuner.load.probes.overload import Overload
-from tuner.report.result_schema import SCHEMA_VERSION
-from tuner.run.rejected import Rejected, summary
+from tuner.report.result_schema import (
+    ConfigFacts,
+    Improvement,
+    Means,
+    Overloads,
+    RejectedFacts,
+    Result,
+    Rounds,
+    TimeFacts,
+    TrialCounts,
+    WrittenFacts,
+)
+from tuner.run.rejected import Rejected
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
-from tuner.score.verdict import SloResult, severity
+from tuner.score.verdict import severity
 from tuner.space.candidate import Candidate
 from tuner.writeback.apply import Written
 
@@ -48,15 +57,6 @@ class Side:
     def held(self) -> Soaked | None:
         """The long load that it stood."""
         return None if self.soak is None else self.soak.held
-
-
-@dataclass(frozen=True)
-class Overloads:
-    """Each config beyond its capacity; None where that was not measured, for ``reasons``."""
-
-    current: Overload | None
-    winner: Overload | None
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def side_of_trial(trial: Trial | None) -> Side | None:
     return Side(trial.candidate, (point,), trial.score.feasible)
 
 
-def result_json(
+def result_of(
     *,
     run_id: str,
     model: str,
@@ -115,43 +115,54 @@ def result_json(
     change: Change | None,
     written: Written | None,
     noise: RunNoise | None = None,
-) -> dict[str, Any]:
-    """`result.json`, schema version 1 (docs/result.schema.json)."""
+) -> Result:
+    """What `result.json` holds."""
     states = [t.state for t in trials]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run_id": run_id,
-        "model": model,
-        "status": verdict.status.value,
-        "reasons": list(verdict.reasons),
-        "spec_sha256": spec_sha256,
-        "objective": objective,
-        "baseline": _config_facts(verdict.baseline, max),
-        "winner": _config_facts(verdict.winner, min),
-        "improvement": _improvement(verdict),
-        "trials": {
-            "asked": len(trials) + duplicates,
-            "measured": states.count(TrialState.MEASURED),
-            "pruned": states.count(TrialState.PRUNED),
-            "failed": states.count(TrialState.FAILED),
-            "duplicates": duplicates,
-        },
-        "rejected": summary(rejected, time["measuring_s"]),
-        "time": dict(time),
-        "written": None if written is None else written.to_json(),
-        "server_args": list(verdict.winner.candidate.server_args) if verdict.winner else [],
-        "simplification": [p.to_json() for p in verdict.simplification] or None,
-        "noise": None if noise is None else noise.to_json(),
-        "overload": None if verdict.overload is None else asdict(verdict.overload),
-        "diff": None if change is None else change.diff,
-        "config_before": None if change is None else change.before,
-        "config_after": None if change is None else change.after,
-    }
+    winner = _config_facts(verdict.winner, min)
+    return Result(
+        schema_version=1,
+        run_id=run_id,
+        model=model,
+        status=verdict.status,
+        reasons=verdict.reasons,
+        spec_sha256=spec_sha256,
+        objective=objective,
+        baseline=_config_facts(verdict.baseline, max),
+        winner=winner,
+        improvement=_improvement(verdict),
+        trials=TrialCounts(
+            asked=len(trials) + duplicates,
+            measured=states.count(TrialState.MEASURED),
+            pruned=states.count(TrialState.PRUNED),
+            failed=states.count(TrialState.FAILED),
+            duplicates=duplicates,
+        ),
+        rejected=_rejected(rejected, time["measuring_s"]),
+        time=TimeFacts(**time),
+        written=None if written is None else WrittenFacts.model_validate(written.to_json()),
+        server_args=() if winner is None else winner.server_args,
+        simplification=verdict.simplification or None,
+        noise=noise,
+        overload=verdict.overload,
+        diff=None if change is None else change.diff,
+        config_before=None if change is None else change.before,
+        config_after=None if change is None else change.after,
+    )
+
+
+def _rejected(rejected: Sequence[Rejected], measuring_s: float) -> RejectedFacts:
+    seconds = sum(r.wall_s for r in rejected)
+    return RejectedFacts(
+        count=len(rejected),
+        seconds=round(seconds, 3),
+        share_of_measuring=min(seconds / measuring_s, 1.0) if measuring_s > 0.0 else 0.0,
+        reasons=tuple(dict.fromkeys(r.reason for r in rejected)),
+    )
 
 
 def _config_facts(
     side: Side | None, of_rounds: Callable[[Iterable[float]], float]
-) -> dict[str, Any] | None:
+) -> ConfigFacts | None:
     """Facts of one side; ``of_rounds`` picks its goodput from the rounds, in doubt for the current.
 
     The winner is credited with what it stood in every round, the current config with its best;
@@ -159,7 +170,6 @@ def _config_facts(
     """
     if side is None:
         return None
-    measurements = [p.measurement for p in side.points]
     stood = [p.measurement.throughput_infer_per_s for p in side.points if p.passed]
     goodput = of_rounds(stood) if side.feasible and stood else None
     points = side.points
@@ -167,33 +177,30 @@ def _config_facts(
         goodput = side.held.throughput_infer_per_s
         points = (*points, side.held.point)
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
-    return {
-        **side.candidate.to_json(),
-        "measurements": [m.to_json() for m in measurements],
-        "goodput_infer_per_s": goodput,
-        "worst_round_infer_per_s": min(stood) if side.feasible and stood else None,
-        "rounds_met": len(stood),
+    return ConfigFacts(
+        fields=dict(side.candidate.fields),
+        server_args=side.candidate.server_args,
+        measurements=tuple(p.measurement for p in side.points),
+        goodput_infer_per_s=goodput,
+        worst_round_infer_per_s=min(stood) if side.feasible and stood else None,
+        rounds_met=len(stood),
         # The worst of the repeats: an SLO is met when it is met every time.
         **{name: max(getattr(p.measurement, name) for p in points) for name in percentiles},
-        "slo": [_worst(results) for results in zip(*(p.slo for p in points), strict=True)],
-        "soak": None if side.soak is None else side.soak.to_json(),
-    }
+        # Of one SLO's results over the repeats: what is not enough to judge is no pass.
+        slo=tuple(min(found, key=severity) for found in zip(*(p.slo for p in points), strict=True)),
+        soak=side.soak,
+    )
 
 
-def _worst(results: Sequence[SloResult]) -> dict[str, Any]:
-    """Of one SLO's results over the repeats: what is not enough to judge is no pass."""
-    return min(results, key=severity).to_json()
-
-
-def _improvement(verdict: Verdict) -> dict[str, Any] | None:
+def _improvement(verdict: Verdict) -> Improvement | None:
     confirmation = verdict.confirmation
     if verdict.winner is None or confirmation is None or confirmation.gain is None:
         return None
-    winner, current = confirmation.gain.means
-    return {
-        "goodput_ratio": confirmation.gain.ratio.to_json(),
-        "confidence": CONFIDENCE,
-        "compared": verdict.compared,
-        "means": {"winner": winner, "current": current},
-        "rounds": dict(zip(("winner", "current"), confirmation.gain.rounds, strict=True)),
-    }
+    (winner, current), rounds = confirmation.gain.means, confirmation.gain.rounds
+    return Improvement(
+        goodput_ratio=confirmation.gain.ratio,
+        confidence=CONFIDENCE,
+        compared=verdict.compared,
+        means=Means(winner=winner, current=current),
+        rounds=Rounds(winner=rounds[0], current=rounds[1]),
+    )

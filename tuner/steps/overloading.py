@@ -13,11 +13,12 @@ from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
+from tuner.report.result_schema import Overloads
 from tuner.score.judge import tail_slo
 from tuner.score.load_plan import LoadPlan
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
-from tuner.steps.outcome import Overloads, Side, Verdict
+from tuner.steps.outcome import Side, Verdict
 from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"

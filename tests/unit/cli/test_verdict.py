@@ -11,6 +11,7 @@ import pytest
 from unit.report.synthetic import CONFIG, Toy, make_run
 
 from tuner.cli.verdict import lines_of
+from tuner.report.result_schema import Result
 
 
 def lines(parent: Path, status: str = "improved", objective: str = "maximize goodput") -> list[str]:
@@ -19,7 +20,7 @@ def lines(parent: Path, status: str = "improved", objective: str = "maximize goo
 
 def told(run: Path, changes: dict[str, Any]) -> list[str]:
     result = {**json.loads((run / "result.json").read_text()), **changes}
-    return [click.unstyle(line) for line in lines_of(run, result)]
+    return [click.unstyle(line) for line in lines_of(run, Result.from_json(result))]
 
 
 def test_a_gain_in_capacity_is_told_apart_from_the_goodput(tmp_path: Path) -> None:

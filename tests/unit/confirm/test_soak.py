@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from emulated import FreshBench
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from synthetic import NO_ERRORS, synthetic_measurement
 
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import MOST, RELAXATIONS, Soak, Soaked, SoakRules, soak
@@ -95,7 +95,9 @@ def test_a_claim_that_holds_is_soaked_once_on_a_fresh_server_and_told() -> None:
     assert found.held is not None
     assert found.held.level == 225.0
     assert bench.deployed == [(WINNER, True)]
-    assert [(r.role, r.candidate, r.point) for r in rows] == [(Role.SOAK, WINNER, found.held.point)]
+    assert [(r.role, r.candidate, r.point.measurement) for r in rows] == [
+        (Role.SOAK, WINNER, found.held.measurement)
+    ]
     late = found.held.late
     assert late is not None
     assert told == [f"225/s for 30 s: {late.text}, p99 {told[0].split('p99 ')[1]}"]
@@ -248,5 +250,5 @@ def test_it_survives_a_file() -> None:
     assert [s.sentence for s in again.tried] == [s.sentence for s in found.tried]
     assert again.held is not None
     assert passes(again.held.point.slo)
-    bare = Soaked(judge_point([P99_40MS], synthetic_measurement()), None)
-    assert Soaked.from_json(bare.to_json()).late is None
+    data = again.held.to_json()
+    assert Soaked.from_json({**data, "late": None}).late is None

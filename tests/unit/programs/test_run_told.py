@@ -68,9 +68,9 @@ def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> No
     assert watching.begun == [(done.directory, 40, 4)]
     assert watching.phases == ["searching"]
     assert "There was nothing left that the strategy would try." in watching.notes
-    assert (done.exit_code, done.result["status"]) == (0, "improved")
+    assert (done.exit_code, done.result.status) == (0, Status.IMPROVED)
     stored = json.loads((done.directory / "result.json").read_text())
-    assert (stored["time"], stored["trials"]) == (done.result["time"], done.result["trials"])
+    assert stored == done.result.to_json()
 
 
 @pytest.mark.parametrize(("load_s", "told"), [(60.0, True), (2.0, False)])
@@ -93,14 +93,14 @@ def test_a_result_counts_trials_and_knows_the_noise_of_its_proof(
 ) -> None:
     monkeypatch.setattr(pipeline, "prove", twice_measured)
     done, _ = run(workplace)
-    assert done.result["trials"]["asked"] == 4 + done.result["trials"]["duplicates"]
-    assert done.result["noise"] is not None
-    assert done.result["objective"] == "maximize goodput"
+    assert done.result.trials.asked == 4 + done.result.trials.duplicates
+    assert done.result.noise is not None
+    assert done.result.objective == "maximize goodput"
     manifest = workplace.store.manifest()
-    assert done.result["spec_sha256"] == manifest.spec_sha256
-    assert (done.result["run_id"], done.result["model"]) == (manifest.run_id, MODEL)
-    assert done.result["diff"].startswith("--- ")
-    assert done.result["time"]["writing_s"] > 0.0
+    assert done.result.spec_sha256 == manifest.spec_sha256
+    assert (done.result.run_id, done.result.model) == (manifest.run_id, MODEL)
+    assert (done.result.diff or "").startswith("--- ")
+    assert done.result.time.by_phase()["writing_s"] > 0.0
 
 
 def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -> None:
@@ -244,7 +244,7 @@ def test_a_kept_config_is_neither_drawn_up_nor_written(
     before = workplace.config.read_bytes()
     monkeypatch.setattr(pipeline, "prove", lambda *_: Verdict(Status.KEPT, ("no gain",)))
     done, _ = run(workplace)
-    assert (done.exit_code, done.result["diff"], done.result["written"]) == (0, None, None)
+    assert (done.exit_code, done.result.diff, done.result.written) == (0, None, None)
     assert not (done.directory / "best" / "config.pbtxt").exists()
     assert workplace.config.read_bytes() == before
 

@@ -59,7 +59,7 @@ def test_the_sentences_are_in_both_reports(made: Made) -> None:
 
 
 def test_where_there_was_none_the_reason_is_there_and_no_chart(made: Made) -> None:
-    none = Overloads(current=None, winner=None, reasons=[REASON])
+    none = Overloads(current=None, winner=None, reasons=(REASON,))
     data = replace(made("kept"), overload=none)
     assert over_time(data) is None
     assert REASON in html.render(data)

@@ -10,7 +10,7 @@ import pytest
 from unit.report.synthetic import Toy, make_run
 
 from tuner.cli.verdict import lines_of
-from tuner.report.data import ReportData, load
+from tuner.report.data import ReportData, load, read_result
 from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
 from tuner.report.sentence import verdict_sentence
@@ -29,7 +29,7 @@ def rates_of_the_current_config(data: ReportData) -> list[float]:
 
 
 def on_the_terminal(run: Path, name: str) -> str:
-    result = RunStore.open(run).result()
+    result = read_result(RunStore.open(run))
     assert result is not None
     lines = [click.unstyle(line) for line in lines_of(run, result)]
     return next(line for line in lines if line.startswith(f"  {name} "))

@@ -19,7 +19,7 @@ from tuner.report import html, junit, markdown
 from tuner.report.data import load
 from tuner.report.pull_request import pull_request_of
 from tuner.report.quantities import rate_text
-from tuner.report.result_schema import check
+from tuner.report.result_schema import Result, check
 from tuner.report.sentence import verdict_sentence
 from tuner.report.tables import comparison
 from tuner.run.reading import UnreadableFileError
@@ -47,7 +47,7 @@ def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, 
         made = replace(made, p99_latency_us=late_by * 35e3, latencies_us=np.array([late_by * 35e3]))
         made = replace(made, throughput_infer_per_s=level, completed_count=48_000)
         point = judge_point(slos, made)
-        tried.append(Soaked(point, LATE))
+        tried.append(Soaked(point.measurement, point.slo, LATE))
         row = {"round": 0, "order": len(tried) - 1, "role": "soak"}
         store.append_confirmation({**row, "candidate_key": candidate.key, "point": point.to_json()})
     soak = Soak(tuple(tried))
@@ -87,7 +87,7 @@ def test_the_terminal_tells_it_too(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     result = json.loads((run / "result.json").read_text())
     assert check(result) == []
-    lines = [click.unstyle(line) for line in lines_of(run, result)]
+    lines = [click.unstyle(line) for line in lines_of(run, Result.from_json(result))]
     assert soak.held is not None
     (goodput,) = (line for line in lines if line.startswith("  goodput "))
     assert goodput.startswith(f"  goodput   {soak.held.throughput_infer_per_s:.4g}/s in every")
@@ -104,7 +104,7 @@ def test_a_kept_config_is_told_by_what_it_stands_for_long(tmp_path: Path) -> Non
     assert f"{rate_text(soak.held.throughput_infer_per_s)} within " in verdict_sentence(data)
     assert f"for 30 s: {TOLD}" in verdict_sentence(data)
     result = json.loads((run / "result.json").read_text())
-    assert any(line.startswith("  soak ") for line in lines_of(run, result))
+    assert any(line.startswith("  soak ") for line in lines_of(run, Result.from_json(result)))
 
 
 def test_a_soak_is_no_round(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(tmp_path: Path, 
     assert f"{rate_text(rounds)} within" in verdict_sentence(data)
     assert "for 30 s" not in verdict_sentence(data)
     assert "Soak: the load generator could not keep up." in markdown.render(data)
-    goodput = next(line for line in lines_of(run, result) if "goodput" in line)
+    goodput = next(line for line in lines_of(run, Result.from_json(result)) if "goodput" in line)
     assert f"{rounds:.4g}/s in every" in goodput
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from unit.report.conftest import Made
 
+from tuner.confirm.repeatability import RunNoise
+from tuner.confirm.simplify import PutBack
 from tuner.report.quantities import found_text
-from tuner.report.result_schema import NoiseFacts, Simplification
 from tuner.report.tables import comparison, noise_sentences, simplification, trials_by_state
 from tuner.score.verdict import SloResult, Verdict
 
@@ -24,7 +25,7 @@ def test_trials_are_counted_by_how_they_ended(made: Made) -> None:
 def test_noise_of_this_run_and_of_before_is_told(made: Made) -> None:
     data = made()
     assert noise_sentences(data) == []
-    found = NoiseFacts(repeats=9, throughput_cv=0.011, p99_cv=None, rounds=6, capacity_cv=0.02)
+    found = RunNoise(repeats=9, throughput_cv=0.011, p99_cv=None, rounds=6, capacity_cv=0.02)
     before = {"measured_at": "2025-02-28T09:00:00+00:00", "advice": {"reasons": ["It repeats."]}}
     manifest = replace(data.manifest, noise=before)
     here, recorded = noise_sentences(replace(data, noise=found, manifest=manifest))
@@ -33,9 +34,7 @@ def test_noise_of_this_run_and_of_before_is_told(made: Made) -> None:
 
 
 def test_a_field_without_which_no_load_was_stood_says_so(made: Made) -> None:
-    row = Simplification(
-        field="dynamic_batching", **{"with": 900.0}, without=0.0, difference=-900.0, kept=True
-    )
+    row = PutBack("dynamic_batching", 900.0, 0.0, -900.0, kept=True)
     table = simplification(replace(made(), simplification=(row,)))
     assert table is not None
     assert table.rows == (("dynamic_batching", "900/s", "misses an SLO", "-900/s", "-", "kept"),)

@@ -14,7 +14,7 @@ from tuner.confirm.repeatability import noise_of
 from tuner.report import markdown
 from tuner.report.check_schema import read_check
 from tuner.report.compare import compared
-from tuner.report.data import load
+from tuner.report.data import load, read_result
 from tuner.run.baseline import Baseline
 from tuner.run.store import RunStore
 
@@ -50,7 +50,7 @@ def test_the_run_is_reported() -> None:
     data = load(OLD)
     text = markdown.render(data)
     assert data.finished
-    assert "instance_group.count" in text
+    assert "384/s within p99_latency <= 40ms" in text
     assert len(data.repeats) == len(rows("confirmation.jsonl"))
     assert data.noise is not None
     assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]
@@ -64,8 +64,9 @@ def test_it_is_compared_with_another() -> None:
 
 
 def test_its_verdict_is_told() -> None:
-    found = STORE.result()
+    found = read_result(STORE)
     assert found is not None
+    assert plain(found.to_json()) == whole("result.json")
     told = "\n".join(lines_of(OLD, found))
     assert "emulated-accelerator: improved" in told
     assert "times the current config's capacity" in told

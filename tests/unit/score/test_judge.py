@@ -177,5 +177,5 @@ def test_the_worst_verdict_comes_first_then_the_least_margin() -> None:
 def test_a_stored_result_about_no_metric_or_verdict_is_not_read(wrong: dict[str, str]) -> None:
     stored = judge(P99_40MS, synthetic_measurement()).to_json()
     assert SloResult.from_json(stored).metric == "p99_latency"
-    with pytest.raises(ValueError, match=r"is not (measured|a valid)"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         SloResult.from_json({**stored, **wrong})

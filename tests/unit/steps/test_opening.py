@@ -101,7 +101,7 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     assert (manifest.config_path, manifest.config_text) == (str(job.model.path), job.model.text)
     assert manifest.config_sha256 == job.model.file_sha256
     assert (manifest.seed, manifest.space_size) == (0, 4)
-    assert manifest.current == job.space.current.to_json()
+    assert manifest.current == job.space.current
     assert manifest.spec["slo"] == ["p99_latency <= 40ms"]
     assert (manifest.host, list(manifest.gpus)) == ({"cpu": "a cpu"}, [])
     assert (manifest.versions, manifest.fingerprint) == ({"tritonserver": "1"}, "0" * 16)

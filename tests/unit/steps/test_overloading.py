@@ -203,7 +203,7 @@ def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> Side:
     late = synthetic_measurement(levels[0], 90e3)
     held = synthetic_measurement(levels[-1], 20e3)
     measured = [late] * (len(levels) - 1) + [held]
-    tried = tuple(Soaked(judge_point([P99_40MS, NO_ERRORS], m), None) for m in measured)
+    tried = tuple(Soaked(m, judge_point([P99_40MS, NO_ERRORS], m).slo) for m in measured)
     return replace(side(candidate, 400.0), soak=Soak(tried))
 
 

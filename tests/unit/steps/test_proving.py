@@ -21,7 +21,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps import proving as step
 from tuner.steps.events import Events, Silent
-from tuner.steps.outcome import Side, Verdict, result_json
+from tuner.steps.outcome import Side, Verdict, result_of
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (Candidate({COUNT: n}) for n in (1, 2, 3))
@@ -82,8 +82,8 @@ def prove(bench: ProvingBench, *trials: Trial, events: Events | None = None) -> 
     return step.prove(session, trials)
 
 
-def result_of(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
-    return result_json(
+def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
+    return result_of(
         run_id="r",
         model="m",
         spec_sha256="0" * 64,
@@ -92,17 +92,17 @@ def result_of(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
         trials=(),
         rejected=(),
         duplicates=0,
-        time={"wall_s": 1.0, "measuring_s": 1.0},
+        time={"wall_s": 1.0, "measuring_s": 1.0, "deploying_s": 0.0, "searching_s": 0.0},
         change=None,
         written=None,
-    )
+    ).to_json()
 
 
 def test_the_winner_is_credited_with_what_it_stood_and_capacities_are_compared() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100))
     assert verdict.status is Status.IMPROVED
-    result = result_of(bench, verdict)
+    result = result_json(bench, verdict)
     assert result["improvement"]["compared"] == "capacity"
     gain = result["improvement"]["goodput_ratio"]["estimate"]
     assert gain == pytest.approx(10, rel=0.02)
@@ -121,7 +121,7 @@ def test_a_current_config_that_only_lost_the_race_is_measured_where_it_should_st
     lost = lost_at(bench, 1, CURRENT, *levels)
     verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost)
     assert verdict.status is Status.IMPROVED
-    result = result_of(bench, verdict)
+    result = result_json(bench, verdict)
     assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
     assert 90 < result["baseline"]["goodput_infer_per_s"] <= 100
     assert max(level for candidate, level in bench.levels if candidate == CURRENT) < 130
@@ -133,7 +133,7 @@ def test_a_closed_loop_that_only_lost_the_race_is_measured_where_it_should_stand
     lost = lost_at(bench, 1, CURRENT, 102)
     verdict = prove(bench, trial(bench, 0, OTHER, 100, 104), lost)
     assert verdict.status is Status.IMPROVED
-    result = result_of(bench, verdict)
+    result = result_json(bench, verdict)
     assert result["baseline"]["goodput_infer_per_s"] == 40.0
     assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(25, rel=0.05)
 
@@ -143,7 +143,7 @@ def test_a_current_config_that_lost_and_meets_the_slos_nowhere_has_no_gain_over_
     lost = lost_at(bench, 1, CURRENT, 1000)
     verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost)
     assert verdict.status is Status.IMPROVED
-    result = result_of(bench, verdict)
+    result = result_json(bench, verdict)
     assert result["improvement"] is None
     assert result["baseline"]["goodput_infer_per_s"] is None
 
@@ -160,7 +160,7 @@ def test_what_was_compared_is_named(changes: dict[str, Any], compared: str) -> N
     levels = (300.0,) if "objective" in changes else (90.0, 900.0)
     verdict = prove(bench, trial(bench, 0, CURRENT, *levels), trial(bench, 1, OTHER, *levels))
     assert verdict.status is Status.IMPROVED
-    assert result_of(bench, verdict)["improvement"]["compared"] == compared
+    assert result_json(bench, verdict)["improvement"]["compared"] == compared
 
 
 def test_a_current_config_that_cannot_be_served_does_not_stand_in_the_way() -> None:
@@ -230,7 +230,7 @@ def test_a_kept_config_has_the_numbers_of_being_measured_again() -> None:
     assert verdict.baseline is not None
     assert len(verdict.baseline.points) == 3
     assert {c for c, _ in bench.levels} == {CURRENT, OTHER}
-    assert result_of(bench, verdict)["baseline"]["goodput_infer_per_s"] >= 930
+    assert result_json(bench, verdict)["baseline"]["goodput_infer_per_s"] >= 930
 
 
 def test_answers_that_change_refuse_the_winner() -> None:
@@ -255,7 +255,7 @@ def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> 
     rounds = iter([500.0, 1.0, 1.0, 500.0])  # a bad one gets a second server
     bench.capacity = lambda c: next(rounds, 500.0) if c == CURRENT else 1000.0
     verdict = prove(bench, *trials)
-    baseline = result_of(bench, verdict)["baseline"]
+    baseline = result_json(bench, verdict)["baseline"]
     assert 450 < baseline["goodput_infer_per_s"] <= 500
     assert baseline["rounds_met"] == 5  # of six: the bad round leaves it open, and is not the next
     assert {s["verdict"] for s in baseline["slo"]} == {"not enough data"}
@@ -287,7 +287,7 @@ def side_of(measurements: list[Measurement]) -> dict[str, Any]:
     feasible = any(passes(p.slo) for p in points)
     bench = ProvingBench(spec_of(), {})
     verdict = Verdict(Status.KEPT, (), Side(CURRENT, points, feasible))
-    told = result_of(bench, verdict)["baseline"]
+    told = result_json(bench, verdict)["baseline"]
     assert isinstance(told, dict)
     return told
 

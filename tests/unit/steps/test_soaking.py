@@ -14,7 +14,7 @@ from unit.steps.test_proving import (
     CURRENT,
     OTHER,
     ProvingBench,
-    result_of,
+    result_json,
     spec_of,
     trial,
 )
@@ -24,6 +24,7 @@ from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.errors import InterruptedRunError, ModelFailsError
 from tuner.load.measurement import Course, Measurement
+from tuner.report.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -105,7 +106,7 @@ def test_what_is_written_is_credited_with_the_load_that_held_for_long() -> None:
     assert (first, second) == (OTHER, OTHER)
     assert claimed == verdict.confirmation.level
     assert 0.8 * claimed < held < 0.95 * claimed
-    result = result_of(bench, verdict)
+    result = result_json(bench, verdict)
     assert result["winner"]["goodput_infer_per_s"] == held
     assert result["winner"]["worst_round_infer_per_s"] == claimed
     # the gain is the rounds' own: both sides met the same arrivals there
@@ -136,14 +137,14 @@ def test_where_rounds_differ_much_the_soak_begins_nearly_at_their_mean_and_that_
     (_, held) = bench.soaked[-1]
     assert bench.soaked[0][1] == pytest.approx(0.95 * mean, rel=1e-3)
     assert held > 1.05 * verdict.confirmation.level
-    assert result_of(bench, verdict)["winner"]["goodput_infer_per_s"] == held
+    assert result_json(bench, verdict)["winner"]["goodput_infer_per_s"] == held
     (reason,) = (r for r in verdict.reasons if "its rounds stood" in r)
     assert f"; what lasts is {held:.4g}/s for 30 s: p99 " in reason
 
 
 def test_a_claim_above_the_worst_round_is_not_said_to_have_been_stood_in_every_round() -> None:
     bench = Moody(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
-    result = result_of(bench, told(bench)[0])
+    result = Result.from_json(result_json(bench, told(bench)[0]))
     (goodput,) = (line for line in lines_of(Path("run"), result) if "  goodput " in line)
     assert "in every round" not in goodput.split(";")[0]
 
@@ -166,7 +167,7 @@ def test_a_gain_that_does_not_last_is_not_written() -> None:
     assert "what lasts is not better by 2%: the current config stood " in reason
     # what stays is soaked as well: its goodput is what the result tells
     assert bench.soaked[-1][0] == CURRENT
-    assert result_of(bench, verdict)["baseline"]["soak"] is not None
+    assert result_json(bench, verdict)["baseline"]["soak"] is not None
 
 
 def test_a_gain_stays_where_what_the_current_config_stood_does_not_last_either() -> None:
@@ -176,7 +177,7 @@ def test_a_gain_stays_where_what_the_current_config_stood_does_not_last_either()
     soaked = [candidate for candidate, _ in bench.soaked]
     assert soaked[-1] == CURRENT
     (tie,) = (level for candidate, level in bench.soaked if candidate == CURRENT)
-    held = result_of(bench, verdict)["winner"]["goodput_infer_per_s"]
+    held = result_json(bench, verdict)["winner"]["goodput_infer_per_s"]
     assert tie == pytest.approx(held / 1.02, rel=1e-3)
 
 
@@ -213,7 +214,7 @@ def test_a_config_that_is_kept_is_soaked_at_what_it_is_said_to_stand() -> None:
     assert "soaking the current config" in watching.phases
     held = bench.soaked[-1][1]
     assert held < 0.95 * bench.soaked[0][1]
-    assert result_of(bench, verdict)["baseline"]["goodput_infer_per_s"] == held
+    assert result_json(bench, verdict)["baseline"]["goodput_infer_per_s"] == held
 
 
 def test_a_kept_config_that_cannot_be_soaked_stays_all_the_same() -> None:
@@ -229,7 +230,7 @@ def test_no_soak_is_made_where_the_spec_wants_none() -> None:
     verdict, _, _ = told(bench)
     assert verdict.status is Status.IMPROVED
     assert bench.soaks == []
-    assert result_of(bench, verdict)["winner"]["soak"] is None
+    assert result_json(bench, verdict)["winner"]["soak"] is None
 
 
 def test_a_listed_load_is_lowered_to_the_next_and_must_still_be_a_gain() -> None:

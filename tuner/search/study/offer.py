@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.facts import Facts
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_received
 from tuner.search.deferred import quiet_optuna
@@ -16,7 +17,7 @@ from tuner.search.study.storage_url import shown_url
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offer(Facts):
     """What a run tells those who would measure for it.
 
     Attributes:
@@ -24,23 +25,16 @@ class Offer:
         trials: Its budget, the command line's word included.
     """
 
+    unknown = "ignore"
+
     manifest: Manifest
     directory: Path
     trials: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "manifest": self.manifest.to_json(),
-            "directory": str(self.directory),
-            "trials": self.trials,
-        }
-
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Offer:
-        manifest = read_received("the run's offer", data["manifest"], Manifest.from_json)
-        return read_received(
-            "the run's offer", data, lambda d: cls(manifest, Path(d["directory"]), d["trials"])
-        )
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        Manifest.from_json(data["manifest"])  # says what is wrong with it
+        return super().from_json(data)
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ def find_offer(url: str, name: str) -> Offer:
     named = [f for f in found if name in (f.run, f.study)]
     open_ = sorted((f for f in named if f.searching), key=lambda f: f.run)
     if open_:
-        return Offer.from_json(open_[-1].offer)
+        return read_received("the run's offer", open_[-1].offer, Offer.from_json)
     if named:
         raise SpecError(
             f"the search of {max(f.run for f in named)} has ended",

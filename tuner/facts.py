@@ -1,0 +1,39 @@
+"""Facts of a run as JSON and back: what a frozen dataclass says is all there is to say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import TypeAdapter
+
+#: Of a type whose attributes are facts: its JSON, its checks, its schema.
+adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+class Facts:
+    """A frozen dataclass that is stored as JSON, its attributes being the keys.
+
+    Attributes:
+        unknown: What is done about keys that it does not have.
+    """
+
+    unknown: ClassVar[Literal["forbid", "ignore"]] = "forbid"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        data: dict[str, Any] = adapter(type(self)).dump_python(self, mode="json", by_alias=True)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """With every attribute of its type; one that has a default may be missing.
+
+        Raises:
+            ValidationError: Something is missing, of another type, or unknown.
+        """
+        text = json.dumps(data)  # strictly: no text for a number, but a list for a tuple
+        made: Self = adapter(cls).validate_json(text, strict=True, extra=cls.unknown)
+        return made
