@@ -48,7 +48,6 @@ from tuner.steps.check_outcome import (
 )
 from tuner.steps.check_rounds import Checked
 from tuner.steps.check_rounds import check as check_rounds
-from tuner.steps.client import client_notes, client_of
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
@@ -57,6 +56,7 @@ from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
+from tuner.steps.traffic import client_notes, client_of
 
 #: Checks shown as a trend, this one included.
 TREND = 10

@@ -15,23 +15,26 @@ from tuner.lint.repository import errors_of
 from tuner.load.generator import Target
 from tuner.load.measurement import LoadPoint
 from tuner.load.perf_analyzer.command import RunFiles, command_line
+from tuner.load.traffic.inputs import DEFAULT_UNIQUE
+from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
+from tuner.load.traffic.repeats import popularity
+from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import Proposal
-from tuner.space.words import changes_text
+from tuner.space.cache import listed_sizes
+from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.model import ServerMode, Spec, Strategy
-from tuner.steps.cache_outlook import cache_notes
-from tuner.steps.client import client_notes
-from tuner.steps.earlier import seen_before
-from tuner.steps.estimate import Estimate, Seen, estimate_run
+from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
+from tuner.steps.estimate import Estimate, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes, window_notes
-from tuner.steps.request_size import request_notes
 from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
+from tuner.steps.traffic import client_notes, request_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
@@ -184,3 +187,33 @@ def _commands(
         perf_analyzer, target, load, window_of(spec, load), files
     )
     return commands
+
+
+def cache_notes(job: Job) -> list[str]:
+    """A sentence for each size; none where popularity or the size of an answer is not known."""
+    inputs, answer = job.spec.workload.inputs, _answer_bytes(job.config)
+    repeat = inputs.repeat
+    known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
+    if not known or answer is None:
+        return []
+    exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0
+    unique = inputs.unique if isinstance(inputs, RandomInputs) else None
+    probabilities = popularity(unique or DEFAULT_UNIQUE, exponent)
+    return [
+        f"a cache of {bytes_text(size)} has room for about {size // answer} answers and should "
+        f"give {lru_hit_rate(probabilities, size / answer):.0%} of them"
+        for size in sorted(listed_sizes(job.spec))
+    ]
+
+
+def _answer_bytes(config: Any) -> int | None:
+    """What one takes in Triton's local cache; None for strings and variable dimensions."""
+    total = 0
+    for output in config.output:
+        kinds = output.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
+        datatype = kinds[output.data_type].name.removeprefix("TYPE_")
+        if datatype in ("STRING", "INVALID") or min(output.dims, default=1) < 1:
+            return None
+        shape = TensorShape(output.name, datatype, tuple(output.dims))
+        total += content_bytes(shape, 0) + ENTRY_OVERHEAD_BYTES
+    return total or None

@@ -28,7 +28,6 @@ from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.timebook import Phase, TimeBook
 from tuner.search.study.uninterrupted import uninterrupted
-from tuner.steps.client import client_notes
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run
 from tuner.steps.events import Events
 from tuner.steps.failing import explained_error
@@ -41,13 +40,13 @@ from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_of, side_of_trial
 from tuner.steps.overloading import probe_overload
 from tuner.steps.proving import prove
-from tuner.steps.request_size import large_requests
 from tuner.steps.resuming import restore_choices
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
 from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
+from tuner.steps.traffic import client_notes, large_requests
 from tuner.steps.writing import draw_up, foreseen, write_back
 from tuner.writeback.apply import Written
 

@@ -18,11 +18,11 @@ from tuner.run.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer
-from tuner.steps.client import client_of
 from tuner.steps.job import Job, Request
 from tuner.steps.resuming import choices_of
 from tuner.steps.studies import closed_to_workers, study_of
 from tuner.steps.tools import Programs
+from tuner.steps.traffic import client_of
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
-from tuner.confirm.rounds import Entrant
+from tuner.confirm.rounds import Entrant, Round
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplify
 from tuner.confirm.soak import Soak
@@ -24,9 +25,9 @@ from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
 from tuner.spec.objective import Goal
+from tuner.steps.events import Events
 from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.outcome import Side, Verdict, side_of_trial
-from tuner.steps.rounds_told import rounds_told
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_kept, soak_winner
 
@@ -146,7 +147,7 @@ def _simplest(session: Session, result: Confirmation, trials: Sequence[Trial]) -
     def ceiling(candidate: Candidate) -> float | None:
         return None if minimise else _ceiling(_trial_of(candidate, trials))
 
-    with rounds_told(session.record, session.events, name) as record:
+    with _rounds_told(session.record, session.events, name) as record:
         rules = _rules(session, record)
         return simplify(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
 
@@ -223,7 +224,7 @@ def _confirmed(
     def name(candidate: Candidate) -> str:
         return changes_text(candidate, session.current)
 
-    with rounds_told(session.record, session.events, name) as record:
+    with _rounds_told(session.record, session.events, name) as record:
         return confirm(session.bench, current, entrants, _rules(session, record))
 
 
@@ -298,3 +299,36 @@ def _nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> str:
         f"{sentence} {what} at {digits(lowest, 3)}/s. At lower rates max_window is too short for a "
         "verdict: raise it, or bound a lower percentile."
     )
+
+
+@contextmanager
+def _rounds_told(
+    record: Callable[[Row], None], events: Events, name: Callable[[Candidate], str]
+) -> Iterator[Callable[[Row], None]]:
+    """Gives a function that passes each row on to ``record``.
+
+    A round of a config is told when the next one has begun, or the context is left.
+
+    Args:
+        record: Stores a measurement.
+        events: Whom to tell.
+        name: What to call a config.
+    """
+    rows: list[Row] = []
+
+    def over() -> None:
+        if rows:
+            what = f"round {rows[0].round + 1}, {name(rows[0].candidate)}"
+            events.round_over(what, Round(tuple(r.point for r in rows)).stood)
+            rows.clear()
+
+    def told(row: Row) -> None:
+        record(row)
+        if rows and (rows[0].round, rows[0].candidate) != (row.round, row.candidate):
+            over()
+        rows.append(row)
+
+    try:
+        yield told
+    finally:
+        over()

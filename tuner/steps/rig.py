@@ -17,9 +17,9 @@ from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
 from tuner.spec.model import ServerMode, Spec
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
-from tuner.steps.client import client_of
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
+from tuner.steps.traffic import client_of
 from tuner.triton.log import last_words
 from tuner.triton.private import private_directory
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
-from tuner.steps.client import client_notes, client_of
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.traffic import client_notes, client_of
 
 CONFIG = """name: "m"
 backend: "python"

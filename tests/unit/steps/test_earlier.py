@@ -19,8 +19,7 @@ from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
-from tuner.steps.earlier import seen_before
-from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run
+from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.request_size import large_requests, request_notes
+from tuner.steps.traffic import large_requests, request_notes
 
 
 def job(tmp_path: Path, dims: str, inputs: str) -> Job:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.steps.cache_outlook import cache_notes
+from tuner.programs.plan import cache_notes
 from tuner.steps.job import Request, prepare
 
 SPEC = """\

@@ -1,11 +1,31 @@
-"""How large the requests of a run are, before any is sent."""
+"""Who sends the requests of a run, and how large they are: known before any is sent."""
 
 from __future__ import annotations
 
+from tuner.load.generator import Demand
+from tuner.load.generators import Choice, choose, may_reject
 from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs
 from tuner.steps.job import Job
+
+_POLICY = "queue_policy"
+
+
+def client_of(job: Job) -> Choice:
+    """Which load generator measures: the same in a run, its workers and a check of its config."""
+    workload, config = job.spec.workload, job.space.config.completed
+    inputs = workload.inputs
+    shapes = inputs.shapes if isinstance(inputs, RandomInputs) else {}
+    may_refuse = may_reject(config) or any(_POLICY in path for path in job.space.paths)
+    return choose(Demand(config, shapes, workload.batch_size, may_refuse))
+
+
+def client_notes(job: Job) -> list[str]:
+    """One sentence where perf_analyzer does not measure."""
+    choice = client_of(job)
+    return [f"measured with {choice.kind.title}: {choice.why}"] if choice.why else []
+
 
 #: A request of more than this measures the network and the copies, if nobody meant it so.
 LARGE_BYTES = 1 << 20
