@@ -97,8 +97,8 @@ def crossing_of(probes: Sequence[Probe]) -> float:
     """Where the mean log stress of a level, which no higher level has less of, is 0."""
     stresses: dict[float, list[float]] = {}
     for probe in probes:
-        if probe.stress:
-            stresses.setdefault(probe.level, []).append(math.log(probe.stress))
+        if probe.slo_utilisation:
+            stresses.setdefault(probe.level, []).append(math.log(probe.slo_utilisation))
     levels = sorted(stresses)
     means = np.maximum.accumulate([np.mean(stresses[level]) for level in levels])
     if not means[0] <= 0.0 <= means[-1]:

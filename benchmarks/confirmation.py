@@ -47,7 +47,7 @@ from tuner.confirm.rounds import Entrant
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
 from tuner.run.timebook import Phase, TimeBook
-from tuner.score.judge import stress
+from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
@@ -196,7 +196,7 @@ def _row(number: int, result: Confirmation, rows: list[Row]) -> dict[str, object
         "measurements": len(rows),
         "window_s": max(r.point.measurement.duration_s for r in rows),
         "stress": [
-            (r.round, r.role.value, r.point.measurement.load.level, stress(r.point.slo))
+            (r.round, r.role.value, r.point.measurement.load.level, slo_utilisation(r.point.slo))
             for r in rows
         ],
         "ratio": None if result.ratio is None else result.ratio.to_json(),

@@ -278,7 +278,7 @@ def next_rates(probes: Sequence[Probe]) -> list[float]:
         lowest = min(p.level for p in probes)
         return [lowest * 0.5, lowest * 0.75]
     if ceiling is None:
-        far = floor.stress is not None and floor.stress < 0.5
+        far = floor.slo_utilisation is not None and floor.slo_utilisation < 0.5
         return [floor.level * s for s in ((1.3, 1.8, 2.5) if far else (1.15, 1.35))]
     if bracket.gap <= CLOSE:
         return []

@@ -12,5 +12,5 @@ class Probe:
     level: float
     passed: bool
     served_per_s: float | None = None
-    stress: float | None = None
+    slo_utilisation: float | None = None
     undecided: bool = False

@@ -69,12 +69,12 @@ class SecondChance:
     """Of a candidate that nearly stood the load to beat.
 
     Attributes:
-        stress: Up to which a lost race is a near miss: two measurements of one config at one load
-            may differ by as much.
+        near_miss: SLO utilisation up to which a lost race is one: two measurements of one config
+            at one load may differ by as much.
         measure: At the load that the incumbent itself stands, under other arrivals.
     """
 
-    stress: float
+    near_miss: float
     measure: Callable[[], Point]
 
 
@@ -137,8 +137,10 @@ def evaluate_listed(
 
 
 def nearly(probe: Probe, most: float) -> bool:
-    """It missed an SLO by no more than up to this stress, and the server kept up."""
-    return not saturated(probe) and probe.stress is not None and probe.stress <= most
+    """It missed an SLO by no more than up to this utilisation, and the server kept up."""
+    return (
+        not saturated(probe) and probe.slo_utilisation is not None and probe.slo_utilisation <= most
+    )
 
 
 def _well_below(lost: Probe) -> float:
@@ -173,7 +175,7 @@ class _Capacity:
         if not race.lost(point):
             return False
         with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
-            if race.second is not None and nearly(point, race.second.stress):
+            if race.second is not None and nearly(point, race.second.near_miss):
                 self.points.append(race.second.measure())
                 return race.lost(self.points[-1])
             if race.telling:

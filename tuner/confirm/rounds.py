@@ -3,7 +3,7 @@
 Where loads are searched, a round measures a config just below and just above the load it is
 expected to stand. That gives two things: the level that *met every SLO* (the proof), and the
 round's capacity (the comparison), far finer than the distance between the levels: each measurement
-near its bound tells where the bound is, by how steeply stress rises with load.
+near its bound tells where the bound is, by how steeply utilisation rises with load.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SPREAD = 0.04
 MOST_STEPS = 6
 #: A bracket wider than this gets another measurement, where the capacity seems to be.
 WIDE = 3 * SPREAD
-#: Between two loads the stress to this power is taken to be a line over the load. It is one to the
-#: power -1 where requests wait as in M/M/1, with latencies as 1 / (1 - load / saturation), and
+#: Between two loads the utilisation to this power is taken to be a line over the load. It is one to
+#: the power -1 where requests wait as in M/M/1, with latencies as 1 / (1 - load / saturation), and
 #: nearly one to the power 0 (logarithms) where latency is a power of the load: this is the middle.
 CHORD = -0.5
 #: The flattest and the steepest line that is thought of, and the difference between the capacities
@@ -101,7 +101,7 @@ class Round:
         """
         bracket = Bracket.of(self.probes)
         if bracket.ceiling is None and bracket.floor is not None:
-            return (bracket.floor.stress or 0.0) >= CLOSE
+            return (bracket.floor.slo_utilisation or 0.0) >= CLOSE
         return True
 
 
@@ -176,8 +176,8 @@ def searched_round(
 
     A ``brief`` round is over with the first level that passed near enough to its bound to tell the
     capacity by the slope of another config. A ``fine`` one has another measurement where the
-    capacity seems to be, if that depends on how the stress rises between those around it. Any round
-    is over with a level under which less than ``least`` requests a second were answered: what
+    capacity seems to be, if that depends on how the utilisation rises between those around it. Any
+    round is over with a level under which less than ``least`` requests a second were answered: what
     stands so little need not be known any better.
 
     Raises:
@@ -217,7 +217,7 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
     floor, ceiling = bracket.floor, bracket.ceiling
     step = 2.0 * SPREAD * 2.0 ** max(len(probes) - 2, 0)
     least = 1.0 if levels.whole else 0.0
-    close = floor is not None and (floor.stress or 0.0) >= CLOSE and not levels.whole
+    close = floor is not None and (floor.slo_utilisation or 0.0) >= CLOSE and not levels.whole
     if floor is None and ceiling is None:
         return None  # too few answers for a verdict; fewer clients or requests give none
     if ceiling is None and floor is not None:
@@ -225,7 +225,7 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
             return None
         level = max(floor.level * (1.0 + step), floor.level + least)
     elif floor is None and ceiling is not None:
-        if len(probes) == 1 and (ceiling.stress or math.inf) <= 1.0 / CLOSE:
+        if len(probes) == 1 and (ceiling.slo_utilisation or math.inf) <= 1.0 / CLOSE:
             step = SPREAD  # a near miss; what is credited need not be far below
         level = min(ceiling.level / (1.0 + step), ceiling.level - least)
         if ceiling.served_per_s:
@@ -252,8 +252,8 @@ def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None
 
 
 def _chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
-    """Where the stress is 1 on a line of stress to this ``power`` over the load, see `CHORD`."""
-    low, high = floor.stress, ceiling.stress
+    """Where the utilisation is 1 on a line of it to this ``power`` over the load, see `CHORD`."""
+    low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
         return crossing(floor, ceiling)
     share: float = (low**power - 1.0) / (low**power - high**power)
@@ -261,22 +261,26 @@ def _chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
 
 
 def _near(probe: Probe) -> bool:
-    """Whether its stress tells where the bound is, and was what it passed or failed by."""
-    if probe.stress is None or saturated(probe) or probe.passed != (probe.stress <= 1.0):
+    """Whether its utilisation tells where the bound is, and was what it passed or failed by."""
+    if (
+        probe.slo_utilisation is None
+        or saturated(probe)
+        or probe.passed != (probe.slo_utilisation <= 1.0)
+    ):
         return False
     low, high = NEAR
-    return low <= probe.stress <= high
+    return low <= probe.slo_utilisation <= high
 
 
 def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
-    """The power of the load with which stress rises near the bound; None when too little is near.
+    """The power of the load with which utilisation rises near the bound; None: too few near it.
 
-    Least squares of log stress on log load within each round (so that what differs between
+    Least squares of log utilisation on log load within each round (so that what differs between
     rounds does not count), over all rounds of a config.
     """
     sxx = sxy = 0.0
     for probes in rounds:
-        near = [(math.log(p.level), math.log(p.stress or 1.0)) for p in probes if _near(p)]
+        near = [(math.log(p.level), math.log(p.slo_utilisation or 1.0)) for p in probes if _near(p)]
         mean_x = sum(x for x, _ in near) / max(len(near), 1)
         sxx += sum((x - mean_x) ** 2 for x, _ in near)
         sxy += sum((x - mean_x) * y for x, y in near)
@@ -284,16 +288,18 @@ def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
 
 
 def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
-    """The level at which stress is one.
+    """The level at which utilisation is one.
 
-    Between a level that passed and one close above it that failed, where the stress crosses one;
+    Between a level that passed and one close above it that failed, where it crosses one;
     otherwise the mean of what each measurement near the bound says by the ``slope``. When there is
     none, the highest level that passed, or the lowest of all or what was answered there.
     """
     bracket = Bracket.of(probes)
     near = [p for p in probes if _near(p)]
     if bracket.gap > WIDE and slope is not None and near:
-        return geometric_mean([p.level * (p.stress or 1.0) ** (-1.0 / slope) for p in near])
+        return geometric_mean(
+            [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
+        )
     if bracket.floor is not None and bracket.ceiling is not None:
         return min(_chord(bracket.floor, bracket.ceiling), bracket.top)
     return bracket.capacity() or min(_most_served(p) for p in probes)

@@ -4,8 +4,8 @@ The windows of the rounds are short, and late requests come in busy spells that 
 not hold. So the load that a config is credited with is put on it once more, on a fresh server, for
 as long as production would feel it. Where rounds differ much, the lowest of them says little but
 how short its window was: then the soak begins nearly at their mean. Where a load does not hold (an
-SLO is missed, or it is not steady), the claim is lowered to where it does: by the stress that was
-seen, or, of an overloaded server, by what it answered.
+SLO is missed, or it is not steady), the claim is lowered to where it does: by the utilisation
+that was seen, or, of an overloaded server, by what it answered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OF_MEAN = 0.95
 #: The tail of the latency rises with this power of the load at least: in a queue at 75 % of its
 #: saturation it is 0.75 / (1 - 0.75). One more failed soak costs less than a claim far too low.
 STEEP = 3.0
-#: A lowered claim is this share below where the stress would be one, twice that the next time.
+#: A lowered claim is this share below where the utilisation would be one, twice that the next time.
 BELOW = 0.015
 #: What the rounds have shown is not lowered by more than this share at once.
 MOST_AT_ONCE = 0.15
@@ -142,7 +142,7 @@ def soak(
         candidate: Gets a fresh server each time.
         level: The first load, see `first_level`.
         rules: What is common to all soaks of a run.
-        slope: Power of the load with which stress rises, as the rounds show it; None: not known.
+        slope: Power of the load with which utilisation rises, as rounds show it; None: not known.
         at_most: Soaks.
 
     Raises:
@@ -214,17 +214,19 @@ def _lowered(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> fl
 
 
 def _bearable(probes: Sequence[Probe], slope: float | None) -> float:
-    """The load at which the stress would be one, or what a saturated server answered."""
+    """The load at which the utilisation would be one, or what a saturated server answered."""
     last = probes[-1]
     if saturated(last) and last.served_per_s:
         return last.served_per_s
-    if last.stress is None or last.stress <= 1.0:
+    if last.slo_utilisation is None or last.slo_utilisation <= 1.0:
         return last.level  # it was something else than the latency: feel the way down
     slope = max(slope or STEEP, STEEP)
     above = probes[-2] if len(probes) > 1 else last
-    if above.stress is not None and above.stress > last.stress:
-        slope = math.log(above.stress / last.stress) / math.log(above.level / last.level)
-    return last.level * float(last.stress ** (-1.0 / slope))
+    if above.slo_utilisation is not None and above.slo_utilisation > last.slo_utilisation:
+        slope = math.log(above.slo_utilisation / last.slo_utilisation) / math.log(
+            above.level / last.level
+        )
+    return last.level * float(last.slo_utilisation ** (-1.0 / slope))
 
 
 def _missed(result: SloResult) -> str:

@@ -61,7 +61,7 @@ def _relaxation_s(point: Point) -> float:
     Short windows show too short a memory, so the longest that was seen is taken.
     """
     course = point.measurement.course
-    if course is None or saturated(point) or point.stress is None:
+    if course is None or saturated(point) or point.slo_utilisation is None:
         return 0.0
     low, high = NEAR
-    return course.relaxation_s if low <= point.stress <= high else 0.0
+    return course.relaxation_s if low <= point.slo_utilisation <= high else 0.0

@@ -1,12 +1,12 @@
 """The highest load that meets every SLO, found with few measurements.
 
 A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
-*stress* (the largest share of a bound that was used up) crosses one, on a straight line between
-logarithms: latency grows faster than load, so near its bound it tells the capacity far better
-than the middle of the bracket would. Two more things make it short: an overloaded server tells
-its own saturation (it answers fewer requests than are sent), and a candidate that fails at the
-incumbent's load is not looked at further. A level without enough answers for a verdict is neither
-floor nor ceiling: there is more to be seen above it, never below.
+*SLO utilisation* (the largest share of a bound that was used up) crosses one, on a straight line
+between logarithms: latency grows faster than load, so near its bound it tells the capacity far
+better than the middle of the bracket would. Two more things make it short: an overloaded server
+tells its own saturation (it answers fewer requests than are sent), and a candidate that fails at
+the incumbent's load is not looked at further. A level without enough answers for a verdict is
+neither floor nor ceiling: there is more to be seen above it, never below.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Probe(Protocol):
         """Throughput in requests; None for closed loops."""
 
     @property
-    def stress(self) -> float | None:
+    def slo_utilisation(self) -> float | None:
         """Reading over bound of the SLO that is nearest to being missed or missed most.
 
         Above 1 is missed. None without a reading.
@@ -53,7 +53,7 @@ class NoResult:
     level: float
     passed: Literal[False] = False
     served_per_s: None = None
-    stress: None = None
+    slo_utilisation: None = None
     undecided: Literal[False] = False
 
 
@@ -149,17 +149,17 @@ SATURATED = 0.97
 TOLERANCE = 0.03
 #: The line between logarithms is trusted over brackets of this many tolerances.
 _STRAIGHT = 4.0
-#: With less than this stress nothing is known of the capacity yet: go far, to see the saturation.
+#: With less than this utilisation nothing is known of the capacity yet: go far, to saturate it.
 _AT_EASE = 0.5
 _FAR = 3.0
-#: Power of the load with which stress is taken to rise at least: two noisy readings may show less.
+#: Power of the load with which utilisation rises at least: two noisy readings may show less.
 _FLATTEST = 0.5
 #: Steps far up that do not count, so that a start far below the capacity costs no accuracy.
 MOST_FREE = 2
 #: Where to look below a saturation, as share of it, and below a failure that was a near one.
 _BELOW_SATURATION = 0.95
 _BELOW_FAILURE = 0.85
-#: A failure with less stress than this is near.
+#: A failure with less utilisation than this is near.
 _NEAR = 2.0
 
 
@@ -221,8 +221,8 @@ def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
 
 
 def crossing(floor: Probe, ceiling: Probe) -> float:
-    """Where the stress is 1 on a line between logarithms; without readings, the middle."""
-    low, high = floor.stress, ceiling.stress
+    """Where the utilisation is 1 on a line between logarithms; without readings, the middle."""
+    low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
         return math.sqrt(floor.level * ceiling.level)
     share = -math.log(low) / (math.log(high) - math.log(low))
@@ -259,30 +259,34 @@ def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
 
 
 def _growth(passed: Sequence[Probe], tolerance: float) -> float:
-    """Up to where the stress would be 1 if it went on as between the two highest loads.
+    """Up to where the utilisation would be 1 if it went on as between the two highest loads.
 
     From a single load as if latency rose as the load does, and far while there is much margin
     left.
     """
     *_, below, floor = (None, *sorted(passed, key=lambda p: p.level))
-    if floor.stress is None:
+    if floor.slo_utilisation is None:
         return 2.0
-    if floor.stress < _AT_EASE:
+    if floor.slo_utilisation < _AT_EASE:
         return _FAR
     slope = 1.0
-    if below is not None and below.stress:
-        slope = math.log(floor.stress / below.stress) / math.log(floor.level / below.level)
+    if below is not None and below.slo_utilisation:
+        slope = math.log(floor.slo_utilisation / below.slo_utilisation) / math.log(
+            floor.level / below.level
+        )
         slope = max(slope, _FLATTEST)
-    to_bound = -math.log(min(floor.stress, 1.0 - tolerance))
+    to_bound = -math.log(min(floor.slo_utilisation, 1.0 - tolerance))
     return _FAR if to_bound >= slope * math.log(_FAR) else math.exp(to_bound / slope)
 
 
 def _bound_below(ceiling: Probe) -> float:
     if saturated(ceiling) and ceiling.served_per_s:
         return _BELOW_SATURATION * ceiling.served_per_s
-    stress = ceiling.stress
-    if stress is not None and stress < _NEAR:
+    slo_utilisation = ceiling.slo_utilisation
+    if slo_utilisation is not None and slo_utilisation < _NEAR:
         return ceiling.level * _BELOW_FAILURE
-    if stress is not None and ceiling.served_per_s is None:
-        return ceiling.level / stress  # a closed loop: beyond its capacity, clients only wait
+    if slo_utilisation is not None and ceiling.served_per_s is None:
+        return (
+            ceiling.level / slo_utilisation
+        )  # a closed loop: beyond its capacity, clients only wait
     return ceiling.level * 0.5

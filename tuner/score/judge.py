@@ -71,11 +71,11 @@ def undecided(results: Sequence[SloResult]) -> bool:
     return Verdict.NOT_ENOUGH_DATA in verdicts and not any(v.missed for v in verdicts)
 
 
-def stress(results: Sequence[SloResult]) -> float | None:
+def slo_utilisation(results: Sequence[SloResult]) -> float | None:
     """The largest share of a bound that was used up, above 1 when missed; None without readings.
 
     Only SLOs whose bound is not zero have one. An error rate above its bound without a latency
-    over its own is a miss that no stress tells of.
+    over its own is a miss that no utilisation tells of.
     """
     shares = [1.0 - r.margin for r in results if r.margin is not None and r.bound != 0]
     return max(shares, default=None)

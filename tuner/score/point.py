@@ -13,7 +13,7 @@ from tuner.score.judge import (
     in_time_rate,
     judge_all,
     passes,
-    stress,
+    slo_utilisation,
     undecided,
     value_of,
     violation,
@@ -53,8 +53,8 @@ class Point(Facts):
         return served if measured.load.arrivals.open_loop else None
 
     @property
-    def stress(self) -> float | None:
-        return stress(self.slo)
+    def slo_utilisation(self) -> float | None:
+        return slo_utilisation(self.slo)
 
     @property
     def undecided(self) -> bool:

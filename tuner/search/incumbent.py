@@ -46,12 +46,12 @@ def reached_level(trial: Trial, near_miss: float) -> float | None:
 def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
     """Trials that lost their race by no more than noise each time they were measured, best first.
 
-    The best nearly stood the highest load, and of several at one load it has the least stress.
+    The best nearly stood the highest load, and of several at one load it has the least utilisation.
     """
 
     def order(trial: Trial) -> tuple[float, float, int]:
         lowest = min(trial.points, key=lambda p: p.level)
-        return -lowest.level, lowest.stress or 0.0, trial.number
+        return -lowest.level, lowest.slo_utilisation or 0.0, trial.number
 
     pruned = (t for t in trials if t.state is TrialState.PRUNED and t.points)
     return sorted((t for t in pruned if all(_reached(p, near_miss) for p in t.points)), key=order)

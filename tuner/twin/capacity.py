@@ -68,8 +68,8 @@ class Simulated:
         return served if self.requirement.arrivals.open_loop else None
 
     @cached_property
-    def stress(self) -> float | None:
-        return stress(self.requirement.slos, self.outcome)
+    def slo_utilisation(self) -> float | None:
+        return slo_utilisation(self.requirement.slos, self.outcome)
 
 
 def capacity_of(
@@ -131,8 +131,8 @@ def meets(slo: Slo, outcome: Outcome) -> bool:
     return slo.met_by(value)
 
 
-def stress(slos: Sequence[Slo], outcome: Outcome) -> float | None:
-    """The largest share of a bound that is used up, as `tuner.score.judge.stress`."""
+def slo_utilisation(slos: Sequence[Slo], outcome: Outcome) -> float | None:
+    """The largest share of a bound that is used up, as `tuner.score.judge.slo_utilisation`."""
     judged = [s for s in slos if s.bound != 0]
     margins = (margin(slo, _known(simulated_value(slo.metric, outcome))) for slo in judged)
     return max((1.0 - m for m in margins if m is not None), default=None)

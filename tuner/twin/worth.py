@@ -34,7 +34,7 @@ NOTHING = -30.0
 _FEW, _LEAST_S, _SETTLE_S = 400, 0.3, 0.15
 #: Where a first look is taken: a little above the load to beat, where good and bad ones part.
 _ABOVE = 1.05
-#: Latency grows faster than the load: a stress of 2 is about 20 % too much load.
+#: Latency grows faster than the load: a utilisation of 2 is about 20 % too much load.
 STEEPNESS = 3.5
 
 
@@ -128,9 +128,9 @@ class Glances:
         request_size = self.twin.setting.request_size
         probe = Simulated(outcome, self.level, self.aim.requirement, request_size)
         worth = self.aim.worth(outcome.throughput_infer_per_s)
-        if probe.stress is None:
+        if probe.slo_utilisation is None:
             return worth if probe.passed else worth - 1.0
-        return worth - math.log(max(probe.stress, 1e-3)) / STEEPNESS
+        return worth - math.log(max(probe.slo_utilisation, 1e-3)) / STEEPNESS
 
 
 def looked_at(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim, level: float) -> float:
@@ -166,5 +166,5 @@ def _minimised(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> floa
     value = simulated_value(objective.metric, seen.outcome)
     if value is None or math.isnan(value):
         return NOTHING
-    missed = 0.0 if seen.passed else 1.0 + math.log(max(seen.stress or 1.0, 1.0))
+    missed = 0.0 if seen.passed else 1.0 + math.log(max(seen.slo_utilisation or 1.0, 1.0))
     return aim.worth(value) - missed

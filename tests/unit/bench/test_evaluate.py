@@ -81,7 +81,7 @@ def test_a_server_that_answers_batches_is_read_in_requests() -> None:
     measured = replace(synthetic_measurement(100.0, served=196.0), batch_size=2)
     probe = judge_point([P99_40MS, NO_ERRORS], measured)
     assert (probe.level, probe.served_per_s, saturated(probe)) == (100.0, 98.0, False)
-    assert (probe.passed, probe.stress) == (True, 0.5)
+    assert (probe.passed, probe.slo_utilisation) == (True, 0.5)
 
 
 def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:

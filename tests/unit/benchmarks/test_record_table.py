@@ -47,7 +47,7 @@ def test_any_capacity_is_bracketed_closely_from_any_guess(capacity: float) -> No
     probes: list[Probe] = []
     rates = [record_table.FIRST_GUESS * s for s in record_table.SHARES]
     for _ in range(8):
-        probes += [Probe(r, r <= capacity, stress=(r / capacity) ** 4) for r in rates]
+        probes += [Probe(r, r <= capacity, slo_utilisation=(r / capacity) ** 4) for r in rates]
         rates = record_table.next_rates(probes)
         if not rates:
             break

@@ -115,7 +115,7 @@ def test_a_closed_loop_that_fails_far_above_tells_where_it_stands(capacity: floa
 
     def probe(level: float) -> Probe:
         asked.append(level)
-        return Probe(level, level <= capacity, stress=level / capacity)
+        return Probe(level, level <= capacity, slo_utilisation=level / capacity)
 
     bracket = find_capacity(probe, 200, LevelRange(1, 256, whole=True), at_most=30)
     assert bracket.floor is not None
@@ -184,10 +184,12 @@ def test_no_load_is_tried_above_a_saturation_that_was_seen(start: float) -> None
 
 
 def test_a_capacity_is_not_above_what_a_saturated_server_answered() -> None:
-    floor = Probe(950.0, passed=True, served_per_s=950.0, stress=0.2)
-    ceiling = Probe(2400.0, passed=False, served_per_s=1000.0, stress=1.5)
+    floor = Probe(950.0, passed=True, served_per_s=950.0, slo_utilisation=0.2)
+    ceiling = Probe(2400.0, passed=False, served_per_s=1000.0, slo_utilisation=1.5)
     assert Bracket(floor, ceiling).capacity() == 1000.0
-    less = Probe(2400.0, passed=False, served_per_s=900.0, stress=1.5)  # it lost by the overload
+    less = Probe(
+        2400.0, passed=False, served_per_s=900.0, slo_utilisation=1.5
+    )  # it lost by the overload
     assert Bracket(floor, less).capacity() == crossing(floor, less)
 
 
@@ -361,7 +363,7 @@ def test_few_clients_are_searched_one_by_one(capacity: int) -> None:
 
     def probe(level: float) -> Probe:
         asked.append(level)
-        return Probe(level, level <= capacity, stress=level / capacity * 1.001)
+        return Probe(level, level <= capacity, slo_utilisation=level / capacity * 1.001)
 
     bracket = find_capacity(probe, 2.0, LevelRange(1, 256, whole=True))
     assert bracket.floor is not None

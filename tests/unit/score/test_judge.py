@@ -12,7 +12,7 @@ from tuner.score.judge import (
     in_time_rate,
     judge,
     passes,
-    stress,
+    slo_utilisation,
     tail_slo,
     tightest_latency,
     violation,
@@ -137,9 +137,11 @@ def test_an_answer_exactly_at_the_bound_is_in_time_and_batches_count_their_infer
 def test_a_bound_of_zero_has_its_distance_as_margin_and_no_stress() -> None:
     clean, broken = (judge(NO_ERRORS, synthetic_measurement(failed=n)) for n in (0, 1000))
     assert (clean.margin, broken.margin) == (0.0, -0.5)
-    assert stress([clean, broken]) is None
+    assert slo_utilisation([clean, broken]) is None
     late = judge(P99_40MS, synthetic_measurement(p99_us=60_000))
-    assert stress([broken, late, judge(P99_40MS, synthetic_measurement())]) == pytest.approx(1.5)
+    assert slo_utilisation(
+        [broken, late, judge(P99_40MS, synthetic_measurement())]
+    ) == pytest.approx(1.5)
 
 
 def test_at_least_is_missed_from_below() -> None:

@@ -144,10 +144,10 @@ def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
     bound, score = aim.bound(trial), trial.score
     if trial.state is not TrialState.PRUNED or score is None:
         return None if bound is None else (bound, Told.AT_MOST)
-    stress = 1.0 + max(score.violation, 0.0)
+    slo_utilisation = 1.0 + max(score.violation, 0.0)
     bound = aim.worth(score.value) if bound is None else bound
-    near = bound - math.log(min(stress, _FAR_OFF)) / STEEPNESS
-    return near, Told.VALUE if stress < _FAR_OFF else Told.AT_MOST
+    near = bound - math.log(min(slo_utilisation, _FAR_OFF)) / STEEPNESS
+    return near, Told.VALUE if slo_utilisation < _FAR_OFF else Told.AT_MOST
 
 
 def overshoot(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
