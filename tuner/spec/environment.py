@@ -70,7 +70,7 @@ EnvironmentValue = Annotated[
 ]
 
 
-def resolved(
+def resolve(
     variables: Mapping[str, ServerVariable], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """The values, for the server's process alone.

@@ -13,7 +13,7 @@ from tuner.hiding import HIDDEN
 from tuner.spec.mistakes import Finding, Location, dotted
 from tuner.spec.model import Spec
 from tuner.spec.suggest import in_brackets
-from tuner.spec.units import shortened
+from tuner.spec.units import shorten
 
 _Models = tuple[type[BaseModel], ...]
 
@@ -99,11 +99,11 @@ def _unknown_key(key: str, owners: _Models) -> str:
     known = sorted({name for owner in owners for name in _names(owner)})
     guess = in_brackets(key, known)
     if guess:
-        return f"unknown key {shortened(key)}{guess}"
+        return f"unknown key {shorten(key)}{guess}"
     homes = [home for home in _homes() if home[-1] == key]
     if homes:
         return f"'{key}' does not belong here but under {dotted(homes[0][:-1]) or 'the top'}"
-    return f"unknown key {shortened(key)}; known here: {', '.join(known)}"
+    return f"unknown key {shorten(key)}; known here: {', '.join(known)}"
 
 
 def _trace(loc: Location) -> tuple[Location, _Models]:
@@ -179,7 +179,7 @@ def _found(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, str):
-        return shortened(value)
+        return shorten(value)
     if isinstance(value, (list, tuple)):
         return "a list"
     return "a mapping" if isinstance(value, dict) else str(value)

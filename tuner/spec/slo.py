@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import CoreSchema, core_schema
 
 from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
-from tuner.spec.units import shortened
+from tuner.spec.units import shorten
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Slo:
         """
         match = re.fullmatch(r"([^\s<>=≤≥]+)\s*([<>=≤≥]+)\s*(\S.*)", text.strip())
         if match is None:
-            found = shortened(text)
+            found = shorten(text)
             raise ValueError(f"{found} is not METRIC <= VALUE, such as p99_latency <= 60ms")
         metric = parse_metric(match[1])
         _refuse_other_sign(metric, match[2], match[3])
@@ -90,7 +90,7 @@ def _bound(metric: Metric, text: str) -> float:
     value = metric.unit.read(text)
     if value is None:
         accepted = metric.unit.accepted
-        raise ValueError(f"{metric.name} is bounded by {accepted}, not {shortened(text)}")
+        raise ValueError(f"{metric.name} is bounded by {accepted}, not {shorten(text)}")
     if float(value) == 0 and metric.unit is not SHARE:
         raise ValueError(f"a bound of {text} on {metric.name} says nothing")
     return float(value)

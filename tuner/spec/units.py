@@ -59,11 +59,11 @@ def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
     except DecimalException:  # an exponent of ten digits
         quantity = LARGEST * 2
     if len(match[1]) > _MOST_DIGITS or quantity > LARGEST:
-        raise ValueError(f"{shortened(text)} is out of all proportion")
+        raise ValueError(f"{shorten(text)} is out of all proportion")
     return quantity
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """In quotes, at a length that a line can hold."""
     return f"'{text}'" if len(text) <= _SHOWN else f"'{text[:_SHOWN]}...'"
 
@@ -184,7 +184,7 @@ def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        return shortened(value)
+        return shorten(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import TunerError
-from tuner.spec.environment import resolved
+from tuner.spec.environment import resolve
 from tuner.spec.model import Server, ServerMode
 from tuner.triton import binaries, host, remote
 from tuner.triton.control import Control
@@ -92,7 +92,7 @@ def _tritonserver(server: Server, environment: Mapping[str, str]) -> list[Check]
 
     def look() -> str:
         with binaries.tritonserver(
-            server.binary, {**environment, **resolved(server.environment, environment)}
+            server.binary, {**environment, **resolve(server.environment, environment)}
         ) as installation:
             if installation.python is not None:
                 numpy.append(_numpy(installation.python))

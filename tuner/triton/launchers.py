@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from tuner.errors import SpecError
-from tuner.spec.environment import resolved
+from tuner.spec.environment import resolve
 from tuner.spec.model import ServerMode, Spec
 from tuner.triton.binaries import tritonserver
 from tuner.triton.local import LocalLauncher
@@ -32,7 +32,7 @@ def server_launcher(
 
 @contextmanager
 def _local(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLauncher]:
-    variables = {**environment, **resolved(spec.server.environment, environment)}
+    variables = {**environment, **resolve(spec.server.environment, environment)}
     with tritonserver(spec.server.binary, variables) as installation:
         yield LocalLauncher(installation, spec.repository, spec.server.args, spec.server.gpus)
 
@@ -47,7 +47,7 @@ def _docker(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLaunch
         image=spec.server.image,
         repository=spec.repository,
         args=spec.server.args,
-        environment=resolved(spec.server.environment, environment),
+        environment=resolve(spec.server.environment, environment),
         gpus=spec.server.gpus,
         mounts=spec.server.mounts,
         shm_size_bytes=spec.server.shm_size,

@@ -36,7 +36,7 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
-from tuner.spec.environment import resolved
+from tuner.spec.environment import resolve
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import OpenRun, open_run, open_store
@@ -317,9 +317,9 @@ class TestWhatIsRefused:
         )
         hidden = replace(offer, manifest=replace(offer.manifest, spec_text=text))
         variables = offered_spec(hidden, JoinRequest("m", "")).server.environment
-        assert resolved(variables, {"KEY": "mine", "B": "b"}) == {"KEY": "mine", "A": "b"}
+        assert resolve(variables, {"KEY": "mine", "B": "b"}) == {"KEY": "mine", "A": "b"}
         with pytest.raises(EnvironmentNotReadyError, match="not set: B, KEY"):
-            resolved(variables, {})
+            resolve(variables, {})
 
     def test_another_config_and_a_repository_that_is_not_here(
         self, offer: Any, tmp_path: Path

@@ -10,7 +10,7 @@ import pytest
 from tuner.errors import EnvironmentNotReadyError
 from tuner.run.baseline import question_of
 from tuner.spec.effective import effective_yaml
-from tuner.spec.environment import ServerVariable, given_check, resolved
+from tuner.spec.environment import ServerVariable, given_check, resolve
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.mistakes import SpecMistakesError
 
@@ -40,7 +40,7 @@ def test_the_server_gets_what_the_spec_gives_and_what_it_takes_from_tunes_enviro
     tmp_path: Path,
 ) -> None:
     variables = loaded(tmp_path, GIVEN).spec.server.environment
-    values = resolved(variables, {"HF_TOKEN": "token", "OTHER": "x"})
+    values = resolve(variables, {"HF_TOKEN": "token", "OTHER": "x"})
     given = dict.fromkeys(("PLAIN", "ANCHORED", "AGAIN", "FOLDED"), MARK)
     assert values == {**given, "TAKEN": "token"}
 
@@ -48,7 +48,7 @@ def test_the_server_gets_what_the_spec_gives_and_what_it_takes_from_tunes_enviro
 def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
     variables = loaded(tmp_path, GIVEN).spec.server.environment
     with pytest.raises(EnvironmentNotReadyError, match="not set: HF_TOKEN"):
-        resolved(variables, {})
+        resolve(variables, {})
 
 
 def test_nothing_that_is_stored_or_shown_of_a_spec_has_a_value(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from unit.steps.test_opening import REPOSITORY
 
 from tuner.errors import SpecError
-from tuner.spec.environment import ServerVariable, resolved
+from tuner.spec.environment import ServerVariable, resolve
 from tuner.spec.model import Server, Spec
 from tuner.steps.trusting import refuse_strange_programs, with_own_values
 
@@ -112,4 +112,4 @@ def test_a_stranger_names_variables_and_never_their_values() -> None:
     named = {"SENT": ServerVariable(given="theirs"), "KEY": ServerVariable(taken_from="MINE")}
     server = with_own_values(Server(environment=named))
     mine = {"SENT": "a", "KEY": "b", "MINE": "c"}
-    assert resolved(server.environment, mine) == {"SENT": "a", "KEY": "c"}
+    assert resolve(server.environment, mine) == {"SENT": "a", "KEY": "c"}
