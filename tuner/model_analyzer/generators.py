@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.model_analyzer.offer import Offer
+from tuner.modelconfig.schema import enum_name
 from tuner.spec.model import ModelAnalyzerMode
 
 #: Stands for the model; Model Analyzer takes names with ``_config_`` in them apart.
@@ -213,7 +214,7 @@ class Generators:
         )
         from model_analyzer.triton.model.model_config import ModelConfig
 
-        on_cpu = any(_kind(group) == "KIND_CPU" for group in base.instance_group)
+        on_cpu = any(enum_name(group, "kind") == "KIND_CPU" for group in base.instance_group)
         searches_client_batch = [] if self._mode is ModelAnalyzerMode.OPTUNA else [1]
         listed = ConfigModelProfileSpec(
             MODEL,
@@ -327,8 +328,3 @@ def _doubling(values: tuple[int, ...]) -> bool:
 def _exponents(values: tuple[int, ...]) -> tuple[int, int]:
     """Of the powers of two around the values."""
     return math.floor(math.log2(values[0])), math.ceil(math.log2(values[-1]))
-
-
-def _kind(group: Any) -> str:
-    field = group.DESCRIPTOR.fields_by_name["kind"]
-    return str(field.enum_type.values_by_number[group.kind].name)

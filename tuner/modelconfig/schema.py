@@ -18,6 +18,12 @@ def new_config() -> ModelConfig:
     return model_config_pb2.ModelConfig()
 
 
+def enum_name(message: Any, field: str) -> str:
+    """What the value of an enum field is called: ``KIND_GPU``, ``TYPE_FP32``."""
+    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    return str(values[getattr(message, field)].name)
+
+
 def same_config(one: ModelConfig, other: ModelConfig) -> bool:
     """Equal in every field, presence of empty sub-messages included."""
     return bool(

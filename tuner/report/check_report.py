@@ -17,7 +17,7 @@ from tuner.report.junit import (
     document,
     new_suite,
 )
-from tuner.report.markdown import code, escaped, joined, titled
+from tuner.report.markdown import escaped, joined, next_lines, titled
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
@@ -109,8 +109,7 @@ def markdown_of(check: CheckFacts) -> str:
         *titled("SLOs", slo_table(check)),
         *titled("Against the accepted result", comparison(check)),
         *titled("The last checks", trend(check)),
-        "### What next",
-        *[f"- {escaped(what)}: {code(command)}" for what, command in next_steps(check)],
+        *next_lines(next_steps(check)),
         _signature(check),
     ]
     return joined(parts) + "\n"

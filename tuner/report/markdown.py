@@ -54,10 +54,10 @@ def render(data: ReportData) -> str:
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("Field by field", simplification(data)),
         *titled("Best trials", _best_trials(data)),
-        *_overload(data),
+        *overload_lines(data),
         *_failures(data),
         *titled("Rejected measurements", rejections(data, MOST_REJECTED)),
-        *_next(data),
+        *next_lines(next_steps(data)),
         _signature(data),
     ]
     return joined(parts) + "\n"
@@ -189,15 +189,17 @@ def _failures(data: ReportData) -> list[str]:
     return ["### Failed trials", *lines, *([f"- and {more} more"] if more else [])]
 
 
-def _overload(data: ReportData) -> list[str]:
+def overload_lines(data: ReportData) -> list[str]:
+    """Heading and sentences; nothing without an overload."""
     lines = [f"- {escaped(sentence)}" for sentence in overload_sentences(data)]
     return ["### Overload and recovery", *lines] if lines else []
 
 
-def _next(data: ReportData) -> list[str]:
+def next_lines(steps: Sequence[tuple[str, str]]) -> list[str]:
+    """Heading and a line for each (reason, command); the command may be empty."""
     lines = [
         f"- {escaped(reason)}" + (f": {code(command)}" if command else "")
-        for reason, command in next_steps(data)
+        for reason, command in steps
     ]
     return ["### What next", *lines]
 

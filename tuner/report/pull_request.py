@@ -12,9 +12,9 @@ from tuner.errors import SpecError
 from tuner.modelconfig.diff import unified_diff
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
-from tuner.report.markdown import escaped, joined, slo_table, titled, titled_code
+from tuner.report.markdown import escaped, joined, overload_lines, slo_table, titled, titled_code
 from tuner.report.next_steps import repeat_commands
-from tuner.report.sentence import overload_sentences, soak_sentences, verdict_sentence
+from tuner.report.sentence import soak_sentences, verdict_sentence
 from tuner.report.tables import comparison, simplification
 from tuner.run.store import BEST, RunStore
 from tuner.run.writing import own_directory, write_bytes
@@ -67,7 +67,6 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
             f"run {data.run_id} proposes nothing: it ended as {data.status.value}",
             "its report says why",
         )
-    overload = [f"- {escaped(sentence)}" for sentence in overload_sentences(data)]
     parts = [
         f"## {escaped(data.model)}: a better config",
         escaped(verdict_sentence(data)),
@@ -77,7 +76,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("In numbers", comparison(data)),
         *titled("Field by field", simplification(data)),
-        *(["### Overload and recovery", *overload] if overload else []),
+        *overload_lines(data),
         *titled("Measured on", _environment(data)),
         *titled_code("Do it again", "\n".join(_commands(data)), "sh"),
         *titled_code("The change", data.diff, "diff"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.schema import enum_name
 from tuner.space.refused import refuse_unmeasurable
 from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
@@ -218,7 +219,7 @@ def _ensemble(config: Any) -> Iterator[str]:
 def _instances(config: Any, machine: Machine) -> Iterator[str]:
     groups = list(config.instance_group)
     for index, group in enumerate(groups or [None]):
-        kind = "KIND_AUTO" if group is None else _kind_name(group)
+        kind = "KIND_AUTO" if group is None else enum_name(group, "kind")
         on_gpu = kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
         path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
         most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
@@ -271,11 +272,6 @@ def _tail(machine: Machine, given: Given | None) -> list[str]:
         "confirm: {rounds: 3, min_gain: 2%}   # the winner must prove itself again",
         f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
     ]
-
-
-def _kind_name(group: Any) -> str:
-    field = group.DESCRIPTOR.fields_by_name["kind"]
-    return str(field.enum_type.values_by_number[group.kind].name)
 
 
 def _scalar(text: str) -> str:

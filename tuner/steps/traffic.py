@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.load.generator import Demand
 from tuner.load.generators import Choice, choose, may_reject
 from tuner.load.traffic.tensors import TensorShape, content_bytes
+from tuner.modelconfig.schema import enum_name
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs
 from tuner.steps.job import Job
@@ -40,8 +41,7 @@ def request_notes(job: Job) -> list[str]:
     tensors = []
     for tensor in config.input:
         shape = tuple(inputs.shapes.get(tensor.name, tensor.dims))
-        name = config.input[0].DESCRIPTOR.fields_by_name["data_type"].enum_type
-        datatype = name.values_by_number[tensor.data_type].name.removeprefix("TYPE_")
+        datatype = enum_name(tensor, "data_type").removeprefix("TYPE_")
         if any(d < 0 for d in shape):
             return []
         datatype = _STRING if datatype == "STRING" else datatype
