@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -143,7 +142,3 @@ def comparable(one: str | None, other: str | None) -> bool:
     """
     usual = GENERATORS[0].name
     return (one or usual) == (other or usual)
-
-
-def sha256_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -14,7 +14,7 @@ from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.run.manifest import sha256_text
+from tuner.writeback.plan import sha256_of
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_file_whose_content_is_known_is_not_replaced(
     run: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = (home / ".bashrc").read_text()
-    changes = {"config_text": stock, "config_sha256": sha256_text(stock)}
+    changes = {"config_text": stock, "config_sha256": sha256_of(stock)}
     edit(run, "manifest", {**changes, "config_path": str(home / ".bashrc")})
     edit(run, "result", {"config_after": "rm -rf ~\n"})
     assert "is not the config.pbtxt of a model 'toy'" in refused(run, home, capsys)
@@ -106,7 +106,7 @@ def test_a_link_in_a_model_directory_leads_nowhere_else(
     run: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = (home / ".bashrc").read_text()
-    edit(run, "manifest", {"config_text": stock, "config_sha256": sha256_text(stock)})
+    edit(run, "manifest", {"config_text": stock, "config_sha256": sha256_of(stock)})
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
     config.symlink_to(home / ".bashrc")
@@ -131,7 +131,7 @@ def test_what_is_no_file_is_said_at_once(
 
 
 def written(path: Path) -> dict[str, Any]:
-    hashes = {"sha256_before": sha256_text(CONFIG), "sha256_after": sha256_text(BETTER)}
+    hashes = {"sha256_before": sha256_of(CONFIG), "sha256_after": sha256_of(BETTER)}
     return {"path": str(path), **hashes, "backup": None}
 
 
@@ -222,7 +222,7 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
     """Those stated the hash of no bytes where there was no file."""
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
-    for stated in (None, sha256_text("")):
+    for stated in (None, sha256_of("")):
         edit(run, "manifest", {"config_text": "", "config_sha256": stated})
         assert guarded(cli, ["apply", str(run)]) == 0
         assert config.read_text() == BETTER

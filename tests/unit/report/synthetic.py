@@ -24,7 +24,7 @@ from tuner.load.measurement import (
     Slice,
 )
 from tuner.load.probes.overload import Overload
-from tuner.run.manifest import Manifest, sha256_text
+from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.run.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.score.judge import passes
@@ -32,6 +32,7 @@ from tuner.score.point import Point, judge_point, score_points
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
+from tuner.writeback.plan import sha256_of
 
 COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
@@ -213,13 +214,13 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         created_at="2025-03-01T10:00:00+00:00",
         spec_path="search_spaces/toy.yaml",
         spec_text=f"model: {toy.model}\n",
-        spec_sha256=sha256_text(f"model: {toy.model}\n"),
+        spec_sha256=sha256_of(f"model: {toy.model}\n"),
         spec=spec,
         model=toy.model,
         seed=toy.seed,
         config_path=f"/models/{toy.model}/config.pbtxt",
         config_text=CONFIG,
-        config_sha256=sha256_text(CONFIG),
+        config_sha256=sha256_of(CONFIG),
         versions={"tune": "0.1.0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"},
         host={"cpu": "Toy CPU @ 2.0 GHz", "cores": 2, "memory_bytes": 8 << 30, "governor": None},
         gpus=({"name": "Toy GPU", "driver": "550.54", "memory_bytes": 16 << 30},)
@@ -341,7 +342,7 @@ def write_result(
     from tuner.writeback.plan import WritePlan
 
     path = Path(f"/models/{toy.model}/config.pbtxt")
-    plan = WritePlan(toy.model, path, sha256_text(CONFIG), CONFIG, BETTER, (), store.run_id)
+    plan = WritePlan(toy.model, path, sha256_of(CONFIG), CONFIG, BETTER, (), store.run_id)
     parts = {
         "measuring_s": sum(t.time.measuring_s for t in trials) + 24.6,
         "deploying_s": sum(t.time.deploying_s for t in trials) + 11.0,
@@ -362,7 +363,7 @@ def write_result(
         "model": toy.model,
         "status": status,
         "reasons": ["a reason, <in> one sentence"],
-        "spec_sha256": sha256_text(f"model: {toy.model}\n"),
+        "spec_sha256": sha256_of(f"model: {toy.model}\n"),
         "objective": toy.objective,
         "baseline": facts_of(trials[0], proofs["current"], max),
         "winner": None if winner is None else facts_of(winner, proofs["candidate"]),
@@ -380,8 +381,8 @@ def write_result(
     if winner is not None:
         result["written"] = {
             "path": str(path),
-            "sha256_before": sha256_text(CONFIG),
-            "sha256_after": sha256_text(BETTER),
+            "sha256_before": sha256_of(CONFIG),
+            "sha256_after": sha256_of(BETTER),
             "backup": f"/models/{toy.model}/.config.pbtxt.tune.0123.bak",
         }
         result["simplification"] = [

@@ -6,8 +6,8 @@ import pytest
 from unit.writeback.plans import make_plan
 
 from tuner.errors import SpecError
-from tuner.run.manifest import Manifest, sha256_text
-from tuner.writeback.plan import plan_from_run
+from tuner.run.manifest import Manifest
+from tuner.writeback.plan import plan_from_run, sha256_of
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
 
@@ -16,7 +16,7 @@ def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest
     return Manifest(
         run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, model="m",
         seed=0, config_path="/repo/m/config.pbtxt", config_text=config_text,
-        config_sha256=sha256_text(config_text) if config_sha256 == "" else config_sha256,
+        config_sha256=sha256_of(config_text) if config_sha256 == "" else config_sha256,
         versions={}, host={}, gpus=(), fingerprint="f",
     )  # fmt: skip
 
@@ -28,8 +28,8 @@ def test_made_from_a_run() -> None:
     plan = plan_from_run(manifest(), RESULT)
     assert plan.path == Path("/repo/m/config.pbtxt")
     assert (plan.text_before, plan.text_after) == (OLD, NEW)
-    assert plan.sha256_before == sha256_text(OLD)
-    assert plan.sha256_after == sha256_text(NEW)
+    assert plan.sha256_before == sha256_of(OLD)
+    assert plan.sha256_after == sha256_of(NEW)
     assert plan.server_args == ("--x=1",)
 
 
@@ -75,7 +75,7 @@ def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facts", "changes", "said"),
     [
-        (manifest(OLD, sha256_text("other")), {}, "the config it read is not the one whose hash"),
+        (manifest(OLD, sha256_of("other")), {}, "the config it read is not the one whose hash"),
         (manifest(OLD, None), {}, "that it says was not there"),
         (manifest("half {"), {}, "the config it read is none: line 1"),
         (manifest(), {"config_after": "\n\n#!/bin/sh\nrm"}, "its winner's config is none: line 4"),
@@ -92,5 +92,5 @@ def test_a_run_that_contradicts_itself_is_no_plan(
 
 
 def test_a_run_that_was_written_already_is_a_plan_still() -> None:
-    written = {"sha256_before": sha256_text(OLD), "sha256_after": sha256_text(NEW)}
+    written = {"sha256_before": sha256_of(OLD), "sha256_after": sha256_of(NEW)}
     assert plan_from_run(manifest(), {**RESULT, "written": written}).text_after == NEW

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.load.generator import Demand
+from tuner.modelconfig.schema import enum_name
 
 #: Of one request in the export: 5,000/s for four seconds are 80 MB then.
 MAX_EXPORT_BYTES = 4096
@@ -39,8 +40,7 @@ def export_bytes(config: Any, shapes: Mapping[str, Sequence[int]]) -> int:
     def size(tensor: Any) -> int:
         own = shapes.get(tensor.name) or tensor.dims
         elements = math.prod(variable if d < 0 else d for d in own)
-        kinds = tensor.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
-        text = kinds[tensor.data_type].name == "TYPE_STRING"
+        text = enum_name(tensor, "data_type") == "TYPE_STRING"
         return elements * (_STRING_BYTES if text else _NUMBER_BYTES)
 
     return sum(map(size, (*config.input, *config.output)))
