@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.lint.finding import Finding, Severity
+from tuner.lint.finding import Finding, Severity, error_at
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.tree import locate
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ _PLATFORMS = {
 def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     """Errors of the directory; Triton says most of them only in its log."""
     if config.name and config.name != files.model:
-        yield _at(
+        yield error_at(
             files,
             "name",
             "name-mismatch",
@@ -65,7 +64,7 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
     for version in config.version_policy.specific.versions:
         if files.versions and version not in files.versions:
             text = f"version_policy asks for version {version}, which has no directory"
-            yield _at(files, "version_policy", "version-policy", text, "")
+            yield error_at(files, "version_policy", "version-policy", text, "")
     if not is_ensemble(config):
         yield from _model_files(files, config)
     for index, tensor in enumerate(config.output):
@@ -73,7 +72,7 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
         if label and not is_there(files.directory / label):
             text = f"output {tensor.name} takes its labels from {label}, which is not there"
             hint = f"it is looked for in {files.directory}"
-            yield _at(files, f"output[{index}].label_filename", "label-file", text, hint)
+            yield error_at(files, f"output[{index}].label_filename", "label-file", text, hint)
 
 
 def is_there(path: Path) -> bool:
@@ -108,8 +107,3 @@ def _hint(directory: Path, backend: _Backend) -> str:
         if any(name.endswith(ending) for name in present):
             return hint
     return f"it holds {', '.join(present)}" if present else "it is empty"
-
-
-def _at(files: ModelFiles, path: str, rule: str, message: str, hint: str) -> Finding:
-    line, column = locate(files.text, path)
-    return Finding(files.path, line, column, Severity.ERROR, rule, message, hint)

@@ -9,7 +9,7 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.lint.config import config_findings
 from tuner.lint.directory import layout_findings
-from tuner.lint.finding import Finding, Severity
+from tuner.lint.finding import Finding, Severity, error_at
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
@@ -23,7 +23,6 @@ from tuner.modelconfig.files import (
 )
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.tree import locate
 from tuner.spec.suggest import did_you_mean
 
 
@@ -129,8 +128,7 @@ def _tensor_findings(
     models = {name: _complete_config(repository, name) for name in called}
     known = {name: model for name, model in models.items() if model is not None}
     for where, message, hint in ensembles.tensor_mistakes(config, known):
-        line, column = locate(files.text, where)
-        yield Finding(files.path, line, column, Severity.ERROR, "ensemble-step", message, hint)
+        yield error_at(files, where, "ensemble-step", message, hint)
 
 
 def _step_findings(
@@ -140,12 +138,9 @@ def _step_findings(
     for index, step in enumerate(config.ensemble_scheduling.step):
         path = f"ensemble_scheduling.step[{index}]"
         if step.model_name not in names:
-            line, column = locate(files.text, f"{path}.model_name")
             message = f"there is no model {step.model_name!r} in the repository"
             hint = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
-            yield Finding(
-                files.path, line, column, Severity.ERROR, "ensemble-step-model", message, hint
-            )
+            yield error_at(files, f"{path}.model_name", "ensemble-step-model", message, hint)
             continue
         inner = _complete_config(repository, step.model_name)
         if inner is None:
@@ -155,8 +150,7 @@ def _step_findings(
             *_version_mistakes(repository, path, step),
         ]
         for where, message, hint in mistakes:
-            line, column = locate(files.text, where)
-            yield Finding(files.path, line, column, Severity.ERROR, "ensemble-step", message, hint)
+            yield error_at(files, where, "ensemble-step", message, hint)
 
 
 def _cycle_findings(
@@ -170,11 +164,9 @@ def _cycle_findings(
             steps = [] if inner is None else inner.ensemble_scheduling.step
             reached += {s.model_name for s in steps} - {*reached}
         if files.model in reached:
-            line, column = locate(files.text, f"ensemble_scheduling.step[{index}].model_name")
+            where = f"ensemble_scheduling.step[{index}].model_name"
             text = f"step {index} ({step.model_name}) leads back to {files.model} itself"
-            yield Finding(
-                files.path, line, column, Severity.ERROR, "ensemble-cycle", text, "break the circle"
-            )
+            yield error_at(files, where, "ensemble-cycle", text, "break the circle")
 
 
 def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensembles.Mistake]:

@@ -33,7 +33,7 @@ def rules(repository: Path, **options: object) -> set[str]:
 
 
 def _written() -> set[str]:
-    """Ids in the sources: what follows a severity, and what `_at` of layouts is given."""
+    """Ids in the sources: what follows a severity, and what `error_at` is given."""
     found = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -50,8 +50,8 @@ def _written() -> set[str]:
                 for i, part in enumerate(parts[:-1])
                 if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "Severity"
             ]
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_at":
-                after += texts[2:3] if path.name == "directory.py" else []
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "error_at":
+                after += texts[2:3]
             found |= {text for text in after if isinstance(text, str)}
     return found
 
