@@ -292,7 +292,6 @@ class TritonBench:
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        self._rules.checkpoint()
         window = overload_window(slo)
         measurement = self._put(LoadPoint(Arrivals.STEP, capacity), window, seed)
         try:
@@ -314,11 +313,10 @@ class TritonBench:
             return self._generator.answers()
 
     def _look(self, concurrency: int, seed: int) -> Measurement:
-        self._rules.checkpoint()
         return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
 
     def _believable(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        first = self._checked(load, window, seed)
+        first = self._put(load, window, seed)
         doubt = doubt_about(first)
         in_vain = self._in_vain and client_kept_up(first)
         if not doubt or in_vain:
@@ -336,21 +334,14 @@ class TritonBench:
         return again
 
     def _repeated(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        again = self._checked(load, window, seed)
+        again = self._put(load, window, seed)
         if not client_kept_up(again):
             self._rejects.reject(doubt_about(again), again)
             raise client_behind(again)
         return again
 
-    def _checked(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        self._rules.checkpoint()
-        try:
-            measurement = self._put(load, window, seed)
-        except UndecidedError:
-            measurement = self._put(load, replace(window, ends_early=False), seed)
-        return replace(measurement, disturbances=disturbances(measurement))
-
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        self._rules.checkpoint()
         if self._backlog and self._candidate is not None:
             self._deploy(self._candidate, fresh=True)
         if self._generator is None:
@@ -363,6 +354,8 @@ class TritonBench:
             self._rejects.failed(error.message, load.level, time.monotonic() - begin)
             # a dead server is replaced anyway; a living one may be full of what was asked
             self._backlog = not isinstance(error, ServerGoneError)
+            if isinstance(error, UndecidedError) and window.ends_early:
+                return self._put(load, replace(window, ends_early=False), seed)
             raise
         self._backlog = measurement.backlog or self._must_be_empty
-        return measurement
+        return replace(measurement, disturbances=disturbances(measurement))

@@ -223,6 +223,7 @@ class _Evaluating:
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
         # measured under others, since it may be those that it met badly.
         self._seed = seeds.of_search(session.spec.search.seed)
+        self._measure = partial(self._measured, self._seed)
         #: Of the current config one measurement is made in any case: what it is compared with.
         self._owed = candidate == session.current
 
@@ -234,7 +235,8 @@ class _Evaluating:
             return evaluate_listed(self._measure, session.spec.objective, session.plan.listed)
         if best is None or to_beat is None:
             return self._from_first()
-        second = SecondChance(session.near_miss, partial(self._under_other_arrivals, to_beat))
+        others = seeds.of_near_miss(session.spec.search.seed)
+        second = SecondChance(session.near_miss, partial(self._measured, others, to_beat))
         gain, rate_to_beat = 1.0 + float(session.spec.confirm.min_gain), None
         if session.plan.arrivals.open_loop:
             to_beat *= gain
@@ -284,13 +286,7 @@ class _Evaluating:
         at_most = most_probes(spec, plan, rules.to_beat)
         return race(self._measure, spec.objective, plan, rules, at_most=at_most)
 
-    def _measure(self, level: float) -> Point:
-        return self._measured(level, self._seed)
-
-    def _under_other_arrivals(self, level: float) -> Point:
-        return self._measured(level, seeds.of_near_miss(self._session.spec.search.seed))
-
-    def _measured(self, level: float, seed: int) -> Point:
+    def _measured(self, seed: int, level: float) -> Point:
         self._refuse_when_late(level)
         point = self._session.bench.measure(level, seed)
         self._owed = False

@@ -60,9 +60,9 @@ class PerfAnalyzer(Setup):
             given = self.inputs.file(seed, steps)
             run = _Run(self, load, window, seed, given, Path(private))
             result = run.measured()
-        result = replace(result, wall_s=time.monotonic() - begin)
-        warnings = (*result.warnings, *run.given.warnings, *_repeats(run.given, result, run.window))
-        return replace(result, warnings=(*warnings, *warnings_about(result, run.window.bounds)))
+        warnings = (*result.warnings, *given.warnings, *_repeats(given, result, window))
+        warnings = (*warnings, *warnings_about(result, window.bounds))
+        return replace(result, wall_s=time.monotonic() - begin, warnings=warnings)
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,7 @@ class _Run:
         due_s = self._write_schedule()
         files = self._files
         with self.tool.watched() as watched:
-            try:
-                command, ended = self._execute(files, watched, self._hopeless(due_s))
-            except LoadFailedError as error:
-                self._check_sent(due_s, watched, error)
-                raise
+            command, ended = self._execute(files, watched, due_s)
         requests = export.read(files.export)
         files.export.unlink()
         window = self.window
@@ -151,33 +147,28 @@ class _Run:
         return arrivals.write_intervals(times, self._intervals)
 
     def _execute(
-        self, files: RunFiles, watched: Sampler, hopeless: Callable[[], bool] = process.never
+        self, files: RunFiles, watched: Sampler, due_s: arrivals.Times | None
     ) -> tuple[list[str], process.Ended]:
         """The command line, and how it ended."""
-        try:
-            loaded = self._loaded(files, hopeless)
-        except LoadFailedError as error:
-            self._check_model(watched, dropped=process.TOO_LATE in error.message)
-            raise
-        self._check_model(watched, dropped=loaded[1].killed)
-        return loaded
-
-    def _loaded(
-        self, files: RunFiles, hopeless: Callable[[], bool]
-    ) -> tuple[list[str], process.Ended]:
         tool = self.tool
         command = command_line(tool.program.binary, tool.target, self.load, self.window, files)
-        ended = process.run(
-            command,
-            tool.program.environment,
-            self._log,
-            alive=lambda: health.live(tool.target.endpoints),
-            complete=lambda: export.is_complete(files.export),  # written last
-            at_rest=lambda: comes_to_rest(tool.scrape, tool.target),
-            deadline_s=self.window.deadline_s,
-            patience_s=tool.patience_s,
-            hopeless=hopeless,
-        )
+        try:
+            ended = process.run(
+                command,
+                tool.program.environment,
+                self._log,
+                alive=lambda: health.live(tool.target.endpoints),
+                complete=lambda: export.is_complete(files.export),  # written last
+                at_rest=lambda: comes_to_rest(tool.scrape, tool.target),
+                deadline_s=self.window.deadline_s,
+                patience_s=tool.patience_s,
+                hopeless=self._hopeless(due_s),
+            )
+        except LoadFailedError as error:
+            self._check_model(watched, dropped=process.TOO_LATE in error.message)
+            self._check_sent(due_s, watched, error)
+            raise
+        self._check_model(watched, dropped=ended.killed)
         return command, ended
 
     def _hopeless(self, due_s: arrivals.Times | None) -> Callable[[], bool]:
