@@ -62,7 +62,7 @@ def write_and_take_back(seed: int, repository: Path) -> None:
     for job, candidate in _candidates(files, rng):
         fields = job.space.config.changes(candidate.fields)
         after = _told(lambda: draw_up(job, candidate).after)  # noqa: B023
-        asked = job.space.config.asked(candidate.fields)
+        asked = job.space.config.request(candidate.fields)
         asked.name = config.name  # a job fills it in, for messages
         _check(files, fields, after, asked)
         done["candidates"] += 1

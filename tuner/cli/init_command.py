@@ -91,7 +91,7 @@ def _drafted(
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
     from tuner.space.draft import Machine, draft_spec
-    from tuner.space.judge import broken
+    from tuner.space.judge import broken_config
     from tuner.triton.host import read_host
 
     given = None
@@ -104,7 +104,7 @@ def _drafted(
     config = parse(files.text, str(files.path))
     completes = files.completes(config)
     if refused := violations(config, completes=completes):
-        raise broken(refused, partial(field_place, str(files.path), files.text))
+        raise broken_config(refused, partial(field_place, str(files.path), files.text))
     for finding in errors_of(repository, model):
         say(f"{finding.place}: {finding.message}", err=True)
     if profile is not None:

@@ -71,7 +71,7 @@ def nearest(space: Space, message: Any) -> Candidate | None:
     """
     chosen: dict[str, FieldValue] = {}
     for parameter in space.parameters:
-        narrowed = space.narrowed(parameter, chosen)
+        narrowed = space.narrow(parameter, chosen)
         if narrowed is None:
             continue
         if not narrowed.count:

@@ -59,7 +59,7 @@ class Base:
     @classmethod
     def of_server(cls, file: ModelConfig, running: ModelConfig, *, completes: bool) -> Base:
         """From what a server reports that was given ``file`` as it is."""
-        completed = _completed(file, running)
+        completed = _complete(file, running)
         by_itself = completed.HasField(DYNAMIC_BATCHING) and not file.HasField(DYNAMIC_BATCHING)
         overridden = frozenset({DYNAMIC_BATCHING} if by_itself else ())
         return cls(file, completed, overridden, completes, known=True)
@@ -84,7 +84,7 @@ class Base:
             del base.instance_group[:]  # the defaults' group: what is asked for makes its own
         return with_fields(base, fields)
 
-    def asked(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
+    def request(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
         """What the server is given to run ``fields``: the file with `changes` (a new message)."""
         return with_fields(self.file, self.changes(fields))
 
@@ -95,7 +95,7 @@ class Base:
         backend completes the config (tritonserver 2.51 refuses ``preferred_batch_size: [4]``
         alone).
         """
-        wanted = self._expressed(fields)
+        wanted = self._express(fields)
         changed = {p: v for p, v in wanted.items() if self._differs(p, v)}
         if any(_is_instances(p) for p in changed):  # a count left open may depend on the kind
             changed |= {p: v for p, v in wanted.items() if _is_instances(p)}
@@ -104,21 +104,21 @@ class Base:
             changed |= {MAX_BATCH_SIZE: size} if size != self.file.max_batch_size else {}
         return changed
 
-    def expected(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
+    def expect(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
         """What a server reports that runs ``fields``, before Triton's defaults (a new message)."""
-        return self.message(self._expressed(fields))
+        return self.message(self._express(fields))
 
     def read_back(self, fields: Mapping[str, FieldValue]) -> Collection[str]:
-        """Paths at which the server must report what is `expected`.
+        """Paths at which the server must report what `expect` says.
 
         Whether there is a batcher makes no difference to batches of at most one.
         """
-        wanted = self._expressed(fields)
+        wanted = self._express(fields)
         if self._largest_batch(fields) <= 1:
             return [p for p in wanted if not _is_batching(p)]
         return wanted.keys()
 
-    def refused(self, fields: Mapping[str, FieldValue]) -> Iterator[Violation]:
+    def violations(self, fields: Mapping[str, FieldValue]) -> Iterator[Violation]:
         """Values that do not outlive the completion."""
         size = self._largest_batch(fields)
         if MAX_BATCH_SIZE in self.overridden and size != self.completed.max_batch_size:
@@ -131,7 +131,7 @@ class Base:
                 "(auto_complete_config of a Python model)",
             )
 
-    def _expressed(self, fields: Mapping[str, FieldValue]) -> Mapping[str, FieldValue]:
+    def _express(self, fields: Mapping[str, FieldValue]) -> Mapping[str, FieldValue]:
         """``fields`` so that they hold.
 
         Where the server turns the batcher on by itself, a batcher that prefers batches of one is
@@ -163,7 +163,7 @@ _TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", "model_transaction_policy")
 _FOUND = ("backend", "platform")
 
 
-def _completed(file: ModelConfig, running: ModelConfig) -> ModelConfig:
+def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:
     config = deepcopy(file)
     for name in (*_TAKEN_OVER, *_FOUND):
         config.ClearField(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.path import element_index, get
+from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.steps import Step, format_steps, parse_steps
 from tuner.modelconfig.values import FieldValue
 
 #: SEQUENCE_IDLE_DEFAULT_MICROSECONDS of Triton's core.
@@ -29,7 +29,7 @@ def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) 
     Returns:
         One sentence for each difference.
     """
-    expected = _normalized(asked)
+    expected = _normalize(asked)
     found = []
     for path in paths:
         steps = parse_steps(path)
@@ -49,7 +49,7 @@ def _get_or_none(config: ModelConfig, path: str) -> FieldValue:
         return None
 
 
-def _normalized(asked: ModelConfig) -> ModelConfig:
+def _normalize(asked: ModelConfig) -> ModelConfig:
     config = deepcopy(asked)
     if not config.HasField("version_policy"):
         config.version_policy.latest.num_versions = 1

@@ -53,10 +53,10 @@ def moved_starts(text: str) -> dict[int, int]:
 
 def without_comments(text: str) -> str:
     """What a parser reads of it, in its place: space stands for comments."""
-    return _PART.sub(_uncommented, text) if "#" in text else text
+    return _PART.sub(_uncomment, text) if "#" in text else text
 
 
-def _uncommented(part: re.Match[str]) -> str:
+def _uncomment(part: re.Match[str]) -> str:
     if part["zeros"] is not None:
         return " " * len(part["gap"]) + part["zeros"]
     return " " * len(part[0]) if part[0].startswith("#") else part[0]

@@ -6,6 +6,8 @@ What comes out is parsed again and must be the message that the change of fields
 
 from __future__ import annotations
 
+import difflib
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +17,12 @@ from tuner.modelconfig.dialect import as_python_reads
 from tuner.modelconfig.layout import Splice
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import FieldValue, element_index, in_order, with_fields
+from tuner.modelconfig.path_steps import Step, fields_of, parse_steps
 from tuner.modelconfig.schema import ModelConfig, new_config, same_config
-from tuner.modelconfig.steps import Step, fields_of, parse_steps
 from tuner.modelconfig.tree import Element, Field, Items, Message, build, elements
 from tuner.modelconfig.values import is_list, literal, to_wire
+
+_NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 class EditError(TunerError):
@@ -259,3 +263,20 @@ def _wire_literal(field: Any, wire: Any, like: str = "") -> str:
         return text
     pad = "" if like.startswith("[") and not like[1:2].isspace() else " "
     return f"[{pad}{text}{pad}]"
+
+
+def unified_diff(before: str, after: str, name: str) -> str:
+    """The unified diff that ``patch -p1`` takes; empty when the texts are equal.
+
+    Args:
+        before: Text now.
+        after: Text to come.
+        name: Path shown in the header, below ``a/`` and ``b/``.
+    """
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """As `patch` takes them: only a newline ends one, not the many that Python knows."""
+    return io.StringIO(text, newline="\n").readlines()

@@ -15,7 +15,7 @@ _BEYOND_ASCII = re.compile("[^\\x00-\\x7f]")
 UTF_8, LATIN_1 = ENCODINGS = ("utf-8", "latin-1")
 
 
-def decoded(content: bytes) -> tuple[str, str]:
+def decode(content: bytes) -> tuple[str, str]:
     """The text, and its encoding: UTF-8, or Latin-1 where comments alone are not ASCII.
 
     Raises:
@@ -31,7 +31,7 @@ def decoded(content: bytes) -> tuple[str, str]:
         return text, LATIN_1
 
 
-def encoded(text: str, encoding: str) -> bytes:
+def encode(text: str, encoding: str) -> bytes:
     """The bytes of a text; reading them gives it again.
 
     Raises:

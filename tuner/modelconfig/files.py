@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.modelconfig.encoding import decoded
+from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
@@ -87,7 +87,7 @@ def read_model(repository: Path, model: str) -> ModelFiles:
     path = directory / CONFIG_NAME
     data = read_config(path)
     try:
-        text, encoding = decoded(data or b"")
+        text, encoding = decode(data or b"")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         column = error.start - error.object.rfind(b"\n", 0, error.start)

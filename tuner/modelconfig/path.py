@@ -1,6 +1,6 @@
 """Fields of a model config by path: check a path and its values, get, set.
 
-The grammar of paths is that of `tuner.modelconfig.steps`; values are `FieldValue`s.
+The grammar of paths is that of `tuner.modelconfig.path_steps`; values are `FieldValue`s.
 
 Protobuf keeps no difference between a number, boolean or enum that is unset and one that is 0,
 False or the first name: `get` answers with the latter as long as the message around it is
@@ -14,8 +14,8 @@ from copy import deepcopy
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.steps import Step, format_steps, parse_steps
 from tuner.modelconfig.values import FieldValue, from_wire, is_list, to_wire
 
 __all__ = [

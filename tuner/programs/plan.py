@@ -23,7 +23,7 @@ from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import Proposal
-from tuner.space.cache import listed_sizes
+from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.model import ServerMode, Spec, Strategy
@@ -202,7 +202,7 @@ def cache_notes(job: Job) -> list[str]:
     return [
         f"a cache of {bytes_text(size)} has room for about {size // answer} answers and should "
         f"give {lru_hit_rate(probabilities, size / answer):.0%} of them"
-        for size in sorted(listed_sizes(job.spec))
+        for size in sorted(list_sizes(job.spec))
     ]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
-from tuner.modelconfig.encoding import encoded
+from tuner.modelconfig.encoding import encode
 from tuner.report.pull_request import write_proposal
 from tuner.report.quantities import count_text
 from tuner.report.render import render_all
@@ -175,7 +175,7 @@ def _ended(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
         if verdict.winner is not None:
             winner = verdict.winner.candidate
             change = draw_up(run.job, winner)
-            after = encoded(change.after, run.job.model.encoding)
+            after = encode(change.after, run.job.model.encoding)
             store.write_best(after, winner.server_args)
         with uninterrupted():
             written = _written(run, opened, verdict, change)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.errors import SpecError
-from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.edit import unified_diff
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
 from tuner.report.markdown import escaped, joined, overload_lines, slo_table, titled, titled_code

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tuner.errors import SpecError
 from tuner.facts import Facts
 from tuner.load.generators import GENERATORS, title_of
-from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
 from tuner.run.noise_file import is_noise

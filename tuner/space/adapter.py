@@ -43,19 +43,19 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return found
 
 
-def suggested(space: Space, suggest: Callable[[str], OptunaValue]) -> Candidate:
-    """The candidate made by asking ``suggest`` for each parameter by name, parents first.
+def suggest(space: Space, ask: Callable[[str], OptunaValue]) -> Candidate:
+    """The candidate made by asking ``ask`` for each parameter by name, parents first.
 
     It may lie outside the space (no preferred size left below max_batch_size) or break one of
     Triton's rules: the caller asks `Space.contains` and `Space.violations`.
     """
     values: dict[str, FieldValue] = {}
     for parameter in space.parameters:
-        narrowed = space.narrowed(parameter, values)
+        narrowed = space.narrow(parameter, values)
         if narrowed is not None and narrowed.count == 1:
             values[parameter.path] = next(iter(narrowed))
         elif narrowed is not None:
-            values[parameter.path] = _suggested_value(parameter, suggest)
+            values[parameter.path] = _ask_value(parameter, ask)
     return space.candidate(values)
 
 
@@ -102,10 +102,10 @@ def _choice_name(parameter: RangeParameter) -> str:
     return f"{parameter.path}.choice"
 
 
-def _suggested_value(parameter: Parameter, suggest: Callable[[str], OptunaValue]) -> FieldValue:
+def _ask_value(parameter: Parameter, ask: Callable[[str], OptunaValue]) -> FieldValue:
     if isinstance(parameter, ChoiceParameter):
-        chosen = suggest(parameter.path)
+        chosen = ask(parameter.path)
         return next(v for v in parameter if text(v) == chosen)
-    if parameter.special and suggest(_choice_name(parameter)) != IN_RANGE:
+    if parameter.special and ask(_choice_name(parameter)) != IN_RANGE:
         return parameter.special[0]
-    return suggest(parameter.path)
+    return ask(parameter.path)

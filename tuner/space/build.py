@@ -13,9 +13,8 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, with_fields
 from tuner.space import cache
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.judge import refuse_broken
+from tuner.space.judge import refuse_broken, refuse_unmeasurable
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
-from tuner.space.refused import refuse_unmeasurable
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
@@ -55,8 +54,9 @@ def build_space(
             mistakes[path] = f"{error} ({hint})" if hint else str(error)
     mistakes |= _mistakes_between(parameters, spec, config)
     if mistakes:
-        raise SpecError(_listed(mistakes, positions or {}), "`tune init MODEL` drafts a valid spec")
-    space = _assembled(parameters, spec, config)
+        lines = _list_mistakes(mistakes, positions or {})
+        raise SpecError(lines, "`tune init MODEL` drafts a valid spec")
+    space = _assemble(parameters, spec, config)
     refuse_broken(space, place)
     _refuse_empty(space)
     return space
@@ -122,7 +122,7 @@ def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> No
         _refuse_unmeasurable(message)
         encoded = message.SerializeToString(deterministic=True)
         if encoded in seen:
-            raise SpecError(f"{_shown(seen[encoded])} and {_shown(value)} are the same to Triton")
+            raise SpecError(f"{_show(seen[encoded])} and {_show(value)} are the same to Triton")
         seen[encoded] = value
 
 
@@ -159,7 +159,7 @@ def _mistakes_between(
     return mistakes
 
 
-def _assembled(parameters: Mapping[str, Parameter], spec: Spec, config: Base) -> Space:
+def _assemble(parameters: Mapping[str, Parameter], spec: Spec, config: Base) -> Space:
     ordered = sorted(
         parameters.values(),
         key=lambda p: (p.path != CACHE_SIZE, p.path != MAX_BATCH_SIZE, p.path.count(".")),
@@ -224,10 +224,10 @@ def _some(space: Space) -> list[Candidate]:
     return found
 
 
-def _listed(mistakes: Mapping[str, str], positions: Mapping[str, str]) -> str:
+def _list_mistakes(mistakes: Mapping[str, str], positions: Mapping[str, str]) -> str:
     places = {path: f"{positions[path]}: " if path in positions else "" for path in mistakes}
     return "\n".join(f"{places[path]}space.{path}: {text}" for path, text in mistakes.items())
 
 
-def _shown(value: FieldValue) -> str:
+def _show(value: FieldValue) -> str:
     return "unset" if value is None else str(value)

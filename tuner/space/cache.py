@@ -23,7 +23,7 @@ def server_args(size: int | None) -> tuple[str, ...]:
     return () if size is None else (f"{_FLAG}=local,size={size}",)
 
 
-def listed_sizes(spec: Spec) -> tuple[int, ...]:
+def list_sizes(spec: Spec) -> tuple[int, ...]:
     """Sizes in bytes the spec lets choose from; none when it does not search the cache."""
     sizes = spec.space.get(CACHE_SIZE)
     if not isinstance(sizes, Choice):

@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.schema import enum_name
-from tuner.space.refused import refuse_unmeasurable
+from tuner.space.judge import refuse_unmeasurable
 from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
@@ -105,13 +105,13 @@ def open_shapes(config: Any) -> dict[str, list[int]]:
     The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`.
     """
     return {
-        tensor.name: _guessed(list(tensor.dims))
+        tensor.name: _guess(list(tensor.dims))
         for tensor in config.input
         if any(d < 0 for d in tensor.dims)
     }
 
 
-def _guessed(dims: list[int]) -> list[int]:
+def _guess(dims: list[int]) -> list[int]:
     guess = OPEN_DIMENSION
     while guess > 1 and math.prod(guess if d < 0 else d for d in dims) > MOST_ELEMENTS:
         guess //= 2

@@ -1,4 +1,4 @@
-"""The model's config judged alone, before a space over it is gone through."""
+"""The model's config judged alone: what Triton refuses, and kinds of models that are not for us."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 
 from tuner.errors import SpecError
 from tuner.modelconfig.rules import Violation
+from tuner.modelconfig.schema import ModelConfig
 from tuner.space.space import Space
 
 #: Enough to meet any value that mends the config, unless it is one of very many.
 _DRAWS = 200
+#: Backends whose models generate token by token, batched by the backend itself.
+LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
 
 
 def refuse_broken(space: Space, place: Callable[[str], str] = str) -> None:
@@ -33,12 +36,39 @@ def refuse_broken(space: Space, place: Callable[[str], str] = str) -> None:
             still = space.violations(candidate)
             lasting = [violation for violation in lasting if violation in still]
     if lasting:
-        raise broken(lasting, place)
+        raise broken_config(lasting, place)
 
 
-def broken(violations: Sequence[Violation], place: Callable[[str], str] = str) -> SpecError:
+def broken_config(violations: Sequence[Violation], place: Callable[[str], str] = str) -> SpecError:
     """What is wrong with a model's config, with the place of each mistake."""
     lines = "\n".join(f"{place(found.path)}: {found.message}" for found in violations)
     hint = next((found.hint for found in violations if found.hint), "")
     advice = f"mend the model's config first{f': {hint}' if hint else ''}"
     return SpecError(lines, advice)
+
+
+def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
+    """Returns for a model that answers each request once, by itself.
+
+    Raises:
+        SpecError: A request to this one has no latency to tune for; the hint says what to do.
+    """
+    if config.backend in LLM_BACKENDS:
+        raise SpecError(
+            f"{model} is a language model ({config.backend}): it batches inside its engine, and "
+            "what counts are time to first token and time per token",
+            "tune its engine's own parameters with NVIDIA's aiconfigurator or aiperf",
+        )
+    if config.model_transaction_policy.decoupled:
+        raise SpecError(
+            f"{model} is decoupled: it may answer a request many times or not at all, so a "
+            "request has no one latency to tune for",
+            "measure it with perf_analyzer --streaming; tune the models that it calls",
+        )
+    if config.HasField("sequence_batching"):
+        raise SpecError(
+            f"{model} takes sequences of requests (sequence_batching): what it answers depends on "
+            "what was asked before, and single requests in random order are not its traffic",
+            "measure it with perf_analyzer's sequence options (--num-of-sequences, "
+            "--sequence-length); tune the models that it calls",
+        )

@@ -74,7 +74,7 @@ class Space:
         paths = self.paths
         return DYNAMIC_BATCHING not in paths and any(is_inside(p, DYNAMIC_BATCHING) for p in paths)
 
-    def narrowed(self, parameter: Parameter, chosen: Values) -> Parameter | None:
+    def narrow(self, parameter: Parameter, chosen: Values) -> Parameter | None:
         """``parameter`` with the values that are left beside ``chosen``; None: means nothing.
 
         ``chosen`` holds the parameters before it. A parameter may be left without any value.
@@ -93,20 +93,20 @@ class Space:
         """
         chosen: dict[str, FieldValue] = {}
         for parameter in self.parameters:
-            narrowed = self.narrowed(parameter, chosen)
+            narrowed = self.narrow(parameter, chosen)
             if narrowed is None:
                 continue
             value = values.get(parameter.path)
             for condition in self._conditions[parameter.path]:
                 value = condition.fit(value, narrowed, self._beside(condition, chosen))
             chosen[parameter.path] = value
-        return self._assembled(chosen)
+        return self._assemble(chosen)
 
     def values(self, candidate: Candidate) -> dict[str, FieldValue]:
         """Value of each parameter that means something in ``candidate``."""
         chosen: dict[str, FieldValue] = {}
         for parameter in self.parameters:
-            if self.narrowed(parameter, chosen) is None:
+            if self.narrow(parameter, chosen) is None:
                 continue
             if parameter.path == CACHE_SIZE:
                 chosen[CACHE_SIZE] = candidate.cache_bytes
@@ -119,7 +119,7 @@ class Space:
         values = self.values(candidate)
         for parameter in self.parameters:
             if parameter.path in values:
-                narrowed = self.narrowed(parameter, values)
+                narrowed = self.narrow(parameter, values)
                 if narrowed is None or values[parameter.path] not in narrowed:
                     return False
         return self.candidate(values) == candidate
@@ -149,7 +149,7 @@ class Space:
         """Why Triton would refuse the candidate; such a one never reaches a server."""
         completes = self.config.completes
         broken = violations(self.message(candidate), completes=completes)
-        return [*broken, *self.config.refused(candidate.fields)]
+        return [*broken, *self.config.violations(candidate.fields)]
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
@@ -164,7 +164,7 @@ class Space:
 
     def combinations(self) -> Iterator[Candidate]:
         """Each candidate of the space, once, those that Triton would refuse included."""
-        return (self._assembled(values) for values in self._walk(0, {}))
+        return (self._assemble(values) for values in self._walk(0, {}))
 
     def sample(self, rng: random.Random) -> Candidate | None:
         """A random candidate that Triton would load; None when none was found."""
@@ -178,12 +178,12 @@ class Space:
         """A random candidate; None when the values drawn first leave none for the others."""
         chosen: dict[str, FieldValue] = {}
         for parameter in self.parameters:
-            narrowed = self.narrowed(parameter, chosen)
+            narrowed = self.narrow(parameter, chosen)
             if narrowed is not None and not narrowed.count:
                 return None
             if narrowed is not None:
                 chosen[parameter.path] = narrowed.draw(rng)
-        return self._assembled(chosen)
+        return self._assemble(chosen)
 
     def coarse(self, points: int) -> Space:
         """The same with at most ``points`` values of each range: for a grid."""
@@ -209,7 +209,7 @@ class Space:
     def _beside(self, condition: Condition, chosen: Values) -> FieldValue:
         return chosen.get(condition.parent, self._parents[condition.parent])
 
-    def _assembled(self, chosen: Values) -> Candidate:
+    def _assemble(self, chosen: Values) -> Candidate:
         fields = {path: value for path, value in chosen.items() if path != CACHE_SIZE}
         size = chosen.get(CACHE_SIZE)
         cache_bytes = size if isinstance(size, int) else None
@@ -224,7 +224,7 @@ class Space:
             yield chosen
             return
         parameter = self.parameters[index]
-        narrowed = self.narrowed(parameter, chosen)
+        narrowed = self.narrow(parameter, chosen)
         if narrowed is None:
             yield from self._walk(index + 1, chosen)
             return
@@ -235,7 +235,7 @@ class Space:
         if index == len(self.parameters):
             return 1
         parameter = self.parameters[index]
-        narrowed = self.narrowed(parameter, chosen)
+        narrowed = self.narrow(parameter, chosen)
         if narrowed is None:
             return self._count(index + 1, chosen)
         if parameter.path not in self._parents:

@@ -16,7 +16,7 @@ from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
 from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.space.build import build_space
-from tuner.space.refused import refuse_unmeasurable
+from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import Spec

@@ -20,7 +20,7 @@ from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level, saturated
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
-from tuner.space.cache import listed_sizes
+from tuner.space.cache import list_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
@@ -135,7 +135,7 @@ def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confi
 
 def _simplest(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
     session.events.phase("looking for the simplest config that is as good")
-    space, sizes = session.job.space, listed_sizes(session.spec)
+    space, sizes = session.job.space, list_sizes(session.spec)
     minimise = session.spec.objective.goal is Goal.MINIMIZE
 
     def name(candidate: Candidate) -> str:

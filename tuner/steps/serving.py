@@ -84,7 +84,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
 
 def _completed(job: Job, deployer: Deployer) -> Job:
     try:
-        running = deployer.tried(Candidate({}, job.space.current.cache_bytes)).running
+        running = deployer.try_out(Candidate({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
         raise ModelNotServedError(
             f"the server does not load {job.spec.model} as it is in the repository: "
@@ -152,6 +152,6 @@ def _without_batcher(space: Space) -> Candidate | None:
 def _tried(deployer: Deployer, candidate: Candidate) -> ModelConfig | None:
     """What the server runs of it; None where it refuses: then a trial will tell."""
     try:
-        return deployer.tried(candidate).running
+        return deployer.try_out(candidate).running
     except (DeployRefusedError, ServerGoneError):
         return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tuner.errors import TunerError
-from tuner.modelconfig.diff import unified_diff
-from tuner.modelconfig.edit import edit
+from tuner.modelconfig.edit import edit, unified_diff
 from tuner.run.manifest import Manifest
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job

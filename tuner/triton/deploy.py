@@ -151,22 +151,22 @@ class Deployer:
             EnvironmentNotReadyError: No server can be started at all.
         """
         try:
-            return self._deployed(candidate)
+            return self._deploy_once(candidate)
         except DeployRefusedError:
             if self._running is None or self._running.completes:
                 raise
         self._stop()
         self.completes = True
         try:
-            return self._deployed(candidate)
+            return self._deploy_once(candidate)
         except DeployRefusedError:
             self.completes = False  # it was not that
             raise
 
-    def _deployed(self, candidate: Candidate) -> Deployment:
-        deployment = self.tried(candidate)
+    def _deploy_once(self, candidate: Candidate) -> Deployment:
+        deployment = self.try_out(candidate)
         base = self.base
-        expected, paths = base.expected(candidate.fields), base.read_back(candidate.fields)
+        expected, paths = base.expect(candidate.fields), base.read_back(candidate.fields)
         different = differences(expected, deployment.running, paths)
         if different:
             # A failed load can leave the old config serving without a word.
@@ -174,7 +174,7 @@ class Deployer:
             raise DeployRefusedError(f"the server runs another config: {'; '.join(different)}")
         return deployment
 
-    def tried(self, candidate: Candidate) -> Deployment:
+    def try_out(self, candidate: Candidate) -> Deployment:
         """Has the server load ``candidate``, which may serve something else of it.
 
         Raises:
@@ -184,7 +184,7 @@ class Deployer:
         """
         started = time.monotonic()
         try:
-            kind = self._bring(candidate, self.base.asked(candidate.fields))
+            kind = self._bring(candidate, self.base.request(candidate.fields))
             running_config = self.control.running_config(self._model)
         except ServerGoneError:
             self._stop()
@@ -232,14 +232,14 @@ class Deployer:
     def _start(self, cache_bytes: int | None) -> _Running:
         if not self.completes:
             try:
-                return self._started(cache_bytes, (WITHOUT_COMPLETION,))
+                return self._launch(cache_bytes, (WITHOUT_COMPLETION,))
             except ServerGoneError as error:
                 if WITHOUT_COMPLETION not in error.message:
                     raise
                 self.completes = True  # this tritonserver is too old to know the argument
-        return self._started(cache_bytes, ())
+        return self._launch(cache_bytes, ())
 
-    def _started(self, cache_bytes: int | None, own: tuple[str, ...]) -> _Running:
+    def _launch(self, cache_bytes: int | None, own: tuple[str, ...]) -> _Running:
         with ExitStack() as stack:
             args = (*own, *server_args(cache_bytes))
             server = stack.enter_context(self._launcher.launch(args, self._log))

@@ -103,7 +103,7 @@ def _refusal(config: Any, devices: int) -> str | None:
         return f"more than {MAX_LEVELS} priority levels are not simulated"
     if len({g.kind == g.KIND_CPU for g in _groups(config)}) > 1:
         return "instances on CPUs and on GPUs at once are not simulated"
-    if len(_placed(config, devices)) > MAX_INSTANCES:
+    if len(_place(config, devices)) > MAX_INSTANCES:
         return f"more than {MAX_INSTANCES} instances are not simulated"
     return None
 
@@ -111,7 +111,7 @@ def _refusal(config: Any, devices: int) -> str | None:
 def _scheduler(config: Any, devices: int, cache_entries: int) -> Scheduler:
     batching = config.dynamic_batching
     on = config.HasField("dynamic_batching") and config.max_batch_size > 1
-    placed = _placed(config, devices)
+    placed = _place(config, devices)
     used = max(placed) + 1
     in_turn = placed == tuple(i % used for i in range(len(placed)))
     policies = _policies(batching) if on else (QueuePolicy(),)
@@ -135,7 +135,7 @@ def _groups(config: Any) -> list[Any]:
     return [g for g in config.instance_group if not g.passive]
 
 
-def _placed(config: Any, devices: int) -> tuple[int, ...]:
+def _place(config: Any, devices: int) -> tuple[int, ...]:
     """Device of each instance; ``count`` is per GPU of its group (model_config.proto).
 
     Those of a group without GPUs run on each; on CPUs, and where the model places itself, there

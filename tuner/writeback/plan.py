@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.modelconfig.diff import unified_diff
-from tuner.modelconfig.encoding import UTF_8, encoded
+from tuner.modelconfig.edit import unified_diff
+from tuner.modelconfig.encoding import UTF_8, encode
 from tuner.modelconfig.files import CONFIG_NAME
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.run.manifest import Manifest
@@ -19,7 +19,7 @@ from tuner.writeback.target import is_config_of
 
 def sha256_of(text: str, encoding: str = UTF_8) -> str:
     """SHA-256 of a config's text as it lies on disk, in hex."""
-    return sha256_of_bytes(encoded(text, encoding))
+    return sha256_of_bytes(encode(text, encoding))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class WritePlan:
     @property
     def content_after(self) -> bytes:
         """What the file will hold."""
-        return encoded(self.text_after, self.encoding)
+        return encode(self.text_after, self.encoding)
 
     @property
     def sha256_after(self) -> str:
@@ -128,7 +128,7 @@ def _mistakes(
 def _mistake(text: str, encoding: str) -> str | None:
     """Why it is no config."""
     try:
-        encoded(text, encoding)
+        encode(text, encoding)
     except SpecError as error:
         return error.message
     except UnicodeEncodeError:

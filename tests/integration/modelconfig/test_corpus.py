@@ -10,7 +10,7 @@ from unit.modelconfig.configs import BAD, GOOD
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.edit import edit
-from tuner.modelconfig.encoding import decoded, encoded
+from tuner.modelconfig.encoding import decode, encode
 from tuner.triton.control import Control
 
 pytestmark = pytest.mark.integration
@@ -32,8 +32,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in GOOD:
         stem = path.stem.replace("-", "_")
         contents[f"good_{stem}"] = path.read_bytes()
-        text, encoding = decoded(path.read_bytes())
-        contents[f"edited_{stem}"] = encoded(edit(text, FIELDS), encoding)
+        text, encoding = decode(path.read_bytes())
+        contents[f"edited_{stem}"] = encode(edit(text, FIELDS), encoding)
     for name, content in contents.items():
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_bytes(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.modelconfig.encoding import decoded
+from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 
 CASES = Path(__file__).parents[2] / "cases" / "pbtxt"
@@ -19,7 +19,7 @@ output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
 
 
 def read(path: Path) -> str:
-    return decoded(path.read_bytes())[0]
+    return decode(path.read_bytes())[0]
 
 
 def case(name: str) -> str:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from tuner.modelconfig.dialect import as_python_reads
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import element_index
-from tuner.modelconfig.steps import Step, parse_steps
+from tuner.modelconfig.path_steps import Step, parse_steps
 from tuner.modelconfig.tree import Field, Items, Message, build, elements
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tuner.modelconfig.path_steps import is_map
 from tuner.modelconfig.schema import new_config
-from tuner.modelconfig.steps import is_map
 from tuner.modelconfig.values import is_list
 
 WORDS = (

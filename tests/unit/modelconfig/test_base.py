@@ -60,20 +60,20 @@ def test_preferred_sizes_are_written_with_the_size_that_triton_compares_them_wit
 def test_off_is_a_batcher_of_single_requests_where_the_server_turns_it_on() -> None:
     base = of_server("max_batch_size: 8")
     off = {DYNAMIC_BATCHING: None}
-    assert list(base.asked(off).dynamic_batching.preferred_batch_size) == [1]
-    assert base.asked({**off, MAX_BATCH_SIZE: 1}).dynamic_batching.ByteSize() == 0
+    assert list(base.request(off).dynamic_batching.preferred_batch_size) == [1]
+    assert base.request({**off, MAX_BATCH_SIZE: 1}).dynamic_batching.ByteSize() == 0
     assert DYNAMIC_BATCHING not in base.read_back({**off, MAX_BATCH_SIZE: 1})
     plain = of_server("max_batch_size: 8", RUNNING.replace("dynamic_batching { pref", "# { pref"))
-    assert not plain.asked(off).HasField("dynamic_batching")
+    assert not plain.request(off).HasField("dynamic_batching")
 
 
 def test_a_size_that_the_server_overrides_is_refused() -> None:
     base = replace(of_server(), overridden=frozenset({MAX_BATCH_SIZE}))
-    (found,) = base.refused({MAX_BATCH_SIZE: 4})
+    (found,) = base.violations({MAX_BATCH_SIZE: 4})
     assert found.rule is Rule.COMPLETED
     assert "the server sets max_batch_size to 8" in found.message
-    assert list(base.refused({MAX_BATCH_SIZE: 8})) == []
-    assert list(of_server().refused({MAX_BATCH_SIZE: 4})) == []
+    assert list(base.violations({MAX_BATCH_SIZE: 8})) == []
+    assert list(of_server().violations({MAX_BATCH_SIZE: 4})) == []
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_the_count_a_server_gives_is_known() -> None:
 def test_a_group_that_is_asked_for_is_the_only_one_of_a_file_without() -> None:
     fields = {"instance_group[kind=KIND_CPU].count": 2}
     base = of_server()
-    assert base.asked(fields).instance_group == base.message(fields).instance_group
-    (group,) = base.asked(fields).instance_group
+    assert base.request(fields).instance_group == base.message(fields).instance_group
+    (group,) = base.request(fields).instance_group
     assert (group.count, group.kind) == (2, group.KIND_CPU)
 
 

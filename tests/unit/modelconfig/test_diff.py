@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tuner.modelconfig.diff import unified_diff
+from tuner.modelconfig.edit import unified_diff
 
 
 def test_equal_texts_have_no_diff():

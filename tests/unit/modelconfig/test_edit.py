@@ -5,8 +5,7 @@ from unit.modelconfig.configs import GOOD, case, read
 
 from tuner.errors import SpecError
 from tuner.modelconfig import edit as edit_module
-from tuner.modelconfig.diff import unified_diff
-from tuner.modelconfig.edit import EditError, edit
+from tuner.modelconfig.edit import EditError, edit, unified_diff
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.schema import same_config

@@ -9,7 +9,7 @@ import pytest
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.repository import Severity, lint_repository
 from tuner.modelconfig.edit import edit
-from tuner.modelconfig.encoding import LATIN_1, encoded
+from tuner.modelconfig.encoding import LATIN_1, encode
 from tuner.modelconfig.files import is_model_name, model_directory, read_model
 
 
@@ -150,6 +150,6 @@ def test_a_comment_may_be_latin_1(repository):
     assert files.config().max_batch_size == 4
     assert files.sha256 == hashlib.sha256(content).hexdigest()
     changed = edit(files.text, {"max_batch_size": 8})
-    assert encoded(changed, LATIN_1) == content.replace(b"04", b"8")
+    assert encode(changed, LATIN_1) == content.replace(b"04", b"8")
     with pytest.raises(SpecError, match="comments in Latin-1"):
-        encoded(edit(files.text, {"parameters.x": "\u00e9"}), LATIN_1)
+        encode(edit(files.text, {"parameters.x": "\u00e9"}), LATIN_1)

@@ -16,7 +16,7 @@ from unit.space.spaces import (
     space_of,
 )
 
-from tuner.space.adapter import OptunaValue, distributions, params, suggested
+from tuner.space.adapter import OptunaValue, distributions, params, suggest
 
 RICH = {**USUAL, BATCHER: {"choice": [False, True]}, CACHE: {"choice": [False, "1MiB"]}}
 
@@ -39,18 +39,18 @@ def test_params_of_a_candidate_suggest_the_same_candidate() -> None:
         assert candidate is not None
         recorded = params(space, candidate)
         assert recorded.keys() <= distributions(space).keys()
-        assert suggested(space, recorded.__getitem__) == candidate
+        assert suggest(space, recorded.__getitem__) == candidate
 
 
 def test_what_means_nothing_is_not_asked_for() -> None:
     space = space_of({BATCHER: {"choice": [False, True]}, DELAY: {"int": [1, 5], "or": 0}})
     asked: list[str] = []
 
-    def suggest(name: str) -> OptunaValue:
+    def ask(name: str) -> OptunaValue:
         asked.append(name)
         return {BATCHER: "unset", f"{DELAY}.choice": "0"}[name]
 
-    suggested(space, suggest)
+    suggest(space, ask)
     assert asked == [BATCHER]
 
 

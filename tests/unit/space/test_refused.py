@@ -8,7 +8,7 @@ import pytest
 
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
-from tuner.space.refused import refuse_unmeasurable
+from tuner.space.judge import refuse_unmeasurable
 from tuner.steps.job import Request, prepare
 
 REFUSED = {

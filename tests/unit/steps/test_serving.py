@@ -63,8 +63,8 @@ class Deployer:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def tried(self, candidate: Candidate) -> Any:
-        config = self.base.asked(candidate.fields)
+    def try_out(self, candidate: Candidate) -> Any:
+        config = self.base.request(candidate.fields)
         batcher = config.HasField(DYNAMIC_BATCHING)
         self.server.given.append((config.max_batch_size, batcher, candidate.cache_bytes))
         if error := self.server.trouble.get(len(self.server.given)):

@@ -14,7 +14,7 @@ from tuner.search.deferred import optuna, quiet_optuna
 from tuner.search.observation import CONSTRAINTS, frozen_trial
 from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
-from tuner.space.adapter import OptunaValue, distributions, suggested
+from tuner.space.adapter import OptunaValue, distributions, suggest
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -74,7 +74,7 @@ class TpeStrategy(Quick):
         kinds, known = optuna.distributions, distributions(self._space)
         asked = study.ask()
 
-        def suggest(name: str) -> OptunaValue:
+        def ask(name: str) -> OptunaValue:
             distribution = known[name]
             if isinstance(distribution, kinds.CategoricalDistribution):
                 text: str = asked.suggest_categorical(name, distribution.choices)
@@ -86,4 +86,4 @@ class TpeStrategy(Quick):
             )
             return number
 
-        return suggested(self._space, suggest)
+        return suggest(self._space, ask)

@@ -62,7 +62,7 @@ def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
     chooses: dict[str, _Pick] = {**smallest, DYNAMIC_BATCHING: _on, **picks}
     chosen: dict[str, FieldValue] = {}
     for parameter in space.parameters:
-        narrowed = space.narrowed(parameter, chosen)
+        narrowed = space.narrow(parameter, chosen)
         values = [] if narrowed is None else _ascending(narrowed)
         if not values:
             continue
