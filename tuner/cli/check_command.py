@@ -97,7 +97,9 @@ def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
         worst = slo.worst
         known = worst.value is not None and worst.metric is not None
         value = metric_text(worst.metric or "", worst.value or 0.0) if known else "unknown"
-        lines.append(f"  slo       {worst.expression}: {value}, worst of {rounds}")
+        lines.append(
+            f"  slo       {worst.expression}: {value}, worst of {rounds}; a point estimate"
+        )
     table = trend(facts)
     if table is not None:
         lines += ["", *columns([table.headers, *table.rows])]

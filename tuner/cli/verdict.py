@@ -55,7 +55,8 @@ def _numbers(result: Result, winner: ConfigFacts) -> list[str]:
     soak = " and the soak" if winner.soak and winner.soak.held else ""
     for slo in winner.slo:
         value = "unknown" if slo.value is None else metric_text(slo.metric, slo.value)
-        lines.append(f"  slo       {slo.expression}: {value}, worst of the rounds{soak}")
+        worst = f"worst of the rounds{soak}; a point estimate"
+        lines.append(f"  slo       {slo.expression}: {value}, {worst}")
     return lines
 
 

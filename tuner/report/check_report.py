@@ -17,10 +17,11 @@ from tuner.report.junit import (
     document,
     new_suite,
 )
-from tuner.report.markdown import escaped, joined, next_lines, titled
+from tuner.report.markdown import escaped, joined, next_lines, titled, titled_slos
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
+    POINT_ESTIMATES,
     VERDICTS,
     count_text,
     found_text,
@@ -89,6 +90,7 @@ def page_of(check: CheckFacts) -> str:
         "headline": HEADLINES[check.status],
         "sections": [(n, t) for n, t in sections.items() if chart or n != "trend-section"],
         "verdicts": VERDICTS,
+        "point_estimates": POINT_ESTIMATES,
         "slos": [(slo.worst, slo.values) for slo in check.slo],
         "found_text": found_text,
         "metric_text": metric_text,
@@ -106,7 +108,7 @@ def markdown_of(check: CheckFacts) -> str:
     parts = [
         f"## {escaped(check.model)}: {HEADLINES[check.status]}",
         *[f"- {escaped(reason)}" for reason in check.reasons],
-        *titled("SLOs", slo_table(check)),
+        *titled_slos(slo_table(check)),
         *titled("Against the accepted result", comparison(check)),
         *titled("The last checks", trend(check)),
         *next_lines(next_steps(check)),

@@ -15,6 +15,7 @@ from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
+    POINT_ESTIMATES,
     VERDICTS,
     found_text,
     latency_text,
@@ -109,6 +110,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "sentence": verdict_sentence(data),
         "subject": "current config" if data.subject is data.current else data.best_name,
         "verdicts": VERDICTS,
+        "point_estimates": POINT_ESTIMATES,
         "found_text": found_text,
         "margin_text": margin_text,
         "comparison": comparison(data),

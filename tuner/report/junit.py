@@ -59,7 +59,7 @@ def add_slo(suite: ET.Element, model: str, found: SloResult) -> None:
         return
     value = metric_text(found.metric, found.value)
     verdict = verdict_text(found)
-    message = f"{verdict}: expected {found.expression}, found {value}"
+    message = f"{verdict}: expected {found.expression}, found {value}, a point estimate"
     add_problem(case, "failure", found.verdict.value, f"{message} ({margin_text(found)})")
 
 

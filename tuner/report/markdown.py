@@ -12,6 +12,7 @@ from tuner.report.data import ReportData
 from tuner.report.next_steps import next_steps
 from tuner.report.quantities import (
     NOTHING,
+    POINT_ESTIMATES,
     VERDICTS,
     count_text,
     latency_text,
@@ -45,7 +46,7 @@ def render(data: ReportData) -> str:
         f"## {escaped(data.model)}: {HEADLINES[data.status]}",
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
-        *titled("SLOs", slo_table(data)),
+        *titled_slos(slo_table(data)),
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled("In numbers", comparison(data)),
         *titled("Searched and measured again", measured_again(data)),
@@ -136,6 +137,11 @@ def _signature(data: ReportData) -> str:
 def titled(title: str, table: Table | None) -> list[str]:
     """Heading and table; nothing without a table."""
     return [] if table is None else [f"### {title}", table_text(table)]
+
+
+def titled_slos(table: Table | None) -> list[str]:
+    """The SLOs, and what kind of numbers were found."""
+    return [] if table is None else [*titled("SLOs", table), POINT_ESTIMATES]
 
 
 def titled_code(title: str, text: str, language: str) -> list[str]:

@@ -12,7 +12,15 @@ from tuner.errors import SpecError
 from tuner.modelconfig.edit import unified_diff
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
-from tuner.report.markdown import escaped, joined, overload_lines, slo_table, titled, titled_code
+from tuner.report.markdown import (
+    escaped,
+    joined,
+    overload_lines,
+    slo_table,
+    titled,
+    titled_code,
+    titled_slos,
+)
 from tuner.report.next_steps import repeat_commands
 from tuner.report.sentence import soak_sentences, verdict_sentence
 from tuner.report.tables import comparison, simplification
@@ -71,7 +79,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         f"## {escaped(data.model)}: a better config",
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
-        *titled("SLOs", slo_table(data)),
+        *titled_slos(slo_table(data)),
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("In numbers", comparison(data)),

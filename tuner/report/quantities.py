@@ -15,6 +15,12 @@ NOTHING = "-"
 
 _MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a percentage then
 
+#: Said beside what was found for SLOs, in every report.
+POINT_ESTIMATES = (
+    "Each value found is a point estimate, what its window showed, and so are means. Where an "
+    "interval or an upper limit is known it stands beside the number."
+)
+
 VERDICTS = {
     Verdict.PASS: "met",
     Verdict.FAIL: "missed",

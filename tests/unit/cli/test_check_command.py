@@ -41,7 +41,7 @@ def make_check(results: Path, status: CheckStatus = CheckStatus.FINE, **changes:
 def test_the_terminal_tells_the_verdict_the_trend_and_what_next(tmp_path: Path) -> None:
     found = [click.unstyle(line) for line in lines_of(tmp_path, facts(CheckStatus.REGRESSION))]
     assert found[1] == "<b>toy</b>: regression"
-    assert "  slo       p99_latency <= 40ms: 38 ms, worst of 3 rounds" in found
+    assert "  slo       p99_latency <= 40ms: 38 ms, worst of 3 rounds; a point estimate" in found
     assert any(line.startswith("  2025-03-01 02:00  2,001/s") for line in found)
     assert any(
         line.startswith("  next      tune run 'a spec.yaml' --no-write   (") for line in found

@@ -18,6 +18,7 @@ from tuner.report.check_report import (
     render_check,
 )
 from tuner.report.check_schema import Then, json_schema, read_check
+from tuner.report.quantities import POINT_ESTIMATES
 from tuner.report.trend import trend
 from tuner.run.status import CheckStatus
 
@@ -37,6 +38,11 @@ def test_markdown_tells_slos_comparison_trend_and_what_next() -> None:
     assert "| ratio | 0.900 (0.890 to 0.910) |" in text
     assert "| 2025-03-02 02:00 | 2,002/s | 0.900 (0.890 to 0.910) | fine | abababab |" in text
     assert "`tune run 'a spec.yaml' --no-write`" in text
+
+
+def test_what_was_found_for_an_slo_is_called_a_point_estimate() -> None:
+    check = facts(CheckStatus.REGRESSION)
+    assert all(text.count(POINT_ESTIMATES) == 1 for text in (markdown_of(check), page_of(check)))
 
 
 def test_without_a_baseline_or_a_measurement_the_report_is_still_whole() -> None:
