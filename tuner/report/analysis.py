@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.report.data import ReportData
+from tuner.report.frames import trials_frame
 from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import FieldValue
@@ -68,16 +69,12 @@ def unsimplified(data: ReportData) -> Trial | None:
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
     """(trial number, best feasible score so far) for every scored trial from the first feasible."""
-    better = max if data.maximizes else min
-    best: float | None = None
-    steps = []
-    for trial in data.scored:
-        assert trial.score is not None
-        if trial.score.feasible:
-            best = trial.score.value if best is None else better(best, trial.score.value)
-        if best is not None:
-            steps.append((trial.number, best))
-    return tuple(steps)
+    if not data.scored:
+        return ()
+    trials = trials_frame(data.scored)
+    scores = trials["score"].where(trials["feasible"].astype(bool)).astype(float)
+    best = (scores.cummax() if data.maximizes else scores.cummin()).ffill().dropna()
+    return tuple(zip(trials["trial"][best.index], best, strict=True))
 
 
 @dataclass(frozen=True)
@@ -102,14 +99,12 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
     """
     if len(data.scored) < FEWEST_TRIALS:
         return ()
-    scores = [t.score.value for t in data.scored if t.score]
+    scores = trials_frame(data.scored)["score"].astype(float)
     found = []
     for path in varied_fields(data):
-        groups: dict[Hashable, list[float]] = defaultdict(list)
         levels = _levels([settings(t).get(path) for t in data.scored])
-        for level, score in zip(levels, scores, strict=True):
-            groups[level].append(score)
-        share = _effect(list(groups.values()))
+        groups = [list(group) for _, group in scores.groupby(levels, sort=False)]
+        share = _effect(groups)
         if share is not None:
             found.append(Importance(path, share, len(groups)))
     return tuple(sorted(found, key=lambda i: (-i.share, i.path)))

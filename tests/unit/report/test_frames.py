@@ -1,0 +1,59 @@
+"""A run as tables for notebooks."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from unit.report.synthetic import Toy, make_run
+
+import tuner
+from tuner.errors import SpecError
+from tuner.report.data import load
+from tuner.report.trials_csv import render
+
+PAGE = Path(__file__).parents[3] / "docs" / "python.md"
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall("```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    run = make_run(tmp_path, Toy(trials=12))
+    exec(re.sub(r'"results/[^"]*"', repr(str(run)), example), {})
+    told = capsys.readouterr().out
+    assert "p99_latency_us" in told
+    assert "round" in told
+
+
+def test_each_trial_load_and_measurement_of_the_confirmation_is_a_row(tmp_path: Path) -> None:
+    found = tuner.read_run(make_run(tmp_path, Toy(trials=12)))
+    assert list(found.trials["trial"]) == list(range(12))
+    assert found.points.groupby("trial").size().to_dict() == {
+        row.trial: row.loads_measured for row in found.trials.itertuples() if row.loads_measured
+    }
+    assert list(found.rounds["role"]) == ["current", "candidate"] * 3
+    assert set(found.rounds["candidate_key"]) <= set(found.trials["candidate_key"])
+    best = found.trials.loc[found.trials["score"].astype(float).idxmax()]
+    assert best["p99_latency_us"] < 40_000
+
+
+def test_the_table_of_trials_is_the_csv(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=12))
+    table = tuner.read_run(run).trials.drop(columns="candidate_key")
+    text = pd.read_csv(io.StringIO(render(load(run))), float_precision="round_trip")
+    assert list(table) == list(text)
+    assert table["score"].astype(float).equals(text["score"].astype(float))
+
+
+def test_a_run_that_measured_nothing_yet_has_empty_tables(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Toy(trials=12), "killed")
+    (run / "trials.jsonl").unlink()
+    found = tuner.read_run(run)
+    assert (len(found.trials), len(found.points), len(found.rounds)) == (0, 0, 0)
+
+
+def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not a run"):
+        tuner.read_run(tmp_path)

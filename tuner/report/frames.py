@@ -1,0 +1,157 @@
+"""A run as tables, for notebooks and `trials.csv`: its trials, load points and confirmation.
+
+Values are numbers in the unit the column's name ends in; a missing one is empty. Lists and server
+arguments are JSON. Load columns of a trial are of the measurement its score stands for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.report.data import load
+from tuner.report.side import judged_point
+from tuner.run.trial import Point, Trial
+from tuner.space.candidate import FieldValue
+from tuner.spec.metrics import METRICS
+
+if TYPE_CHECKING:  # half a second to import
+    import pandas as pd
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class RunFrames:
+    """A run.
+
+    Attributes:
+        trials: A row for each trial, as in `trials.csv`, with its candidate's key.
+        points: A row for each load that a trial was measured at, in the order they were made.
+        rounds: A row for each measurement of the confirmation; ``candidate_key`` is a trial's, but
+            where the winner was made simpler.
+    """
+
+    trials: pd.DataFrame
+    points: pd.DataFrame
+    rounds: pd.DataFrame
+
+
+def read_run(path: Path) -> RunFrames:
+    """The tables of a run's directory.
+
+    Raises:
+        SpecError: The directory holds no run, or one of another version.
+        UnreadableFileError: A file of the run is not what this version writes.
+    """
+    data = load(path)
+    trials = trials_frame(data.trials)
+    keys = [t.candidate.key for t in data.trials]
+    trials.insert(min(1, len(keys)), "candidate_key", keys)
+    points = _frame({"trial": t.number, **_judged(p)} for t in data.trials for p in t.points)
+    rounds = _frame(
+        {
+            "round": r.round,
+            "order": r.order,
+            "role": r.role,
+            "candidate_key": r.candidate_key,
+            **_judged(r.point),
+        }
+        for r in data.repeats
+    )
+    return RunFrames(trials.convert_dtypes(), points.convert_dtypes(), rounds.convert_dtypes())
+
+
+def trials_frame(trials: Iterable[Trial]) -> pd.DataFrame:
+    """A row for each trial, its values as they are; the fields stand before the server's."""
+    frame = _frame(map(_row, trials))
+    fields = sorted(name for name in map(str, frame) if name.startswith("field."))
+    columns = [name for name in frame if name not in fields]
+    at = columns.index("server_args") if columns else 0
+    return frame[[*columns[:at], *fields, *columns[at:]]]
+
+
+def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
+    import pandas as pd
+
+    kept = list(rows)
+    names = list(dict.fromkeys(name for row in kept for name in row))
+    cells = [[row.get(name) for name in names] for row in kept]
+    return pd.DataFrame(cells, columns=names, dtype=object)  # whole numbers stay whole
+
+
+def _judged(point: Point) -> Mapping[str, Cell]:
+    return {"met_slos": point.passed, **_load(point)}
+
+
+def _row(trial: Trial) -> dict[str, Cell]:
+    score, predicted, point = trial.score, trial.predicted, judged_point(trial)
+    return {
+        "trial": trial.number,
+        "state": trial.state.value,
+        "score": score.value if score else None,
+        "feasible": score.feasible if score else None,
+        "violation": score.violation if score else None,
+        "predicted": predicted.value if predicted else None,
+        "predicted_low": predicted.low if predicted else None,
+        "predicted_high": predicted.high if predicted else None,
+        **{f"field.{path}": _plain(value) for path, value in trial.candidate.fields.items()},
+        "server_args": json.dumps(list(trial.candidate.server_args)),
+        **(_load(point) if point else {}),
+        "deployment": trial.deployment,
+        "attempts": trial.attempts,
+        "worker_host": trial.worker.host if trial.worker else None,
+        "worker_gpus": trial.worker.gpus if trial.worker else None,
+        "searching_s": trial.time.searching_s,
+        "deploying_s": trial.time.deploying_s,
+        "measuring_s": trial.time.measuring_s,
+        "other_s": trial.time.other_s,
+        "loads_measured": len(trial.points),
+        "started_at": trial.started_at,
+        "reason": trial.reason,
+    }
+
+
+def _load(point: Point) -> Mapping[str, Cell]:
+    m, server, host = point.measurement, point.measurement.server, point.measurement.host
+    row: dict[str, Cell] = {
+        "load_kind": m.load.arrivals.value,
+        "load_level": m.load.level,
+        "throughput_infer_per_s": m.throughput_infer_per_s,
+        **{x.column: point.reading(x) for x in METRICS.values() if x.is_latency},
+        "completed_count": m.completed_count,
+        "failed_count": m.failed_count,
+        "rejected_count": m.rejected_count,
+        "unanswered_count": m.unanswered_count,
+        "error_rate": m.error_rate,
+        "batch_size": m.batch_size,
+        "mean_in_flight": m.mean_in_flight,
+        "client_send_us": m.client_send_us,
+        "network_us": m.network_us,
+        "queue_us": server.queue_us if server else None,
+        "compute_input_us": server.compute_input_us if server else None,
+        "compute_infer_us": server.compute_infer_us if server else None,
+        "compute_output_us": server.compute_output_us if server else None,
+        "client_recv_us": m.client_recv_us,
+        "mean_batch_size": server.mean_batch_size if server else None,
+        "cache_hit_rate": server.cache_hit_rate if server else None,
+        "pending_requests_max": host.pending_requests_max,
+        "cpu_percent": host.cpu_percent,
+        "gpu_memory_used_bytes": host.gpu_memory_used_bytes,
+        "gpu_utilization": host.gpu_utilization,
+        "gpu_power_w": host.gpu_power_w,
+        "gpu_clock_mhz": host.gpu_clock_mhz,
+        "gpu_throttled": host.gpu_throttled,
+        "measurement_seed": m.seed,
+        "window_s": m.duration_s,
+    }
+    for metric in METRICS.values():
+        row.setdefault(metric.column, point.reading(metric))
+    return row
+
+
+def _plain(value: FieldValue) -> Cell:
+    return json.dumps(list(value)) if isinstance(value, tuple) else value
