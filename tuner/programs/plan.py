@@ -19,6 +19,7 @@ from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
 from tuner.load.traffic.tensors import TensorShape, content_bytes
+from tuner.modelconfig.schema import enum_name
 from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
@@ -210,8 +211,7 @@ def _answer_bytes(config: Any) -> int | None:
     """What one takes in Triton's local cache; None for strings and variable dimensions."""
     total = 0
     for output in config.output:
-        kinds = output.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
-        datatype = kinds[output.data_type].name.removeprefix("TYPE_")
+        datatype = enum_name(output, "data_type").removeprefix("TYPE_")
         if datatype in ("STRING", "INVALID") or min(output.dims, default=1) < 1:
             return None
         shape = TensorShape(output.name, datatype, tuple(output.dims))

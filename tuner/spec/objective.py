@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from pydantic_core import CoreSchema, core_schema
-
 from tuner.spec.metrics import METRICS, Metric, parse_metric
 from tuner.spec.suggest import in_brackets
+from tuner.spec.units import Written
 
 
 class Goal(Enum):
@@ -22,7 +21,7 @@ _EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(Written):
     """``metric`` and ``at_level`` are set for MINIMIZE only.
 
     ``at_level``: requests per second for open arrivals, concurrency for closed ones
@@ -67,13 +66,7 @@ class Objective:
         return f"{self.goal.value} {self.metric.name} at {self.at_level:.12g}{unit}"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._of, serialization=core_schema.to_string_ser_schema(when_used="json")
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+    def json_schema(cls) -> dict[str, Any]:
         names = "|".join(m.name for m in METRICS.values() if not m.not_minimised)
         minimized = rf"({names})\s+at\s+\d+(\.\d+)? ?(/s)?"
         return {
@@ -83,7 +76,7 @@ class Objective:
         }
 
     @classmethod
-    def _of(cls, value: object) -> Objective:
+    def of(cls, value: object) -> Objective:
         if isinstance(value, Objective):
             return value
         if not isinstance(value, str):

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from pydantic_core import CoreSchema, core_schema
-
 from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
-from tuner.spec.units import shorten
+from tuner.spec.units import Written, shorten
 
 
 @dataclass(frozen=True)
-class Slo:
+class Slo(Written):
     """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text."""
 
     metric: Metric
@@ -48,13 +46,7 @@ class Slo:
         return f"{self.metric.name} {self.metric.better.value} {bound}"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._of, serialization=core_schema.to_string_ser_schema(when_used="json")
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+    def json_schema(cls) -> dict[str, Any]:
         return {
             "type": "string",
             "pattern": _pattern(),
@@ -62,7 +54,7 @@ class Slo:
         }
 
     @classmethod
-    def _of(cls, value: object) -> Slo:
+    def of(cls, value: object) -> Slo:
         if isinstance(value, Slo):
             return value
         if not isinstance(value, str):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal, DecimalException
 from typing import Any, Self
 
@@ -77,7 +77,30 @@ def parse_bytes(value: str | int) -> int:
     return int(Bytes.of(value))
 
 
-class Seconds(float):
+class Written:
+    """A field of a spec that is written as text: `of` reads it, ``str()`` writes it."""
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """From what YAML holds; raises ValueError."""
+        raise NotImplementedError
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.of, serialization=core_schema.to_string_ser_schema(when_used="json")
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return cls.json_schema()
+
+
+class Seconds(Written, float):
     """A duration in seconds, written 500ms, 3s, 20m, 1h."""
 
     @classmethod
@@ -98,15 +121,11 @@ class Seconds(float):
         return f"{(exact / _SECONDS[unit]).normalize():f}{unit}"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
-        return _core_schema(cls.of)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+    def json_schema(cls) -> dict[str, Any]:
         return _json_schema({"type": "number", "minimum": 0}, _SECONDS, ["500ms", "3s", "20m"])
 
 
-class Bytes(int):
+class Bytes(Written, int):
     """A size in bytes, written 64MiB, 1GiB, 64MB."""
 
     @classmethod
@@ -125,15 +144,11 @@ class Bytes(int):
         return f"{int(whole[unit])}{unit}"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
-        return _core_schema(cls.of)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+    def json_schema(cls) -> dict[str, Any]:
         return _json_schema({"type": "integer", "minimum": 0}, _BYTES, ["64MiB", "1GiB", "64MB"])
 
 
-class Percent(float):
+class Percent(Written, float):
     """A share 0..1, written 2%."""
 
     @classmethod
@@ -159,11 +174,7 @@ class Percent(float):
         return f"{(Decimal(float.__repr__(self)) * 100).normalize():f}%"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
-        return _core_schema(cls.of)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+    def json_schema(cls) -> dict[str, Any]:
         share = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
         return _json_schema(share, _PERCENT, ["2%", 0.02])
 
@@ -186,12 +197,6 @@ def _shown(value: object) -> str:
     if isinstance(value, str):
         return shorten(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _core_schema(of: Callable[[object], Any]) -> CoreSchema:
-    return core_schema.no_info_plain_validator_function(
-        of, serialization=core_schema.to_string_ser_schema(when_used="json")
-    )
 
 
 def _json_schema(
