@@ -35,7 +35,7 @@ from replay import COMPARED, spec_for
 
 from tuner.bench.levels import capacity_level
 from tuner.bench.protocol import Bench
-from tuner.confirm.rounds import Entrant, searched_round
+from tuner.confirm.rounds import Entrant, search_round
 from tuner.errors import (
     EnvironmentNotReadyError,
     InterruptedRunError,
@@ -309,7 +309,7 @@ def measured_round(bench: Bench, comparison: Comparison, levels: LevelRange) -> 
 def _capacity(bench: Bench, entrant: Entrant, levels: LevelRange, seed: int) -> tuple[Shown, ...]:
     assert entrant.level is not None  # those that met no SLO take no part
     bench.deploy(entrant.candidate, fresh=True)
-    found = searched_round(lambda level: bench.measure(level, seed), entrant.level, levels)
+    found = search_round(lambda level: bench.measure(level, seed), entrant.level, levels)
     return tuple(map(Shown.of, found.probes))
 
 

@@ -203,8 +203,8 @@ class _Timed:
         return self.strategy.at_once
 
     @property
-    def lead(self) -> Candidate | None:
-        return self.strategy.lead
+    def first_guess(self) -> Candidate | None:
+        return self.strategy.first_guess
 
     def outlook(self, history: Sequence[Trial]) -> None:
         return None

@@ -176,18 +176,18 @@ class TritonBench:
         """
         load = LoadPoint(self._rules.arrivals, level)
         window = self._rules.window
-        return self._kept(load, lambda rate: lengthened(window(load, rate), least_s), seed)
+        return self._keep(load, lambda rate: lengthened(window(load, rate), least_s), seed)
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         """The same for as long as a soak lasts, ``least_s`` if that is possible; see `measure`."""
         load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
         if soak is None:
             return self.measure(level, seed, least_s)
-        return self._kept(load, lambda rate: soak(load, rate, least_s), seed)
+        return self._keep(load, lambda rate: soak(load, rate, least_s), seed)
 
-    def _kept(self, load: LoadPoint, window: _WindowAt, seed: int) -> Point:
+    def _keep(self, load: LoadPoint, window: _WindowAt, seed: int) -> Point:
         try:
-            point = self._judged(load, window, seed)
+            point = self._judge(load, window, seed)
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
@@ -199,10 +199,10 @@ class TritonBench:
     def _rates(self) -> Rates:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
-    def _judged(self, load: LoadPoint, window_at: _WindowAt, seed: int) -> Point:
+    def _judge(self, load: LoadPoint, window_at: _WindowAt, seed: int) -> Point:
         """Measured again for longer, where too few requests were answered for a verdict."""
         window = window_at(self._rates.expected(load))
-        point = judge_point(self._rules.slos, self._believable(load, window, seed))
+        point = judge_point(self._rules.slos, self._measure_believably(load, window, seed))
         point = self._warmed_up(point, load, window, seed)
         self._rates.seen(point.measurement)
         if not undecided(point.slo):
@@ -214,7 +214,7 @@ class TritonBench:
         short = f"{answered} answers in {digits(window.duration_s, 3)} s are too few for a verdict"
         self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
         self._rejects.reject(short, point.measurement)
-        return judge_point(self._rules.slos, self._believable(load, longer, seed))
+        return judge_point(self._rules.slos, self._measure_believably(load, longer, seed))
 
     def _warmed_up(self, point: Point, load: LoadPoint, window: Window, seed: int) -> Point:
         """The first measurement of a model is made again where only its start missed an SLO."""
@@ -223,7 +223,7 @@ class TritonBench:
             return point
         reason = "only its first moments missed an SLO: the model may have been warming up"
         self._rejects.reject(reason, point.measurement)
-        return judge_point(self._rules.slos, self._believable(load, window, seed))
+        return judge_point(self._rules.slos, self._measure_believably(load, window, seed))
 
     def lost(self, reason: str) -> None:
         """The deployed candidate's trial ended without a result, and so did what was measured."""
@@ -238,23 +238,23 @@ class TritonBench:
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        latency_s = self._asked_slowly()
+        latency_s = self._ask_slowly()
         if latency_s is None:
             latency_s = self._look(1, seed).avg_latency_us / 1e6
         self._rates.alone_s = latency_s
         return latency_s
 
-    def _asked_slowly(self) -> float | None:
+    def _ask_slowly(self) -> float | None:
         """None of a model that is fast, or that cannot be asked so."""
         taken: list[float] = []
         while len(taken) < LOOK_ANSWERS and sum(taken) <= LOOK_S:
-            took_s = self._asked(1)
+            took_s = self._ask(1)
             if took_s is None or took_s < SLOW_S:
                 return None
             taken.append(took_s)
         return fmean(taken)
 
-    def _asked(self, count: int) -> float | None:
+    def _ask(self, count: int) -> float | None:
         """Seconds for so many requests at once; None where a cache might know them."""
         self._rules.checkpoint()
         if self._generator is None:
@@ -275,7 +275,7 @@ class TritonBench:
             LoadFailedError: No usable result; it may refuse so many.
             ServerGoneError: The server died, or none is deployed.
         """
-        if (self._rates.alone_s or 0.0) >= SLOW_S and (took_s := self._asked(concurrency)):
+        if (self._rates.alone_s or 0.0) >= SLOW_S and (took_s := self._ask(concurrency)):
             return concurrency / took_s
         seen = self._look(concurrency, seed)
         return seen.throughput_infer_per_s / seen.batch_size
@@ -315,7 +315,7 @@ class TritonBench:
     def _look(self, concurrency: int, seed: int) -> Measurement:
         return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
 
-    def _believable(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+    def _measure_believably(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         first = self._put(load, window, seed)
         doubt = doubt_about(first)
         in_vain = self._in_vain and client_kept_up(first)
@@ -323,7 +323,7 @@ class TritonBench:
             self._in_vain = bool(doubt)
             return first
         try:
-            again = self._repeated(load, window, seed)
+            again = self._repeat(load, window, seed)
         except (TrialError, InterruptedRunError) as error:
             if isinstance(error, ClientLimitError) and client_kept_up(first):
                 return first
@@ -333,7 +333,7 @@ class TritonBench:
         self._in_vain = bool(doubt_about(again))
         return again
 
-    def _repeated(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+    def _repeat(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         again = self._put(load, window, seed)
         if not client_kept_up(again):
             self._rejects.reject(doubt_about(again), again)

@@ -35,7 +35,7 @@ class Race:
 
     to_beat: float
     rate_to_beat: float | None = None
-    telling: bool = False
+    informative: bool = False
     second: SecondChance | None = None
 
     def lost(self, point: Point) -> bool:
@@ -178,7 +178,7 @@ class _Capacity:
             if race.second is not None and nearly(point, race.second.near_miss):
                 self.points.append(race.second.measure())
                 return race.lost(self.points[-1])
-            if race.telling:
+            if race.informative:
                 self._point(self._plan.levels.nearest(_well_below(point)))
         return True
 
@@ -190,7 +190,7 @@ class _Capacity:
             left, levels = self._at_most - len(self.points), self._above.levels
             bracket = find_capacity(self._beyond, start, levels, at_most=left, known=known)
         except (ClientLimitError, OutOfTimeError) as error:
-            if not self._stood_any:
+            if not self._sustained_any:
                 raise  # what was measured, if anything, says nothing about the config
             self._limit = error.message
             return
@@ -203,12 +203,12 @@ class _Capacity:
         try:
             return self._point(level)
         except LoadFailedError:
-            if not self._stood_any:
+            if not self._sustained_any:
                 raise
             return NoResult(level)
 
     @property
-    def _stood_any(self) -> bool:
+    def _sustained_any(self) -> bool:
         """Whether a load met every SLO; the search asks for none below that."""
         return any(p.passed for p in self.points)
 

@@ -76,9 +76,9 @@ class PlainEvents:
         for warning in point.measurement.warnings if self._verbosity > 0 else ():
             self._say(f"      note: {warning}")
 
-    def round_over(self, what: str, stood: Point) -> None:
+    def round_over(self, what: str, sustained: Point) -> None:
         if self._verbosity >= 0:
-            self._say(f"  {what}: {point_text(stood)}")
+            self._say(f"  {what}: {point_text(sustained)}")
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
         mark = " *best*" if best is not None and best.number == trial.number else ""

@@ -74,8 +74,8 @@ class LiveEvents:
     def measured(self, point: Point) -> None:
         self._point = point_text(point)
 
-    def round_over(self, what: str, stood: Point) -> None:
-        self._point = f"{what}: {point_text(stood)}"
+    def round_over(self, what: str, sustained: Point) -> None:
+        self._point = f"{what}: {point_text(sustained)}"
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
         self._done, self._best = trial.number + 1, best

@@ -24,13 +24,13 @@ from typing import Any
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.gain import Gain, gain
-from tuner.confirm.looks import LOOKS, Looks
+from tuner.confirm.interim import ANALYSES, InterimAnalyses
 from tuner.confirm.rounds import (
     Contender,
     Entrant,
     Round,
-    fixed_round,
-    searched_round,
+    measure_fixed_round,
+    search_round,
 )
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.score.capacity import LevelRange
@@ -175,12 +175,12 @@ class _Rotation:
         self._finalists = [Contender(f) for f in finalists]
         level = current.level or 0.0
         self._large = all((f.level or 0.0) > LARGE * level for f in finalists)
-        self._looks = Looks(rules.rounds, tests=max(len(finalists), 1))
+        self._analyses = InterimAnalyses(rules.rounds, tests=max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
 
     def run(self) -> list[Confirmation]:
-        for number in range(self._rules.rounds * LOOKS):
+        for number in range(self._rules.rounds * ANALYSES):
             if not self._racing() or self._settled(number):
                 break
             self._round(number)
@@ -188,7 +188,7 @@ class _Rotation:
                 break
             self._drop_those_behind()
             self._current.outclassed = self._current_is_outclassed()
-        return [self._judged(f) for f in self._finalists]
+        return [self._judge(f) for f in self._finalists]
 
     def _lengthen_windows(self) -> None:
         """What is compared closely has one window, the longest that any of it needs.
@@ -237,12 +237,12 @@ class _Rotation:
 
     def _worth_it(self, ratio: Ratio | None) -> bool:
         if ratio is None:
-            return not self._stood_in_search
+            return not self._sustained_in_search
         return ratio.low > 1.0 + self._rules.min_gain
 
     def _nothing_to_compare(self) -> bool:
         """The current config met the SLOs in the search, and on two fresh servers no more."""
-        return self._stood_in_search and not self._current_stands
+        return self._sustained_in_search and not self._current_sustains
 
     def _in_order(self, sides: list[Contender], number: int) -> list[Contender]:
         """Of a round, such that a drift of the machine favours none.
@@ -259,11 +259,11 @@ class _Rotation:
     def _round(self, number: int) -> None:
         self._order = 0
         self._lengthen_windows()
-        compared = self._current_stands and not self._current.outclassed
+        compared = self._current_sustains and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
         for side in self._in_order(sides, number):
             try:
-                side.rounds.append(self._measured(side, number))
+                side.rounds.append(self._measure(side, number))
                 if side is self._current and not side.rounds[-1].passed:
                     self._measure_again(number)
             except TrialError as error:
@@ -278,24 +278,24 @@ class _Rotation:
 
     def _measure_again(self, number: int) -> None:
         """The current config, which has stood a load before: one bad server is not to decide."""
-        if self._rules.levels is not None and self._stood_in_search:
+        if self._rules.levels is not None and self._sustained_in_search:
             del self._current.rounds[-1]
-            self._current.rounds.append(self._measured(self._current, number))
+            self._current.rounds.append(self._measure(self._current, number))
 
     @property
-    def _stood_in_search(self) -> bool:
+    def _sustained_in_search(self) -> bool:
         entrant = self._current.entrant
-        return entrant.stood and entrant.level is not None
+        return entrant.sustained and entrant.level is not None
 
     @property
-    def _current_stands(self) -> bool:
+    def _current_sustains(self) -> bool:
         """Whether there is a load at which the current config meets the SLOs, as far as known."""
         rounds = self._current.rounds
         if rounds and self._rules.levels is not None:
             return any(r.passed for r in rounds)
         return self._current.entrant.level is not None
 
-    def _measured(self, side: Contender, number: int) -> Round:
+    def _measure(self, side: Contender, number: int) -> Round:
         self._bench.deploy(side.candidate, fresh=True)
         role = Role.CURRENT if side is self._current else Role.CANDIDATE
 
@@ -307,9 +307,9 @@ class _Rotation:
 
         if self._rules.levels is None:
             assert side.entrant.level is not None
-            return fixed_round(measure, side.entrant.level)
+            return measure_fixed_round(measure, side.entrant.level)
         levels = self._rules.levels
-        return searched_round(measure, side.expected_level(), levels, fine=not self._large)
+        return search_round(measure, side.expected_level(), levels, fine=not self._large)
 
     def _drop_those_behind(self) -> None:
         """A finalist that is clearly worse than another, or than the current config."""
@@ -318,7 +318,7 @@ class _Rotation:
         racing = self._racing()
         means = {f.candidate: geometric_mean(f.capacities()) for f in racing}
         bar = BEHIND * max(means.values(), default=0.0)
-        current = self._current.capacities() if self._current_stands else []
+        current = self._current.capacities() if self._current_sustains else []
         now = BEHIND * geometric_mean(current) if current else 0.0
         for finalist in racing:
             if means[finalist.candidate] < now:
@@ -328,7 +328,12 @@ class _Rotation:
 
     def _current_is_outclassed(self) -> bool:
         racing, searched = self._racing(), self._current.entrant.level
-        if self._rules.levels is None or not racing or searched is None or not self._current_stands:
+        if (
+            self._rules.levels is None
+            or not racing
+            or searched is None
+            or not self._current_sustains
+        ):
             return False
         if not all(r.bounded for r in self._current.rounds):
             return False
@@ -339,10 +344,10 @@ class _Rotation:
             for f in racing
         )
 
-    def _judged(self, finalist: Contender) -> Confirmation:
+    def _judge(self, finalist: Contender) -> Confirmation:
         found = self._gain(finalist)
         outcome, reason = self._verdict(finalist, None if found is None else found.ratio)
-        error = self._looks.error(len(finalist.rounds))
+        error = self._analyses.error(len(finalist.rounds))
         return Confirmation(outcome, reason, finalist, self._current, found, error)
 
     def _verdict(self, finalist: Contender, ratio: Ratio | None) -> tuple[Outcome, str]:
@@ -363,16 +368,16 @@ class _Rotation:
         )
 
     def _standing(self, finalist: Contender) -> str:
-        stood = f"every SLO met in each of {len(finalist.rounds)} rounds"
+        sustained = f"every SLO met in each of {len(finalist.rounds)} rounds"
         if not self._current.outclassed:
-            return stood
+            return sustained
         behind = f"the current config, more than {OUTCLASSED:g} times behind"
-        return f"{stood}; {behind}, was measured in {len(self._current.rounds)} of them"
+        return f"{sustained}; {behind}, was measured in {len(self._current.rounds)} of them"
 
     def _gain(self, finalist: Contender) -> Gain | None:
         """None where there is nothing to compare with."""
-        current = self._current if self._current_stands else None
-        error = self._looks.error(len(finalist.rounds))
+        current = self._current if self._current_sustains else None
+        error = self._analyses.error(len(finalist.rounds))
         return None if current is None else gain(finalist, current, self._rules.objective, error)
 
     def _ratio(self, finalist: Contender) -> Ratio | None:

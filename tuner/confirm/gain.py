@@ -39,7 +39,7 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     other met no SLO at the load of a minimised metric.
 
     An outclassed ``other`` is compared by all rounds of each, which are not paired. ``error`` is
-    the interval's (`tuner.confirm.looks`).
+    the interval's (`tuner.confirm.interim`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.

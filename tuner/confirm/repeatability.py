@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.confirm.confirm import Role
-from tuner.confirm.looks import LOOKS, Looks
+from tuner.confirm.interim import ANALYSES, InterimAnalyses
 from tuner.facts import Facts
 from tuner.load.measurement import Measurement
 from tuner.score.capacity import Bracket
@@ -70,8 +70,8 @@ def provable_gain(deviation: float, rounds: int, min_gain: float) -> float:
     """
     from scipy.special import nctdtrinc, stdtrit
 
-    count = rounds * LOOKS
-    error = Looks(rounds).error(count)
+    count = rounds * ANALYSES
+    error = InterimAnalyses(rounds).error(count)
     least = float(stdtrit(count - 1, 1.0 - error / 2))
     ahead = float(nctdtrinc(count - 1, 1.0 - POWER, least))  # in standard errors
     return math.expm1(math.log1p(min_gain) + ahead * deviation / math.sqrt(count))
@@ -149,7 +149,7 @@ def advice(deviation: float, now: Settings, max_window_s: float) -> Advice:
 
 def rounds_text(rounds: int) -> str:
     """``3 rounds (6 where they leave it open)``."""
-    return f"{rounds} rounds ({rounds * LOOKS} where they leave it open)"
+    return f"{rounds} rounds ({rounds * ANALYSES} where they leave it open)"
 
 
 def _smallest(good: Callable[[int], bool], window_s: float, max_window_s: float) -> int | None:

@@ -52,7 +52,7 @@ class Entrant:
 
     candidate: Candidate
     level: float | None
-    stood: bool = True
+    sustained: bool = True
     window_s: float = 0.0
 
 
@@ -74,7 +74,7 @@ class Round:
         return _probes(self.points, self.drowned)
 
     @property
-    def stood(self) -> Point:
+    def sustained(self) -> Point:
         """At the highest level that met every SLO; the lowest level tried when none did.
 
         Of a closed loop at the level that met them with the highest throughput.
@@ -90,7 +90,7 @@ class Round:
 
     @property
     def passed(self) -> bool:
-        return self.stood.passed
+        return self.sustained.passed
 
     @property
     def bounded(self) -> bool:
@@ -129,7 +129,7 @@ class Contender:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        return tuple(r.stood for r in self.rounds)
+        return tuple(r.sustained for r in self.rounds)
 
     @property
     def credited_level(self) -> float:
@@ -158,12 +158,12 @@ class Contender:
         return self.entrant.level
 
 
-def fixed_round(measure: Callable[[float], Point], level: float) -> Round:
+def measure_fixed_round(measure: Callable[[float], Point], level: float) -> Round:
     """Where the spec lists the loads: one measurement at the one it is held to."""
     return Round((measure(level),), fixed=True)
 
 
-def searched_round(
+def search_round(
     measure: Callable[[float], Point],
     expected: float,
     levels: LevelRange,
@@ -312,23 +312,24 @@ def _most_served(probe: Probe) -> float:
 
 def _answered(round_: Round) -> float:
     """The level it stood, or what was answered of a searched one where that was less."""
-    level = round_.stood.level
-    served = round_.stood.served_per_s
+    level = round_.sustained.level
+    served = round_.sustained.served_per_s
     return level if served is None or round_.fixed else min(level, served)
 
 
 def _served(round_: Round, level: float) -> float:
     """Inferences per second at a level of the round."""
-    stood = round_.stood.measurement
-    if stood.load.arrivals.open_loop and not round_.fixed:
-        return level * stood.batch_size
+    sustained = round_.sustained.measurement
+    if sustained.load.arrivals.open_loop and not round_.fixed:
+        return level * sustained.batch_size
     bracket = Bracket.of(round_.probes)
     if bracket.floor is None or bracket.ceiling is None:
-        return stood.throughput_infer_per_s
+        return sustained.throughput_infer_per_s
     by_level = {p.level: p.measurement for p in round_.points}
-    if stood is not by_level[bracket.floor.level] or bracket.ceiling.level in round_.drowned:
-        return stood.throughput_infer_per_s  # fewer clients got more, or more got no result
+    if sustained is not by_level[bracket.floor.level] or bracket.ceiling.level in round_.drowned:
+        return sustained.throughput_infer_per_s  # fewer clients got more, or more got no result
+    below = sustained.throughput_infer_per_s
     above = by_level[bracket.ceiling.level].throughput_infer_per_s
     share = min(max(math.log(level / bracket.floor.level) / math.log1p(bracket.gap), 0.0), 1.0)
-    served: float = stood.throughput_infer_per_s * (above / stood.throughput_infer_per_s) ** share
+    served: float = below * (above / below) ** share
     return served

@@ -26,7 +26,7 @@ from pydantic import Field
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Role, Row, Rules
 from tuner.confirm.gain import gain, readings
-from tuner.confirm.rounds import Contender, Entrant, Round, fixed_round, searched_round
+from tuner.confirm.rounds import Contender, Entrant, Round, measure_fixed_round, search_round
 from tuner.errors import TrialError
 from tuner.facts import Facts
 from tuner.score.point import Point
@@ -174,7 +174,7 @@ class _Trials:
         loss = self._loss if loss is None else loss
         simpler = Contender(Entrant(candidate, None), slope=self._winner.own.steepness())
         try:
-            held = self._allowed(candidate) and self._measured(simpler, loss)
+            held = self._allowed(candidate) and self._measure(simpler, loss)
             compared = gain(simpler, self._winner.own, self._rules.objective, self._winner.error)
         except TrialError:
             held, compared = False, None
@@ -194,7 +194,7 @@ class _Trials:
         self.tried.append(PutBack(name, winner, ceiling, ceiling - winner, True, self._loss))
         return True
 
-    def _measured(self, simpler: Contender, loss: float) -> bool:
+    def _measure(self, simpler: Contender, loss: float) -> bool:
         """All the winner's rounds, or as many as show that the simpler config is no match.
 
         Returns whether it met every SLO in each, and lost no more than it may.
@@ -227,12 +227,12 @@ class _Trials:
 
         levels = self._rules.levels
         if levels is None:
-            return fixed_round(measure, self._winner.own.rounds[number].stood.level)
+            return measure_fixed_round(measure, self._winner.own.rounds[number].sustained.level)
         brief = self._large and not levels.whole
         expected = self._levels[number]
         least = FAR_BELOW * expected
         fine = not self._large
-        return searched_round(measure, expected, levels, brief=brief, fine=fine, least=least)
+        return search_round(measure, expected, levels, brief=brief, fine=fine, least=least)
 
     def _proof(self, simpler: Contender) -> Confirmation | None:
         """What is written in place of the winner; None where its own gain is not worth a change."""

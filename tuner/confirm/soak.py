@@ -153,7 +153,7 @@ def soak(
     least_s = rules.least_s
     while next_level is not None and len(tried) < at_most:
         try:
-            point = _measured(bench, candidate, next_level, rules, least_s)
+            point = _measure(bench, candidate, next_level, rules, least_s)
         except ClientLimitError as error:
             return Soak(tuple(tried), error.message)
         rules.record(Row(0, len(tried), Role.SOAK, candidate, point))
@@ -165,7 +165,7 @@ def soak(
         if tried[-1].held and least_s <= LONGER * lasted_s:
             break
         if not tried[-1].held:
-            next_level = _lowered(tried, slope, rules.plan)
+            next_level = _lower(tried, slope, rules.plan)
     return Soak(tuple(tried))
 
 
@@ -185,7 +185,7 @@ def remembered_s(points: Sequence[Point]) -> float:
     return RELAXATIONS * max((c.relaxation_s for c in courses if c is not None), default=0.0)
 
 
-def _measured(
+def _measure(
     bench: Bench, candidate: Candidate, level: float, rules: SoakRules, least_s: float
 ) -> Point:
     """A load that gave no result is put on it once more: the generator may have failed."""
@@ -199,7 +199,7 @@ def _measured(
         return bench.soak(level, rules.seed, least_s)
 
 
-def _lowered(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> float | None:
+def _lower(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> float | None:
     """Where the load should hold after it did not at the last one; None where none is left."""
     failed = tried[-1].level
     if plan.listed is not None:

@@ -103,14 +103,14 @@ def check(request: CheckRequest, events: Events) -> CheckFinished:
             among_neighbours("check", run_id, job, events.note) as neighbours,
             find_programs(job, request.job.environment) as programs,
         ):
-            session = _opened(request, job, programs, run_id, neighbours)
+            session = _open(request, job, programs, run_id, neighbours)
             events.note(f"check {session.store.directory}")
             if session.compared_with.baseline is None and not request.accept:
                 events.note(f"{session.compared_with.reason} {_WITHOUT_BASELINE}")
             try:
-                return _ended(session, _measured(session, programs, events, stop.checkpoint))
+                return _end(session, _measure(session, programs, events, stop.checkpoint))
             except Exception as error:
-                _ended_early(session, error)
+                _end_early(session, error)
                 raise
 
 
@@ -153,7 +153,7 @@ class _Session:
         return facts
 
 
-def _opened(
+def _open(
     request: CheckRequest, job: Job, programs: Programs, run_id: str, neighbours: Neighbours
 ) -> _Session:
     versions = programs.versions()
@@ -178,7 +178,7 @@ def _machine(programs: Programs) -> str:
     return "; ".join(parts)
 
 
-def _measured(
+def _measure(
     session: _Session, programs: Programs, events: Events, checkpoint: Callable[[], None]
 ) -> Checked | CheckVerdict:
     """What the rounds gave; the verdict alone where the config could not be measured at all."""
@@ -216,7 +216,7 @@ def _measured(
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
 
 
-def _ended(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
+def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
     """Accepts where that was asked for, and stores how it ended."""
     if isinstance(found, CheckVerdict):
         facts = session.store_facts(found, None, None)
@@ -270,7 +270,7 @@ def _otherwise_measured(baseline: Baseline | None, client: GeneratorKind) -> str
     )
 
 
-def _ended_early(session: _Session, error: Exception) -> None:
+def _end_early(session: _Session, error: Exception) -> None:
     """What is known, with the reason why there is no verdict."""
     if (session.store.directory / CHECK).is_file():
         return  # the verdict was written; only what comes after it failed

@@ -32,8 +32,8 @@ from tuner.confirm.rounds import (
     Contender,
     Entrant,
     Round,
-    fixed_round,
-    searched_round,
+    measure_fixed_round,
+    search_round,
 )
 from tuner.errors import EnvironmentNotReadyError, TrialError
 from tuner.load import seeds
@@ -228,14 +228,14 @@ def _repeat(job: Job, bench: Bench, expected: float, times: int, seed: int) -> _
 def _round(job: Job, measure: Callable[[float], Point], expected: float) -> Round:
     """As in a confirmation."""
     if job.plan.listed is None:
-        return searched_round(measure, expected, job.plan.levels, fine=True)
-    return fixed_round(measure, expected)
+        return search_round(measure, expected, job.plan.levels, fine=True)
+    return measure_fixed_round(measure, expected)
 
 
 def _compared(job: Job, rounds: Sequence[Round]) -> list[float]:
     """What a confirmation compares, of each round: the metric that is minimised, or capacity."""
     metric = job.spec.objective.metric
-    values = [None if metric is None else value_of(metric, r.stood.measurement) for r in rounds]
+    values = [None if metric is None else value_of(metric, r.sustained.measurement) for r in rounds]
     known = [v for v in values if v is not None]
     if len(known) == len(rounds):
         return known

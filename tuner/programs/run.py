@@ -30,7 +30,7 @@ from tuner.run.timebook import Phase, TimeBook
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run
 from tuner.steps.events import Events
-from tuner.steps.failing import explained_error
+from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes
@@ -89,7 +89,7 @@ def run(request: Request, events: Events) -> Finished:
     try:
         return _run(request, events)
     except Exception as error:
-        told = explained_error(error, request.output)
+        told = explain_error(error, request.output)
         if told is error:
             raise
         raise told from (None if isinstance(told, InterruptedRunError) else error)
@@ -110,13 +110,13 @@ def _run(request: Request, events: Events) -> Finished:
             run = _Run(request, job, store, neighbours, book, stop, events)
             try:
                 with meanwhile(job.spec, book):
-                    return _served(run, programs)
+                    return _serve(run, programs)
             except Exception as error:
-                _ended_early(run, explained_error(error, store.directory))
+                _end_early(run, explain_error(error, store.directory))
                 raise
 
 
-def _served(run: _Run, programs: Programs) -> Finished:
+def _serve(run: _Run, programs: Programs) -> Finished:
     """The run, over what the server makes of the config."""
     store, book, events = run.store, run.book, run.events
     with (
@@ -128,10 +128,10 @@ def _served(run: _Run, programs: Programs) -> Finished:
         for told in client_notes(served.job):
             events.note(told)
         run = replace(run, job=served.job)
-        return _ended(run, opened, _tuned(run, served, opened))
+        return _end(run, opened, _tune(run, served, opened))
 
 
-def _tuned(run: _Run, served: Serving, opened: OpenRun) -> Verdict:
+def _tune(run: _Run, served: Serving, opened: OpenRun) -> Verdict:
     """The search and the proof, on one bench."""
     events, searcher = run.events, opened.searcher
     events.started(run.store.directory, run.job.spec.budget.trials, opened.manifest.space_size)
@@ -164,7 +164,7 @@ def _beforehand(run: _Run, served: Serving, manifest: Manifest) -> Iterator[str]
     yield from foreseen(job) if run.request.write else ()
 
 
-def _ended(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
+def _end(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
     """Draws up, writes back, and stores how it ended.
 
     No signal comes between writing the repository and storing that it was written.
@@ -178,7 +178,7 @@ def _ended(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
             after = encode(change.after, run.job.model.encoding)
             store.write_best(after, winner.server_args)
         with uninterrupted():
-            written = _written(run, opened, verdict, change)
+            written = _write(run, opened, verdict, change)
             _record(run, verdict, change, written, duplicates)
         for note in written.notes if written else ():
             run.events.note(note)
@@ -187,7 +187,7 @@ def _ended(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
     return Finished(store.directory, result, EXIT_CODES[verdict.status])
 
 
-def _written(run: _Run, opened: OpenRun, verdict: Verdict, change: Change | None) -> Written | None:
+def _write(run: _Run, opened: OpenRun, verdict: Verdict, change: Change | None) -> Written | None:
     """The winner in the repository; a winner that cannot be written is kept in the result."""
     if verdict.winner is None or change is None or not run.request.write:
         return None
@@ -199,7 +199,7 @@ def _written(run: _Run, opened: OpenRun, verdict: Verdict, change: Change | None
         raise
 
 
-def _ended_early(run: _Run, error: Exception) -> None:
+def _end_early(run: _Run, error: Exception) -> None:
     """What there is so far, with the reason why there is no more."""
     store = run.store
     try:
@@ -209,7 +209,7 @@ def _ended_early(run: _Run, error: Exception) -> None:
             if isinstance(error, InterruptedRunError):
                 error.hint = f"the run was through, its result is kept: {store.directory}"
             return
-        status, message = _told(error)
+        status, message = _explain(error)
         current = store.manifest().current
         of_current = (t for t in store.trials() if t.candidate == current)
         verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
@@ -226,7 +226,7 @@ def _ended_early(run: _Run, error: Exception) -> None:
         error.hint = f"{error.hint}; the report: {store.directory / 'report.html'}".lstrip("; ")
 
 
-def _told(error: Exception) -> tuple[Status, str]:
+def _explain(error: Exception) -> tuple[Status, str]:
     if isinstance(error, InterruptedRunError):
         return Status.INTERRUPTED, error.message
     message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"

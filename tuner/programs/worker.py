@@ -37,7 +37,7 @@ from tuner.spec.model import ServerMode, Spec
 from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
-from tuner.steps.failing import explained_error
+from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, job_from
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.opening import with_completed
@@ -104,18 +104,18 @@ def join(request: JoinRequest, events: Events) -> Joined:
     stop = Stop(events.note)
     with stop.listening():
         try:
-            return _joined(request, events, stop)
+            return _join(request, events, stop)
         except Exception as error:
             # A library makes another error of an interruption that comes up in it.
             interrupted = isinstance(error, InterruptedRunError)
             if not stop.requested or (isinstance(error, TunerError) and not interrupted):
-                told = explained_error(error, request.logs or Path())
+                told = explain_error(error, request.logs or Path())
                 raise told from (None if told is error else error)
             hint = "what it was measuring is free again; the same command joins again"
             raise InterruptedRunError("stopped by a signal", hint) from None
 
 
-def _joined(request: JoinRequest, events: Events, stop: Stop) -> Joined:
+def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     offer = find_offer(request.storage, request.name)
     run = offer.manifest.run_id
     spec = offered_spec(offer, request)

@@ -100,7 +100,7 @@ def _text(data: ReportData, value: float | None) -> str:
 
 def _confirmed(data: ReportData, rounds: Sequence[Round]) -> float | None:
     """The score that held in every round; None when one met the SLOs at no load."""
-    scores = [_score(data, r.stood) for r in rounds if r.passed]
+    scores = [_score(data, r.sustained) for r in rounds if r.passed]
     known = [s for s in scores if s is not None]
     if len(known) < len(rounds):
         return None
@@ -115,9 +115,9 @@ def _compared(
         contender = Contender(Entrant(trial.candidate, None), list(rounds.values()))
         values: list[float | None] = list(contender.capacities())
     else:
-        values = [_score(data, r.stood) for r in rounds.values()]
-    stood = zip(rounds, rounds.values(), values, strict=True)
-    return {n: value if round_.passed else None for n, round_, value in stood}
+        values = [_score(data, r.sustained) for r in rounds.values()]
+    sustained = zip(rounds, rounds.values(), values, strict=True)
+    return {n: value if round_.passed else None for n, round_, value in sustained}
 
 
 def _searched_capacity(trial: Trial) -> float:

@@ -53,7 +53,7 @@ class Searcher:
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
         self._batch_start = 0
-        self._lead_given_up = False
+        self._first_guess_given_up = False
         self.history: list[Trial] = list(history)
         self.duplicates = 0
         if record is not None:
@@ -67,10 +67,10 @@ class Searcher:
         self._take_over()
         number = len(self.history)
         current = self._space.current
-        if number == 0 and not self._lead_given_up:
-            return Proposal(self._strategy.lead or current)
+        if number == 0 and not self._first_guess_given_up:
+            return Proposal(self._strategy.first_guess or current)
         if all(t.candidate != current for t in self.history):
-            return Proposal(current, telling=True)
+            return Proposal(current, informative=True)
         start = number - (number - 1) % self._size
         if start != self._batch_start:
             self._batch, self._enough = self._proposed(start)
@@ -106,7 +106,7 @@ class Searcher:
 
     def give_up(self, candidate: Candidate) -> None:
         """What was started came to no result, and is as if it had never been."""
-        self._lead_given_up = True
+        self._first_guess_given_up = True
         if self._record is not None:
             self._record.given_up(candidate)
 

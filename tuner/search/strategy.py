@@ -29,7 +29,7 @@ class Proposal:
     candidate: Candidate
     duplicates: int = 0
     predicted: Predicted | None = None
-    telling: bool = False
+    informative: bool = False
     note: str | None = None
 
 
@@ -55,7 +55,7 @@ class Strategy(Protocol):
         """
 
     @property
-    def lead(self) -> Candidate | None:
+    def first_guess(self) -> Candidate | None:
         """What to measure before the current config, so that this only has to lose the race.
 
         None where the current config is the first trial.
@@ -82,7 +82,7 @@ class Strategy(Protocol):
 class Quick:
     """A base of strategies that begin with the current config and propose in no time."""
 
-    lead = None
+    first_guess = None
 
     def outlook(self, history: Sequence[Trial]) -> None:
         return None

@@ -15,9 +15,9 @@ from functools import partial
 
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Role, Row
-from tuner.confirm.looks import LOOKS
+from tuner.confirm.interim import ANALYSES
 from tuner.confirm.regression import Change, Held, change_of, held
-from tuner.confirm.rounds import Contender, Entrant, fixed_round, searched_round
+from tuner.confirm.rounds import Contender, Entrant, measure_fixed_round, search_round
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.score.judge import tightest_latency, value_of
@@ -96,7 +96,7 @@ class _Rounds:
 
     def check(self, *, all_rounds: bool) -> Checked:
         rounds = self._session.spec.check.rounds
-        for number in range(rounds * LOOKS):
+        for number in range(rounds * ANALYSES):
             if number == rounds and not all_rounds and not self._open():
                 break
             if self._hopeless():
@@ -161,16 +161,16 @@ class _Rounds:
 
         known_to_miss = self._start.missed and number == 0 and self._any_load
         if self._listed is not None or known_to_miss:
-            contender.rounds.append(fixed_round(measure, self._start.level))
-            return contender.rounds[-1].stood
+            contender.rounds.append(measure_fixed_round(measure, self._start.level))
+            return contender.rounds[-1].sustained
         held_at = None if self._at is None else measure(self._at)
         levels = session.plan.levels
-        above = FromAbove(lambda level: searched_round(measure, level, levels), levels)
+        above = FromAbove(lambda level: search_round(measure, level, levels), levels)
         contender.rounds.append(above.result(contender.expected_level()))
         if self._limits:
             limit = self._limits[-1]
             session.events.note(f"the load generator is the limit, not the model: {limit}")
-        return held_at or contender.rounds[-1].stood
+        return held_at or contender.rounds[-1].sustained
 
     def _open(self) -> bool:
         """Whether more rounds may decide what these did not."""
@@ -205,7 +205,7 @@ class _Rounds:
         if metric is None:
             name = "throughput" if self._listed else "capacity"
             return name, tuple(self._contender.capacities())
-        readings = [value_of(metric, r.stood.measurement) for r in self._contender.rounds]
+        readings = [value_of(metric, r.sustained.measurement) for r in self._contender.rounds]
         known = tuple(v for v in readings if v is not None)
         return metric.name, known if len(known) == len(readings) else ()
 
@@ -222,6 +222,6 @@ class _Rounds:
             now, then = then, now  # less is better
         if baseline.arrivals != self._seed or not session.plan.arrivals.open_loop:
             # a closed loop has no arrivals to share
-            return two_sample_ratio(now, then, ERROR / LOOKS)
+            return two_sample_ratio(now, then, ERROR / ANALYSES)
         rounds = min(len(now), len(then))
-        return paired_ratio(now[:rounds], then[:rounds], ERROR / LOOKS)
+        return paired_ratio(now[:rounds], then[:rounds], ERROR / ANALYSES)

@@ -11,7 +11,7 @@ from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.bench.levels import sustained_level
-from tuner.confirm.looks import LOOKS
+from tuner.confirm.interim import ANALYSES
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import most_claim_window_s
 from tuner.errors import TunerError
@@ -81,7 +81,7 @@ class Estimate:
     @property
     def text(self) -> str:
         """`about 4.0 to 5.5 minutes: search 2.0, confirmation 1.5 to 3.0, the rest 0.5`."""
-        longest_s = LOOKS * self.confirmation_s
+        longest_s = ANALYSES * self.confirmation_s
         rest_s = self.search_s + self.after_s
         total = f"{_minutes(rest_s + self.confirmation_s)} to {_minutes(rest_s + longest_s)}"
         confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(longest_s)}"

@@ -23,7 +23,7 @@ class Events(Protocol):
 
     def measured(self, point: Point) -> None: ...
 
-    def round_over(self, what: str, stood: Point) -> None:
+    def round_over(self, what: str, sustained: Point) -> None:
         """A config was measured again; ``stood``: at the highest load that met every SLO."""
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
@@ -47,7 +47,7 @@ class Silent:
     def measured(self, point: Point) -> None:
         pass
 
-    def round_over(self, what: str, stood: Point) -> None:
+    def round_over(self, what: str, sustained: Point) -> None:
         pass
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:

@@ -16,7 +16,7 @@ _NOT_WRITABLE = {
 }  # fmt: skip
 
 
-def explained_error(error: Exception, directory: Path) -> Exception:
+def explain_error(error: Exception, directory: Path) -> Exception:
     """The error to tell: a library may have made another of it.
 
     Args:

@@ -137,7 +137,7 @@ def result_of(
             failed=states.count(TrialState.FAILED),
             duplicates=duplicates,
         ),
-        rejected=_rejected(rejected, time["measuring_s"]),
+        rejected=rejected_facts(rejected, time["measuring_s"]),
         time=TimeFacts(**time),
         written=None if written is None else WrittenFacts.model_validate(written.to_json()),
         server_args=() if winner is None else winner.server_args,
@@ -150,7 +150,7 @@ def result_of(
     )
 
 
-def _rejected(rejected: Sequence[Rejected], measuring_s: float) -> RejectedFacts:
+def rejected_facts(rejected: Sequence[Rejected], measuring_s: float) -> RejectedFacts:
     seconds = sum(r.wall_s for r in rejected)
     return RejectedFacts(
         count=len(rejected),
@@ -170,8 +170,8 @@ def _config_facts(
     """
     if side is None:
         return None
-    stood = [p.measurement.throughput_infer_per_s for p in side.points if p.passed]
-    goodput = of_rounds(stood) if side.feasible and stood else None
+    sustained = [p.measurement.throughput_infer_per_s for p in side.points if p.passed]
+    goodput = of_rounds(sustained) if side.feasible and sustained else None
     points = side.points
     if side.held is not None:
         goodput = side.held.throughput_infer_per_s
@@ -182,8 +182,8 @@ def _config_facts(
         server_args=side.candidate.server_args,
         measurements=tuple(p.measurement for p in side.points),
         goodput_infer_per_s=goodput,
-        worst_round_infer_per_s=min(stood) if side.feasible and stood else None,
-        rounds_met=len(stood),
+        worst_round_infer_per_s=min(sustained) if side.feasible and sustained else None,
+        rounds_met=len(sustained),
         # The worst of the repeats: an SLO is met when it is met every time.
         **{name: max(getattr(p.measurement, name) for p in points) for name in percentiles},
         # Of one SLO's results over the repeats: what is not enough to judge is no pass.

@@ -22,7 +22,7 @@ from tuner.steps.outcome import Side, Verdict
 from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
-_STOOD_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
+_SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
 _SPARED = "not overloaded, since its overload is within what the winner stood in every round"
 
 
@@ -37,19 +37,19 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
-    stood = {name: _stood(side) for name, side in sides.items() if side is not None}
-    reasons = [f"{name}: {_STOOD_NONE}" for name, levels in stood.items() if not levels]
-    if _far_below(stood.get(_CURRENT, []), stood.get(_WINNER, [])):
-        stood[_CURRENT] = []
+    sustained = {name: _sustained(side) for name, side in sides.items() if side is not None}
+    reasons = [f"{name}: {_SUSTAINED_NONE}" for name, levels in sustained.items() if not levels]
+    if _far_below(sustained.get(_CURRENT, []), sustained.get(_WINNER, [])):
+        sustained[_CURRENT] = []
         reasons.append(f"{_CURRENT}: {_SPARED}")
-    if any(stood.values()):
+    if any(sustained.values()):
         session.events.phase("overloading")
     found: dict[str, Overload] = {}
     for name, side in sorted(sides.items(), key=lambda item: not _still_served(item[1])):
-        if side is None or not stood[name]:
+        if side is None or not sustained[name]:
             continue
         try:
-            found[name] = _probe(session, side, min(stood[name]), slo)
+            found[name] = _probe(session, side, min(sustained[name]), slo)
         except TrialError as error:
             reasons.append(f"{name}: {error.message}")
         else:
@@ -58,7 +58,7 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     return replace(verdict, overload=overloads)
 
 
-def _stood(side: Side) -> list[float]:
+def _sustained(side: Side) -> list[float]:
     """Loads at which it met every SLO; the lowest is what it stood every time, or for long."""
     if side.held is not None:
         return [side.held.level]

@@ -42,7 +42,7 @@ def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
         TooManyFailedTrialsError: Every config but the current one failed.
         NothingToSearchError: None was tried in the budget's time or trials.
     """
-    verdict = _decided(session, trials)
+    verdict = _decide(session, trials)
     if verdict.status is not Status.KEPT:
         return verdict
     try:
@@ -52,7 +52,7 @@ def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
         return replace(verdict, reasons=(*verdict.reasons, reason))
 
 
-def _decided(session: Session, trials: Sequence[Trial]) -> Verdict:
+def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
     baseline_trial = _trial_of(session.current, trials)
     baseline = side_of_trial(baseline_trial)
     if not feasible(trials, session.spec, session.current):
@@ -68,10 +68,10 @@ def _decided(session: Session, trials: Sequence[Trial]) -> Verdict:
         reason = "No config tried is better than the current one by what a change must be worth."
         reasons = (reason, *_failures(session, trials), *_limits(trials))
         return Verdict(Status.KEPT, reasons, baseline)
-    return _best_that_holds(session, trials, finalists, baseline)
+    return _take_best(session, trials, finalists, baseline)
 
 
-def _best_that_holds(
+def _take_best(
     session: Session, trials: Sequence[Trial], finalists: Sequence[Trial], baseline: Side | None
 ) -> Verdict:
     """All finalists and the current config in one rotation; then the best that also answers alike.
@@ -81,7 +81,7 @@ def _best_that_holds(
     names = {t.candidate: changes_text(t.candidate, session.current) for t in finalists}
     session.events.phase(f"confirming: {' | '.join(names.values())}")
     try:
-        results = _confirmed(session, finalists, _trial_of(session.current, trials))
+        results = _confirm(session, finalists, _trial_of(session.current, trials))
     except TrialError as error:
         reason = f"the current config could not be measured again: {error.message}"
         return Verdict(Status.UNCONFIRMED, (reason,), baseline)
@@ -91,7 +91,7 @@ def _best_that_holds(
     for result in _best_first(session, results):
         name = names[result.candidate]
         try:
-            simplest = _simplest(session, result, trials)
+            simplest = _simplify(session, result, trials)
             answers = _same_answers(session, simplest)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
@@ -118,7 +118,7 @@ def find_confirmed(session: Session, trials: Sequence[Trial]) -> list[Confirmati
     """
     baseline = _trial_of(session.current, trials)
     finalists = _finalists(session, trials)
-    return _best_first(session, _confirmed(session, finalists, baseline)) if finalists else []
+    return _best_first(session, _confirm(session, finalists, baseline)) if finalists else []
 
 
 def _trial_of(candidate: Candidate, trials: Sequence[Trial]) -> Trial | None:
@@ -133,7 +133,7 @@ def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confi
     return sorted(held, key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
 
 
-def _simplest(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
+def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
     session.events.phase("looking for the simplest config that is as good")
     space, sizes = session.job.space, list_sizes(session.spec)
     minimise = session.spec.objective.goal is Goal.MINIMIZE
@@ -203,7 +203,7 @@ def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:
     return finalists_of(trials, session.spec, session.current, session.near_miss)
 
 
-def _confirmed(
+def _confirm(
     session: Session, finalists: Sequence[Trial], baseline: Trial | None
 ) -> list[Confirmation]:
     level_of = sustained_level if session.plan.listed else capacity_level
@@ -212,13 +212,13 @@ def _confirmed(
         level = next_level(baseline.points)
     if session.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = session.spec.objective.at_level
-    stood = baseline is not None and any(p.passed for p in baseline.points)
+    sustained = baseline is not None and any(p.passed for p in baseline.points)
     window_s = _claim_window_s(session, baseline.points) if baseline is not None else 0.0
-    current = Entrant(session.current, level, stood, window_s)
+    current = Entrant(session.current, level, sustained, window_s)
     entrants = []
     for trial in finalists:
         window_s = _claim_window_s(session, trial.points)
-        expected = level_of(trial) or _nearly_stood(trial)
+        expected = level_of(trial) or _nearly_sustained(trial)
         entrants.append(Entrant(trial.candidate, expected, window_s=window_s))
 
     def name(candidate: Candidate) -> str:
@@ -233,7 +233,7 @@ def _claim_window_s(session: Session, points: Sequence[Point]) -> float:
     return min(claim_window_s(points, session.spec.slo), most_s)
 
 
-def _nearly_stood(trial: Trial) -> float:
+def _nearly_sustained(trial: Trial) -> float:
     return min(p.level for p in trial.points)
 
 
@@ -319,7 +319,7 @@ def _rounds_told(
     def over() -> None:
         if rows:
             what = f"round {rows[0].round + 1}, {name(rows[0].candidate)}"
-            events.round_over(what, Round(tuple(r.point for r in rows)).stood)
+            events.round_over(what, Round(tuple(r.point for r in rows)).sustained)
             rows.clear()
 
     def told(row: Row) -> None:

@@ -162,7 +162,7 @@ def _run_trial(
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:
-            return _measure_trial(session, history, bare, proposal.telling, clock)
+            return _measure_trial(session, history, bare, proposal.informative, clock)
         except OutOfTimeError as error:
             session.bench.lost(error.message)
             return None
@@ -185,11 +185,11 @@ def _measure_trial(
     session: Session,
     history: Sequence[Trial],
     bare: Trial,
-    telling: bool,
+    informative: bool,
     clock: _Clock,
 ) -> Trial:
     deployment = session.bench.deploy(bare.candidate)
-    evaluation = _Evaluating(session, history, bare.candidate, telling, clock)()
+    evaluation = _Evaluating(session, history, bare.candidate, informative, clock)()
     if evaluation.limit is not None:
         session.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
     return replace(
@@ -213,12 +213,12 @@ class _Evaluating:
         session: Session,
         history: Sequence[Trial],
         candidate: Candidate,
-        telling: bool,
+        informative: bool,
         clock: _Clock,
     ) -> None:
         self._history = history
         self._session = session
-        self._telling = telling
+        self._informative = informative
         self._clock = clock
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
         # measured under others, since it may be those that it met badly.
@@ -243,7 +243,7 @@ class _Evaluating:
         elif best.score is not None:
             rate_to_beat = best.score.value * gain
         try:
-            return self._race(Race(to_beat, rate_to_beat, self._telling, second))
+            return self._race(Race(to_beat, rate_to_beat, self._informative, second))
         except ModelFailsError:
             raise
         except ClientLimitError as error:

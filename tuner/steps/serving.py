@@ -77,12 +77,12 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
     ) as deployer:
         begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):
-            completed = _completed(job, deployer)
+            completed = _complete(job, deployer)
         deployer.completes = not _completes_nothing(completed)
         yield Serving(completed, programs, deployer, time.monotonic() - begin)
 
 
-def _completed(job: Job, deployer: Deployer) -> Job:
+def _complete(job: Job, deployer: Deployer) -> Job:
     try:
         running = deployer.try_out(Candidate({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
@@ -94,7 +94,7 @@ def _completed(job: Job, deployer: Deployer) -> Job:
     known = job.space.config
     deployer.base = Base.of_server(known.file, running, completes=known.completes)
     job = job.over(deployer.base)
-    overridden = deployer.base.overridden | _overridden(job.space, deployer)
+    overridden = deployer.base.overridden | _find_overridden(job.space, deployer)
     if overridden == deployer.base.overridden:
         return job
     deployer.base = replace(deployer.base, overridden=overridden)
@@ -112,7 +112,7 @@ def _completes_nothing(job: Job) -> bool:
     return not job.model.mentions("load_model")
 
 
-def _overridden(space: Space, deployer: Deployer) -> frozenset[str]:
+def _find_overridden(space: Space, deployer: Deployer) -> frozenset[str]:
     """What the server sets by itself, of what the space would have otherwise: tried, a load each.
 
     Only of a model that may complete its config.
@@ -120,10 +120,10 @@ def _overridden(space: Space, deployer: Deployer) -> frozenset[str]:
     found = set()
     if space.config.completes:
         smaller, unbatched = _with_smaller_batches(space), _without_batcher(space)
-        running = None if smaller is None else _tried(deployer, smaller)
+        running = None if smaller is None else _try(deployer, smaller)
         if running is not None and running.max_batch_size == space.base.max_batch_size:
             found.add(MAX_BATCH_SIZE)
-        running = None if unbatched is None else _tried(deployer, unbatched)
+        running = None if unbatched is None else _try(deployer, unbatched)
         if running is not None and running.HasField(DYNAMIC_BATCHING):
             found.add(DYNAMIC_BATCHING)
     return frozenset(found)
@@ -149,7 +149,7 @@ def _without_batcher(space: Space) -> Candidate | None:
     return space.candidate({**values, DYNAMIC_BATCHING: None})
 
 
-def _tried(deployer: Deployer, candidate: Candidate) -> ModelConfig | None:
+def _try(deployer: Deployer, candidate: Candidate) -> ModelConfig | None:
     """What the server runs of it; None where it refuses: then a trial will tell."""
     try:
         return deployer.try_out(candidate).running

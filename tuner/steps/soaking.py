@@ -68,8 +68,8 @@ def _above_rounds(proof: Confirmation, held: Soaked) -> str:
     """Where more lasts than the lowest of its short windows stood; else empty."""
     if held.level <= proof.level:
         return ""
-    stood = [p.level for p in proof.points]
-    low, high = (digits(level, 4) for level in (min(stood), max(stood)))
+    sustained = [p.level for p in proof.points]
+    low, high = (digits(level, 4) for level in (min(sustained), max(sustained)))
     return f"its rounds stood {low}/s to {high}/s; what lasts is {held.sentence}"
 
 
@@ -105,12 +105,12 @@ def soak_kept(session: Session, side: Side | None) -> Side | None:
     """
     if side is None or not _wanted(session):
         return side
-    stood = [p for p in side.points if p.passed]
-    if not stood:
+    sustained = [p for p in side.points if p.passed]
+    if not sustained:
         return side
     session.events.phase("soaking the current config")
-    level = min(p.level for p in stood)
-    return replace(side, soak=_soak(session, side.candidate, level, stood))
+    level = min(p.level for p in sustained)
+    return replace(side, soak=_soak(session, side.candidate, level, sustained))
 
 
 def _wanted(session: Session) -> bool:

@@ -304,13 +304,13 @@ def _judged(
     """The noise of each figure, and whether the twin is good enough."""
     table = left.reshape(-1, PER_OBSERVATION)
     fair = np.array([not o.saturated for o in observations])
-    telling = np.array([o.tells_throughput for o in observations])
-    telling = telling if telling.any() else np.ones_like(telling)
+    informative = np.array([o.tells_throughput for o in observations])
+    informative = informative if informative.any() else np.ones_like(informative)
     noise, off = {}, {}
     # Numbers fitted use up as many residuals.
     freedom = np.sqrt(table.size / max(table.size - 2.0 * LOWEST.size, 1.0))
     for column, figure in enumerate(Figure):
-        rows = table[telling if figure is Figure.THROUGHPUT else fair, column]
+        rows = table[informative if figure is Figure.THROUGHPUT else fair, column]
         errors = np.abs(rows * SCALES[figure])
         off[figure] = float(np.expm1(np.median(errors))) if errors.size else float("nan")
         # Of a normal distribution four in five are within 1.2816 standard deviations; where a few

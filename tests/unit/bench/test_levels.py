@@ -32,9 +32,9 @@ def test_a_trial_without_a_result_or_that_met_the_slos_nowhere_stands_nothing() 
 
 def test_its_capacity_is_between_the_load_it_stood_and_the_next_one() -> None:
     trial = a_trial(50.0, 98.0, 90.0, 104.0, 300.0)
-    stood, missed = trial.points[1], trial.points[3]
+    sustained, missed = trial.points[1], trial.points[3]
     found = capacity_level(trial)
-    assert found == crossing(stood, missed)
+    assert found == crossing(sustained, missed)
     assert found == pytest.approx(100.0, rel=0.01)
 
 
@@ -44,8 +44,8 @@ def test_where_nothing_above_was_missed_the_capacity_is_the_load_it_stood() -> N
 
 def test_a_miss_below_the_load_it_stood_does_not_count() -> None:
     missed = judge_point([P99_40MS, NO_ERRORS], synthetic_server(60.0, 40.0))  # a slow moment
-    stood = a_trial(98.0)
-    points = (missed, *stood.points)
+    sustained = a_trial(98.0)
+    points = (missed, *sustained.points)
     trial = Trial(
         0,
         Candidate(),

@@ -23,9 +23,11 @@ from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
-from tuner.run.rejected import Rejected, Stage, summary
+from tuner.report.result_schema import RejectedFacts
+from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import TimeBook
 from tuner.space.candidate import Candidate
+from tuner.steps.outcome import rejected_facts
 from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
@@ -282,11 +284,8 @@ def test_a_confirmation_keeps_its_rows() -> None:
 
 def test_a_summary_adds_up() -> None:
     one = Rejected("busy", "k", 50.0, 4.0, Stage.SEARCH)
-    found = summary([one, one, replace(one, reason="gone", wall_s=2.0)], measuring_s=100.0)
-    assert found == {
-        "count": 3,
-        "seconds": 10.0,
-        "share_of_measuring": 0.1,
-        "reasons": ["busy", "gone"],
-    }
-    assert summary([], measuring_s=0.0)["share_of_measuring"] == 0.0
+    found = rejected_facts([one, one, replace(one, reason="gone", wall_s=2.0)], measuring_s=100.0)
+    assert found == RejectedFacts(
+        count=3, seconds=10.0, share_of_measuring=0.1, reasons=("busy", "gone")
+    )
+    assert rejected_facts([], measuring_s=0.0).share_of_measuring == 0.0

@@ -18,7 +18,7 @@ from tuner.confirm.confirm import (
     Rules,
     confirm,
 )
-from tuner.confirm.looks import FIRST_LOOK, LOOKS
+from tuner.confirm.interim import ANALYSES, FIRST_ANALYSIS
 from tuner.confirm.rounds import Entrant
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.measurement import Measurement
@@ -150,7 +150,7 @@ def test_rounds_go_on_for_a_current_config_that_search_and_round_do_not_both_see
 def test_the_interval_of_a_gain_is_wide_enough_for_all_looks() -> None:
     result = duel(EmulatedBench({CURRENT: 500, OTHER: 1000}, noise=0.01), 490, 980)
     own, current = result.own.capacities(), result.current.capacities()
-    assert result.ratio == paired_ratio(own, current, ERROR * FIRST_LOOK)
+    assert result.ratio == paired_ratio(own, current, ERROR * FIRST_ANALYSIS)
 
 
 def test_what_is_clear_at_the_first_look_ends_there() -> None:
@@ -248,7 +248,7 @@ def test_when_the_current_config_meets_no_slo_there_is_no_ratio() -> None:
 def test_a_current_config_that_meets_the_slos_nowhere_is_measured_once() -> None:
     """The search had only raced it, so that this comes out in the first round."""
     bench = EmulatedBench({CURRENT: 0.5, OTHER: 1000})
-    current = Entrant(CURRENT, 900, stood=False)
+    current = Entrant(CURRENT, 900, sustained=False)
     (result,) = confirm(bench, current, [Entrant(OTHER, 980)], rules())
     assert result.outcome is Outcome.CONFIRMED
     assert result.ratio is None
@@ -307,7 +307,7 @@ def test_of_several_finalists_each_interval_is_wider() -> None:
     entrants = [Entrant(OTHER, 980), Entrant(THIRD, 970)]
     two = confirm(EmulatedBench(capacity, noise=0.01), Entrant(CURRENT, 490), entrants, rules())
     own, current = two[0].own.capacities(), two[0].current.capacities()
-    assert two[0].ratio == paired_ratio(own, current, ERROR * FIRST_LOOK / 2)
+    assert two[0].ratio == paired_ratio(own, current, ERROR * FIRST_ANALYSIS / 2)
 
 
 def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
@@ -359,7 +359,7 @@ def test_a_minimised_metric_that_a_round_did_not_read_gives_no_result(unread: in
 
 
 @pytest.mark.parametrize(
-    ("gain", "rounds"), [(0.985, ROUNDS), (1.005, ROUNDS), (1.013, ROUNDS * LOOKS)]
+    ("gain", "rounds"), [(0.985, ROUNDS), (1.005, ROUNDS), (1.013, ROUNDS * ANALYSES)]
 )
 def test_more_rounds_are_for_what_may_yet_be_worth_a_change(gain: float, rounds: int) -> None:
     """Noisy enough to leave it open; a gain below half of what is worth a change is hopeless."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from synthetic import P99_40MS, synthetic_server
 
-from tuner.confirm.looks import Looks
+from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.repeatability import (
     LEAST_ROUNDS,
     MOST_ROUNDS,
@@ -58,7 +58,7 @@ def test_the_provable_gain_is_confirmed_in_eight_of_ten_runs(
 ) -> None:
     """The formula against the interval the confirmation really computes, at both its looks."""
     random = np.random.default_rng(2)
-    gain, looks, runs = provable_gain(deviation, 3, min_gain), Looks(3), 1000
+    gain, looks, runs = provable_gain(deviation, 3, min_gain), InterimAnalyses(3), 1000
     confirmed = 0
     for _ in range(runs):
         ratios = list((1.0 + gain) * np.exp(deviation * random.standard_normal(6)))

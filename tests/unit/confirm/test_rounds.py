@@ -16,8 +16,8 @@ from tuner.confirm.rounds import (
     Entrant,
     Round,
     capacity_level,
-    fixed_round,
-    searched_round,
+    measure_fixed_round,
+    search_round,
     steepness,
 )
 from tuner.errors import ClientLimitError, LoadFailedError
@@ -62,13 +62,13 @@ def contender(*rounds: Sequence[Point]) -> Contender:
 
 class TestLevels:
     def test_a_round_is_four_percent_below_and_above_what_it_should_stand(self) -> None:
-        found = searched_round(rising(100.0), 100.0, RATES)
+        found = search_round(rising(100.0), 100.0, RATES)
         assert levels_of(found) == pytest.approx([96.0, 96.0 * 1.08])
         assert found.passed
-        assert found.stood.measurement.load.level == 96.0
+        assert found.sustained.measurement.load.level == 96.0
 
     def test_a_config_that_stands_less_is_measured_below_in_growing_steps(self) -> None:
-        found = searched_round(rising(60.0, power=1.0), 100.0, RATES)
+        found = search_round(rising(60.0, power=1.0), 100.0, RATES)
         expected = [96.0, 96 / 1.08, 96 / 1.08**2, 96 / 1.08**2 / 1.16, 96 / 1.08**2 / 1.16 / 1.32]
         assert levels_of(found) == pytest.approx(expected, rel=1e-4)
         assert found.passed
@@ -77,32 +77,32 @@ class TestLevels:
         def measure(level: float) -> Point:
             return judge_point([P99_40MS, NO_ERRORS], synthetic_server(level, 40.0))
 
-        found = searched_round(measure, 100.0, RATES)
+        found = search_round(measure, 100.0, RATES)
         assert levels_of(found)[:2] == [96.0, 42.0]
 
     def test_a_config_that_stands_more_is_measured_above_in_growing_steps(self) -> None:
-        found = searched_round(rising(120.0, power=4.0), 100.0, RATES)
+        found = search_round(rising(120.0, power=4.0), 100.0, RATES)
         expected = [96.0, 103.68, 111.97, 129.89, 120.0]  # and where the capacity seems to be
         assert levels_of(found) == pytest.approx(expected, rel=1e-3)
 
     def test_six_measurements_are_the_most(self) -> None:
-        found = searched_round(rising(1000.0), 100.0, RATES)
+        found = search_round(rising(1000.0), 100.0, RATES)
         assert len(found.points) == 6
         assert found.passed
-        found = searched_round(rising(0.2), 100.0, RATES)
+        found = search_round(rising(0.2), 100.0, RATES)
         assert len(found.points) == 6
         assert not found.passed
-        assert found.stood.measurement.load.level == min(levels_of(found))
+        assert found.sustained.measurement.load.level == min(levels_of(found))
 
     def test_the_same_load_is_not_measured_twice(self) -> None:
-        assert levels_of(searched_round(rising(500.0), 100.0, LevelRange(1, 96))) == [96.0]
-        assert levels_of(searched_round(rising(50.0), 100.0, LevelRange(96, 1000))) == [96.0]
+        assert levels_of(search_round(rising(500.0), 100.0, LevelRange(1, 96))) == [96.0]
+        assert levels_of(search_round(rising(50.0), 100.0, LevelRange(96, 1000))) == [96.0]
 
     def test_where_it_passed_close_below_its_bound_no_failure_is_needed(self) -> None:
         close = rising(100.0, power=1.0)
-        assert levels_of(searched_round(close, 90.0, RATES)) == pytest.approx([86.4, 93.312])
+        assert levels_of(search_round(close, 90.0, RATES)) == pytest.approx([86.4, 93.312])
         far = rising(112.0, power=1.0)  # 0.833 of the bound at 93.312
-        assert len(searched_round(far, 90.0, RATES).points) == 3
+        assert len(search_round(far, 90.0, RATES).points) == 3
 
     @pytest.mark.parametrize(
         ("capacity", "asked"), [(3.0, [3, 4]), (2.0, [3, 2]), (1.0, [3, 2, 1])]
@@ -110,17 +110,17 @@ class TestLevels:
     def test_clients_are_whole_and_one_more_or_less_at_the_least(
         self, capacity: float, asked: list[float]
     ) -> None:
-        found = searched_round(clients(capacity, lambda n: 10 * n), 3.0, CLIENTS)
+        found = search_round(clients(capacity, lambda n: 10 * n), 3.0, CLIENTS)
         assert levels_of(found) == asked
 
     def test_few_requests_per_second_are_not_whole(self) -> None:
-        assert levels_of(searched_round(rising(3.0), 3.0, RATES)) == pytest.approx([2.88, 3.1104])
+        assert levels_of(search_round(rising(3.0), 3.0, RATES)) == pytest.approx([2.88, 3.1104])
 
     def test_a_brief_round_is_over_with_a_pass_near_its_bound(self) -> None:
         near, far = rising(100.0), rising(100.0, power=12.0)  # 0.72 and 0.61 of it at 96
-        assert levels_of(searched_round(near, 100.0, RATES, brief=True)) == [96.0]
-        assert len(searched_round(far, 100.0, RATES, brief=True).points) == 2
-        missed = searched_round(rising(95.0), 100.0, RATES, brief=True)
+        assert levels_of(search_round(near, 100.0, RATES, brief=True)) == [96.0]
+        assert len(search_round(far, 100.0, RATES, brief=True).points) == 2
+        missed = search_round(rising(95.0), 100.0, RATES, brief=True)
         assert levels_of(missed) == pytest.approx([96.0, 92.308])
 
     def test_a_client_at_its_limit_ends_a_round_that_has_a_pass(self) -> None:
@@ -129,9 +129,9 @@ class TestLevels:
                 raise ClientLimitError("it could not keep up")
             return rising(500.0)(level)
 
-        assert levels_of(searched_round(limited, 100.0, RATES)) == [96.0]
+        assert levels_of(search_round(limited, 100.0, RATES)) == [96.0]
         with pytest.raises(ClientLimitError):
-            searched_round(limited, 200.0, RATES)
+            search_round(limited, 200.0, RATES)
 
     def test_a_load_above_a_pass_from_which_no_result_comes_was_too_much(self) -> None:
         def drowning(level: float) -> Point:
@@ -139,7 +139,7 @@ class TestLevels:
                 raise LoadFailedError("no results by the deadline")
             return rising(110.0)(level)
 
-        found = searched_round(drowning, 100.0, RATES)
+        found = search_round(drowning, 100.0, RATES)
         assert levels_of(found) == [96.0]
         assert found.passed
         assert found.drowned == pytest.approx((103.68,))
@@ -147,7 +147,7 @@ class TestLevels:
             [math.sqrt(96.0 * 103.68)]
         )
         with pytest.raises(LoadFailedError):
-            searched_round(drowning, 200.0, RATES)
+            search_round(drowning, 200.0, RATES)
 
 
 def waiting(saturation: float, base: float) -> Callable[[float], Point]:
@@ -178,7 +178,7 @@ class TestShapes:
     def found(measure: Callable[[float], Point], *, fine: bool) -> tuple[float, float]:
         """Capacity and measurements of a round, mean over where it begins."""
         starts = [100.0 * (0.97 + 0.005 * n) for n in range(13)]
-        rounds = [searched_round(measure, start, RATES, fine=fine) for start in starts]
+        rounds = [search_round(measure, start, RATES, fine=fine) for start in starts]
         levels = [Contender(Entrant(Candidate(), 100.0), [r]).levels()[0] for r in rounds]
         return geometric_mean(levels), sum(len(r.points) for r in rounds) / len(rounds)
 
@@ -268,7 +268,7 @@ class TestServed:
     def test_at_the_load_that_the_spec_lists_it_is_what_was_served(self) -> None:
         one = Contender(Entrant(Candidate(), 200.0))
         measured = judge_point([P99_40MS], synthetic_measurement(200.0, served=196.0))
-        one.rounds.append(fixed_round(lambda _: measured, 200.0))
+        one.rounds.append(measure_fixed_round(lambda _: measured, 200.0))
         assert one.capacities() == [196.0]
 
     def test_of_clients_it_is_in_between_what_both_loads_served(self) -> None:
@@ -306,14 +306,14 @@ def test_a_round_without_enough_answers_ends_without_a_pass() -> None:
     def few(level: float) -> Point:
         return judge_point([P99_40MS], synthetic_measurement(level, 30e3, count=100))
 
-    found = searched_round(few, 100.0, RATES)
+    found = search_round(few, 100.0, RATES)
     assert levels_of(found) == [96.0]
     assert not found.passed
 
 
 def test_a_closed_loop_stood_what_gave_it_most() -> None:
     """At 54 clients it passes with 1184/s, with more it passes with less."""
-    found = searched_round(clients(80.0, lambda n: 1184.0 - 5.0 * n), 56.0, CLIENTS)
+    found = search_round(clients(80.0, lambda n: 1184.0 - 5.0 * n), 56.0, CLIENTS)
     assert found.passed
-    assert found.stood.measurement.load.level == 54.0
+    assert found.sustained.measurement.load.level == 54.0
     assert contender(found.points).capacities() == [1184.0 - 5.0 * 54]

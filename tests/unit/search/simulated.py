@@ -140,12 +140,12 @@ class Simulation:
         evaluation = self._evaluated(
             lambda level: self.point(candidate, level, next(seeds), number),
             to_beat,
-            proposal.telling,
+            proposal.informative,
         )
         return Trial(number, candidate, evaluation.state, evaluation.points, evaluation.score)
 
     def _evaluated(
-        self, measure: Callable[[float], Point], to_beat: float | None, telling: bool
+        self, measure: Callable[[float], Point], to_beat: float | None, informative: bool
     ) -> Evaluation:
         objective = self.spec.objective
         plan = load_plan(self.spec.workload, objective)
@@ -153,7 +153,7 @@ class Simulation:
             return evaluate_listed(measure, objective, plan.listed)
         if to_beat is None:
             return evaluate(measure, objective, plan, 60.0)
-        return race(measure, objective, plan, Race(to_beat, telling=telling))
+        return race(measure, objective, plan, Race(to_beat, informative=informative))
 
     def point(self, candidate: Candidate, level: float, seed: int, number: int) -> Point:
         setting = setting_of(self.space, self.spec)

@@ -175,24 +175,24 @@ def test_a_worker_waits_for_the_current_config_and_then_knows_all_trials(url: st
 
 
 def test_a_worker_leaves_the_current_config_to_the_run(url: str) -> None:
-    lead = next(c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current))
+    first_guess = next(c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current))
     seen = []
 
     class Leads(Quick):
         at_once = 1
 
         def __init__(self) -> None:
-            self.lead = lead
+            self.first_guess = first_guess
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             seen.append(taken)
 
     with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
         record.open_to_workers({})
-        record.finished(synthetic_trial(0, lead, []))
+        record.finished(synthetic_trial(0, first_guess, []))
         worker = JoinedSearcher(SPACE, Leads(), mine, 40, Waits(record, 2))
         assert worker.next() is None
-    assert seen == [{lead.key, SPACE.canonical(SPACE.current).key}]
+    assert seen == [{first_guess.key, SPACE.canonical(SPACE.current).key}]
 
 
 @pytest.mark.parametrize("answer", [None, Enough(0.001)])

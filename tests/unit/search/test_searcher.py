@@ -33,19 +33,19 @@ def test_the_current_config_is_trial_0() -> None:
 
 
 class Leading(Scripted):
-    def __init__(self, lead: Candidate, proposals: Sequence[Proposal]) -> None:
+    def __init__(self, first_guess: Candidate, proposals: Sequence[Proposal]) -> None:
         super().__init__(proposals)
-        self.lead = lead  # type: ignore[assignment]
+        self.first_guess = first_guess  # type: ignore[assignment]
 
 
 def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:
     space = space_of(SURFACE)
-    lead, other = (space.candidate({INSTANCES: n}) for n in (2, 3))
-    searcher = Searcher(space, Leading(lead, []))
-    assert searcher.next() == Proposal(lead)
-    searcher.tell(synthetic_trial(0, lead, []))
+    first_guess, other = (space.candidate({INSTANCES: n}) for n in (2, 3))
+    searcher = Searcher(space, Leading(first_guess, []))
+    assert searcher.next() == Proposal(first_guess)
+    searcher.tell(synthetic_trial(0, first_guess, []))
     searcher.tell(synthetic_trial(1, other, []))
-    assert searcher.next() == Proposal(space.current, telling=True)
+    assert searcher.next() == Proposal(space.current, informative=True)
     searcher.tell(synthetic_trial(2, space.current, []))
     assert searcher.next() is None
 

@@ -111,9 +111,9 @@ def test_a_long_history_is_not_fitted_whole(simulation: Simulation) -> None:
     assert isinstance(strategy, TwinStrategy)
     best = next(t for t in simulation.history if t.predicted is not None)
     long = [*simulation.history, *(replace(best, number=n) for n in range(100, 600))]
-    telling = strategy.fitting.telling(long)
-    assert len(telling) == 12
-    assert max(len(t.points) for t in telling) == 2
+    informative = strategy.fitting.informative(long)
+    assert len(informative) == 12
+    assert max(len(t.points) for t in informative) == 2
     assert checkpoint(500, 4) == checkpoint(499, 4)
 
 

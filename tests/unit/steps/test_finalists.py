@@ -50,13 +50,13 @@ def test_two_finalists_are_two_where_one_lost_to_the_best_by_noise() -> None:
 
 def test_what_was_once_measured_far_beyond_its_bound_is_no_near_miss() -> None:
     assert numbers(NOW, BEST, trial(2, OTHERS[1], PRUNED, at(204, 1.09), at(200, 1.2))) == [1]
-    telling = trial(2, OTHERS[1], PRUNED, at(204, 1.5), at(150, 0.8))
-    assert numbers(NOW, BEST, telling) == [1]
+    informative = trial(2, OTHERS[1], PRUNED, at(204, 1.5), at(150, 0.8))
+    assert numbers(NOW, BEST, informative) == [1]
 
 
 def test_one_that_nearly_stood_what_is_worth_a_change_is_measured_again() -> None:
-    stood = trial(1, OTHERS[0], MEASURED, at(102, 1.05), at(100, 0.93))
-    assert numbers(NOW, stood) == [1]
+    sustained = trial(1, OTHERS[0], MEASURED, at(102, 1.05), at(100, 0.93))
+    assert numbers(NOW, sustained) == [1]
     missed = trial(1, OTHERS[0], MEASURED, at(102, 1.2), at(100, 0.93))
     assert numbers(NOW, missed) == []
 

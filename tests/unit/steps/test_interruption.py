@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.errors import InterruptedRunError
-from tuner.steps.failing import explained_error
+from tuner.steps.failing import explain_error
 
 
 def wrapped(error: Exception) -> Exception:
@@ -21,10 +21,10 @@ def wrapped(error: Exception) -> Exception:
 
 def test_an_interruption_is_found_behind_the_error_of_a_library() -> None:
     stopped = InterruptedRunError("stopped by a signal")
-    assert explained_error(wrapped(stopped), Path()) is stopped
-    assert explained_error(stopped, Path()) is stopped
+    assert explain_error(wrapped(stopped), Path()) is stopped
+    assert explain_error(stopped, Path()) is stopped
 
 
 def test_any_other_error_stays_what_it_is() -> None:
     defect = wrapped(ValueError("a defect"))
-    assert explained_error(defect, Path()) is defect
+    assert explain_error(defect, Path()) is defect

@@ -83,14 +83,14 @@ def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time
     assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
 
 
-@pytest.mark.parametrize(("stood", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])
+@pytest.mark.parametrize(("sustained", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])
 def test_a_current_config_whose_overload_the_winner_stands_is_spared(
-    stood: tuple[float, ...], spared: bool
+    sustained: tuple[float, ...], spared: bool
 ) -> None:
     bench = Probed()
-    found = probe_overload(step(bench), verdict(side(WINNER, *stood))).overload
+    found = probe_overload(step(bench), verdict(side(WINNER, *sustained))).overload
     assert found is not None
-    assert found.winner == an_overload(min(stood))
+    assert found.winner == an_overload(min(sustained))
     assert (found.current is None) is spared
     assert [c for c, _, _ in asked(bench)] == ([WINNER] if spared else [CURRENT, WINNER])
     expected = "its overload is within what the winner stood in every round"

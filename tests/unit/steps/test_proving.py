@@ -73,8 +73,8 @@ class Rounds(Silent):
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def round_over(self, what: str, stood: Point) -> None:
-        self.told.append(f"{what}: {stood.measurement.load.level:.0f}")
+    def round_over(self, what: str, sustained: Point) -> None:
+        self.told.append(f"{what}: {sustained.measurement.load.level:.0f}")
 
 
 def prove(bench: ProvingBench, *trials: Trial, events: Events | None = None) -> Verdict:
@@ -108,8 +108,8 @@ def test_the_winner_is_credited_with_what_it_stood_and_capacities_are_compared()
     assert gain == pytest.approx(10, rel=0.02)
     means = result["improvement"]["means"]
     assert means["winner"] / means["current"] == pytest.approx(gain)
-    stood = [p.measurement.load.level for p in verdict.confirmation.points]  # type: ignore[union-attr]
-    assert result["winner"]["goodput_infer_per_s"] == min(stood)
+    sustained = [p.measurement.load.level for p in verdict.confirmation.points]  # type: ignore[union-attr]
+    assert result["winner"]["goodput_infer_per_s"] == min(sustained)
     assert result["objective"] == "maximize goodput"
 
 

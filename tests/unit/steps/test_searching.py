@@ -55,14 +55,14 @@ class ListedSearcher:
 
     candidates: list[Candidate]
     history: list[Trial] = field(default_factory=list)
-    telling: bool = False
+    informative: bool = False
 
     def outlook(self) -> str | None:
         return None
 
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
-        return Proposal(left[0], telling=self.telling) if left else None
+        return Proposal(left[0], informative=self.informative) if left else None
 
     def start(self, candidate: Candidate) -> bool:
         return True
@@ -90,13 +90,13 @@ def a_search(
     bench: EmulatedBench,
     candidates: list[Candidate],
     checkpoint: Any = lambda: None,
-    telling: bool = False,
+    informative: bool = False,
     slo: str = "p99_latency <= 40ms",
     **budget: Any,
 ) -> tuple[Session, ListedSearcher]:
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
     session = a_session(bench, a_spec(slo, **budget), CANDIDATES[0], plan, checkpoint=checkpoint)
-    return session, ListedSearcher(candidates, telling=telling)
+    return session, ListedSearcher(candidates, informative=informative)
 
 
 def searched(session: Session, searcher: ListedSearcher) -> tuple[list[Trial], StopReason]:
@@ -147,9 +147,9 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
     assert trials[2].state is TrialState.MEASURED
 
 
-@pytest.mark.parametrize("telling", [True, False])
+@pytest.mark.parametrize("informative", [True, False])
 def test_a_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below(
-    telling: bool,
+    informative: bool,
 ) -> None:
     class Drowning(EmulatedBench):
         def measure(self, level: float, seed: int) -> Point:
@@ -158,7 +158,7 @@ def test_a_candidate_without_a_result_at_the_load_to_beat_is_measured_from_below
             return super().measure(level, seed)
 
     bench = Drowning(served)
-    session, searcher = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], telling=telling)
+    session, searcher = a_search(bench, [CANDIDATES[5], CANDIDATES[0]], informative=informative)
     trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.MEASURED
     assert 90 < trials[1].score.value <= 100  # type: ignore[union-attr]

@@ -61,7 +61,7 @@ class Fitting:
         before = self.fitted(history[:-1], first)
         return told(now) if isinstance(now, Twin) != isinstance(before, Twin) else None
 
-    def telling(self, history: Sequence[Trial]) -> list[Trial]:
+    def informative(self, history: Sequence[Trial]) -> list[Trial]:
         """The first trials and the best, in order, with the points nearest to their capacity."""
         usable = [t for t in history if t.state is not TrialState.FAILED and t.points]
         sign = -1.0 if self.maximise else 1.0
@@ -79,7 +79,7 @@ class Fitting:
         count = len(history)
         if count not in self._fits:
             setting = with_measured(self.setting, history)
-            found = fit(self.telling(history), setting, start=start)
+            found = fit(self.informative(history), setting, start=start)
             if isinstance(found, Twin) and found.fitness.reason is not None:
                 found = Unmodelled(found.fitness.reason)
             self._fits[count] = found

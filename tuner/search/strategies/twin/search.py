@@ -115,7 +115,7 @@ class TwinStrategy:
         return len(self._designs) + 1
 
     @property
-    def lead(self) -> Candidate | None:
+    def first_guess(self) -> Candidate | None:
         """The design that is likeliest to be good, unless the current config is the only trial."""
         return next(iter(self._designs), None) if self.trials > 1 else None
 
@@ -132,7 +132,7 @@ class TwinStrategy:
     ) -> Proposal | Enough | None:
         left = [c for c in self._designs if c.key not in taken]
         if left and number <= len(self._designs):
-            return Proposal(left[0], telling=True)
+            return Proposal(left[0], informative=True)
         if self._exhausted(taken):
             return None  # a fit would take seconds and choose from nothing
         first = self._designed
@@ -218,8 +218,8 @@ class TwinStrategy:
 
     def _residuals(self, look: _Look, history: Sequence[Trial]) -> list[Residual]:
         """Of measured trials the error; of a lost race only by how much the twin is too high."""
-        telling = self.fitting.telling(history)
-        known = [(t, s) for t in telling if (s := self._scheduler(look.twin, t.candidate))]
+        informative = self.fitting.informative(history)
+        known = [(t, s) for t in informative if (s := self._scheduler(look.twin, t.candidate))]
         simulated = look.worths([s for _, s in known])
         found = []
         for (trial, _), worth in zip(known, simulated, strict=True):

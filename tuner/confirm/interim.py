@@ -1,4 +1,4 @@
-"""How often rounds are looked at before it is decided, and how much of the error each look spends.
+"""Interim analyses: how often rounds are looked at, and how much of the error each look spends.
 
 The rounds are looked at twice: when as many as the spec says are over, and, where that leaves it
 open, after as many again. All looks at all finalists share one error (Bonferroni), so that the
@@ -14,24 +14,24 @@ from dataclasses import dataclass
 
 from tuner.score.ratio import ERROR
 
-LOOKS = 2
+ANALYSES = 2
 #: Share of the error that the first look spends.
-FIRST_LOOK = 0.16
+FIRST_ANALYSIS = 0.16
 
 
 @dataclass(frozen=True)
-class Looks:
+class InterimAnalyses:
     """Of one comparison.
 
     Attributes:
-        rounds: At the first look; `LOOKS` times as many at the last.
+        rounds: At the first look; `ANALYSES` times as many at the last.
         tests: Candidates of which any may be called better.
         first: The first look's share of the error.
     """
 
     rounds: int
     tests: int = 1
-    first: float = FIRST_LOOK
+    first: float = FIRST_ANALYSIS
 
     def error(self, rounds_done: int) -> float:
         """Two-sided, of the interval that is looked at after so many rounds."""
