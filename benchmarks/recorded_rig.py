@@ -10,11 +10,11 @@ from pathlib import Path
 from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.space.candidate import Candidate
-from tuner.spec.model import ServerMode
 from tuner.steps.job import Job
 from tuner.steps.tools import Programs
 from tuner.triton.deploy import Deployer, Deployment
 from tuner.triton.private import private_directory
+from tuner.triton.server import Place
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Rig:
             deployment.endpoints,
             self.programs.perf_analyzer,
             self.directory,
-            server=ServerMode.LOCAL,
+            place=Place.HERE,
         )
         return PerfAnalyzer(**vars(load.setup))
 

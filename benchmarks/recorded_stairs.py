@@ -69,7 +69,7 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
         files = RunFiles(
             inputs, directory / "intervals", directory / "report.csv", directory / "export.json"
         )
-        with Sampler(tool.snapshot, tool.scrape, tool.server, _SAMPLES_EVERY_S) as watched:
+        with Sampler(tool.snapshot, tool.scrape, tool.place, _SAMPLES_EVERY_S) as watched:
             ended = _run(tool, files, windows[-1], steps[0].load)
         assert files.export is not None
         requests = export.read(files.export)

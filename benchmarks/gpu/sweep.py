@@ -33,13 +33,12 @@ from tuner.load.generators import choose
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer import csv_report
-from tuner.spec.model import ServerMode
 from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.host import read_gpus
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Endpoints
+from tuner.triton.server import Endpoints, Place
 
 #: As in the specs. Completing a config would import PyTorch once more at every load.
 SERVER_ARGS = ("--metrics-interval-ms=500", "--disable-auto-complete-config")
@@ -131,7 +130,7 @@ def loads(bed: Bed, levels: Sequence[int]) -> None:
             bed.endpoints,
             bed.program,
             bed.directory,
-            server=ServerMode.LOCAL,
+            place=Place.HERE,
             kind=choose(
                 Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)
             ).kind,

@@ -22,7 +22,6 @@ from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import TensorShape, resolve
 from tuner.spec.fields import Gpus
-from tuner.spec.model import ServerMode
 from tuner.spec.workload import (
     ArrivalsSpec,
     BurstArrivals,
@@ -33,7 +32,7 @@ from tuner.spec.workload import (
 )
 from tuner.triton.binaries import Installation
 from tuner.triton.control import Control, ModelMetadata
-from tuner.triton.server import Endpoints
+from tuner.triton.server import Endpoints, Place
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def model_load(
     program: Installation,
     directory: Path,
     *,
-    server: ServerMode = ServerMode.REMOTE,
+    place: Place = Place.ELSEWHERE,
     gpus: Gpus = "all",
     patience_s: float = PATIENCE_S,
     server_words: Callable[[], str] = str,
@@ -92,7 +91,7 @@ def model_load(
         endpoints: Of the server.
         program: perf_analyzer.
         directory: For input files; the same one may serve several servers.
-        server: Who runs it; REMOTE assumes nothing about this machine.
+        place: Where the server runs; ELSEWHERE assumes nothing about this machine.
         gpus: Of this machine's GPUs those that the server may see.
         patience_s: See `perf_analyzer.process.run`; long for servers that are not ours to restart.
         server_words: The last error in the server's log; empty when it cannot be read.
@@ -118,7 +117,7 @@ def model_load(
         snapshot=lambda: control.statistics(model),
         scrape=control.metrics,
         shape=shape_of(workload.arrivals),
-        server=server,
+        place=place,
         gpus=gpus,
         patience_s=patience_s,
         server_words=server_words,

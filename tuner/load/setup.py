@@ -13,8 +13,8 @@ from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.watch.sampler import Sampler, Scrape, Snapshot
 from tuner.spec.fields import Gpus
-from tuner.spec.model import ServerMode
 from tuner.triton.binaries import Installation
+from tuner.triton.server import Place
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Setup:
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
         shape: Of arrivals that have one beside their rate.
-        server: Who runs it; says what of this machine is the server's.
+        place: Where the server runs; says what of this machine is the server's.
         gpus: Of this machine's GPUs those that the server may see.
         patience_s: How long perf_analyzer may wait for late answers; see `process.run`.
         server_words: The last error in the server's log; empty when it cannot be read.
@@ -44,11 +44,11 @@ class Setup:
     snapshot: Snapshot
     scrape: Scrape
     shape: Shape | None = None
-    server: ServerMode = ServerMode.REMOTE
+    place: Place = Place.ELSEWHERE
     gpus: Gpus = "all"
     patience_s: float = PATIENCE_S
     server_words: Callable[[], str] = str
 
     def watched(self) -> Sampler:
         """Samples the server for as long as its context is open."""
-        return Sampler(self.snapshot, self.scrape, self.server, gpus=self.gpus)
+        return Sampler(self.snapshot, self.scrape, self.place, gpus=self.gpus)

@@ -175,10 +175,8 @@ def _commands(
 ) -> dict[str, list[str]]:
     spec = job.spec
     commands = {}
-    if isinstance(launcher, LocalLauncher):
-        commands["tritonserver"] = launcher.command(
-            (), repository=spec.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
-        )
+    if launcher is not None and (shown := launcher.shown()):
+        commands["tritonserver"] = list(shown)
     load = LoadPoint(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
     )

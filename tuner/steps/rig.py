@@ -15,7 +15,7 @@ from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.window_length import soak_for, window_for
 from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
-from tuner.spec.model import ServerMode, Spec
+from tuner.spec.model import Spec
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
@@ -55,7 +55,7 @@ def set_up_bench(
             cache=CacheRules(
                 spec.workload.cache,
                 lambda candidate: cache_of(
-                    job.space, candidate, remote=spec.server.mode is ServerMode.REMOTE
+                    job.space, candidate, remote=not programs.launcher.restartable
                 ),
                 events.note,
             ),
@@ -69,7 +69,7 @@ def set_up_bench(
                 endpoints,
                 programs.perf_analyzer,
                 directory,
-                server=spec.server.mode,
+                place=programs.launcher.place,
                 gpus=spec.server.gpus,
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
                 server_words=lambda: last_words(deployer.server),

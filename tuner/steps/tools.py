@@ -14,7 +14,6 @@ from tuner.triton import binaries
 from tuner.triton.binaries import Installation
 from tuner.triton.host import Host, read_host
 from tuner.triton.launchers import server_launcher
-from tuner.triton.local import LocalLauncher
 from tuner.triton.models_python import numpy_of_models
 from tuner.triton.server import ServerLauncher
 
@@ -62,11 +61,6 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         server_launcher(spec, environment) as launcher,
         binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
     ):
-        if isinstance(launcher, LocalLauncher) and job.config.backend in ("", "python"):
-            _check_python_models(launcher.installation)
+        if launcher.python is not None and job.config.backend in ("", "python"):
+            numpy_of_models(launcher.python)
         yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
-
-
-def _check_python_models(installation: Installation) -> None:
-    if installation.python is not None:
-        numpy_of_models(installation.python)

@@ -29,7 +29,7 @@ from tuner.spec.fields import Gpus
 from tuner.triton import access, container_owner, process
 from tuner.triton.own_containers import known_as_own
 from tuner.triton.ports import ADDRESS, free_ports
-from tuner.triton.server import Endpoints
+from tuner.triton.server import Endpoints, Place
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
@@ -108,6 +108,11 @@ class DockerLauncher:
     start_timeout_s: float = 120.0
     network: Network | None = None
     restartable: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.CONTAINER
+    python: ClassVar[None] = None
+
+    def shown(self) -> tuple[str, ...]:
+        return ()
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:

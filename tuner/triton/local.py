@@ -17,7 +17,7 @@ from tuner.triton import access, process
 from tuner.triton.binaries import Installation
 from tuner.triton.mirror import mirrored
 from tuner.triton.ports import ADDRESS, free_ports
-from tuner.triton.server import Endpoints
+from tuner.triton.server import Endpoints, Place
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
@@ -61,6 +61,16 @@ class LocalLauncher:
     start_timeout_s: float = 60.0
     restricted: tuple[str, ...] = access.PROTOCOLS
     restartable: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.HERE
+
+    @property
+    def python(self) -> Path | None:
+        return self.installation.python
+
+    def shown(self) -> list[str]:
+        return self.command(
+            (), repository=self.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
+        )
 
     def version(self) -> str:
         return self.installation.version

@@ -13,7 +13,7 @@ from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
 from tuner.modelconfig.message import to_load_json
 from tuner.triton import health
 from tuner.triton.control import Control, ModelState
-from tuner.triton.server import Endpoints
+from tuner.triton.server import Endpoints, Place
 
 _logger = logging.getLogger(__name__)
 
@@ -70,6 +70,11 @@ class RemoteLauncher:
     model: str
     load_timeout_s: float = 120.0
     restartable: ClassVar[bool] = False
+    place: ClassVar[Place] = Place.ELSEWHERE
+    python: ClassVar[None] = None
+
+    def shown(self) -> tuple[str, ...]:
+        return ()
 
     def version(self) -> str:
         """By the server's own account, which says nothing of its image, backends or machine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
@@ -39,12 +40,31 @@ class Server(Protocol):
         """The last lines of the server's log; empty when it cannot be read (remote)."""
 
 
+class Place(Enum):
+    """Where a mode's servers run: what of this machine is theirs."""
+
+    HERE = "processes of this machine"
+    CONTAINER = "containers of this machine"
+    ELSEWHERE = "not known"  # nothing of this machine is taken to be theirs
+
+
 class ServerLauncher(Protocol):
     """Starts servers. One for each mode; made from the spec, holds no process itself."""
 
     @property
     def restartable(self) -> bool:
         """True when other server arguments can be had by starting again (False for remote)."""
+
+    @property
+    def place(self) -> Place:
+        """Where its servers run."""
+
+    @property
+    def python(self) -> Path | None:
+        """Of this machine, whose packages Python models import; None: the server's own Python."""
+
+    def shown(self) -> Sequence[str]:
+        """The command line of its servers, for people; empty where it starts no program."""
 
     def version(self) -> str:
         """What serves, as exactly as it can be told: only equal ones measure the same.

@@ -17,8 +17,8 @@ from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.load.model_load import model_load
 from tuner.load.watch.disturbance import disturbances
-from tuner.spec.model import ServerMode
 from tuner.spec.workload import Workload
+from tuner.triton.server import Place
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +44,7 @@ def cpu_hog() -> Iterator[None]:
         os.kill(int(started.stdout), signal.SIGKILL)
 
 
-def measured(bench: Bench, mode: ServerMode) -> Measurement:
+def measured(bench: Bench, place: Place) -> Measurement:
     generator = model_load(
         Workload(),
         "plain",
@@ -52,7 +52,7 @@ def measured(bench: Bench, mode: ServerMode) -> Measurement:
         bench.server.endpoints,
         bench.program,
         bench.directory,
-        server=mode,
+        place=place,
     )
     return generator.measure(LoadPoint(Arrivals.POISSON, 50.0), WINDOW, 1)
 
@@ -64,7 +64,7 @@ def others(host: HostUse) -> float:
 
 def test_a_cpu_hog_beside_the_load_is_flagged(bench: Bench) -> None:
     with cpu_hog():
-        found = measured(bench, ServerMode.LOCAL)
+        found = measured(bench, Place.HERE)
     one_core = 100.0 / (os.cpu_count() or 1)
     assert others(found.host) > 0.6 * one_core
     assert any("Other processes" in sentence for sentence in disturbances(found))
@@ -73,13 +73,13 @@ def test_a_cpu_hog_beside_the_load_is_flagged(bench: Bench) -> None:
 def test_a_quiet_machine_is_not(bench: Bench) -> None:
     if psutil.cpu_percent(1.0) > 5.0:
         pytest.skip("others are at work on this machine")
-    found = measured(bench, ServerMode.LOCAL)
+    found = measured(bench, Place.HERE)
     assert found.host.cpu_percent is not None
     assert others(found.host) < 5.0
     assert not any("Other processes" in sentence for sentence in disturbances(found))
 
 
 def test_processes_of_a_server_that_is_not_ours_are_unknown(bench: Bench) -> None:
-    found = measured(bench, ServerMode.REMOTE)
+    found = measured(bench, Place.ELSEWHERE)
     assert found.host.other_cpu_percent is None
     assert found.host.load_1m is not None

@@ -24,7 +24,7 @@ from tuner.steps.job import Job, Request, prepare
 from tuner.steps.rig import set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.steps.tools import Programs, find_programs
-from tuner.triton.local import LocalLauncher
+from tuner.triton.server import Place
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 TEXT = """\
@@ -102,6 +102,7 @@ class Launcher:
 
     def __init__(self, *, restartable: bool) -> None:
         self.restartable = restartable
+        self.place = Place.HERE if restartable else Place.ELSEWHERE
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert perf_analyzer == "pa"
         assert directory.is_dir()
         assert built["server_words"]() == "words of server"
-        assert (built["server"], built["gpus"]) == (job.spec.server.mode, job.spec.server.gpus)
+        assert (built["place"], built["gpus"]) == (launcher.place, job.spec.server.gpus)
         rules = built["rules"]
         assert rules.first_answer_s == float(job.spec.server.load_timeout)
         assert rules.slos == job.spec.slo
@@ -192,19 +193,11 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[Any] = []
-    installation = SimpleNamespace(python=python)
-
-    class Local(LocalLauncher):
-        def __init__(self) -> None:
-            object.__setattr__(self, "installation", installation)
-
-        def version(self) -> str:
-            return "2.51.0"
 
     @contextmanager
     def launcher(spec: Spec, environment: Mapping[str, str]) -> Iterator[Any]:
         seen.append((spec.server.args, environment))
-        yield Local()
+        yield SimpleNamespace(python=python, version=lambda: "2.51.0")
 
     @contextmanager
     def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator[Any]:

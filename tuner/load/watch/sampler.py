@@ -26,8 +26,8 @@ from tuner.load.watch.machine import (
 )
 from tuner.load.watch.statistics import difference
 from tuner.spec.fields import Gpus
-from tuner.spec.model import ServerMode
 from tuner.triton.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
+from tuner.triton.server import Place
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 PERIOD_S = 0.5
@@ -57,9 +57,9 @@ class Sampler:
     Args:
         snapshot: Reads the model's statistics.
         scrape: Reads the server's metrics.
-        server: Whose processes and GPUs are the server's. A remote server's processes are not
-            known, nor are a container's where its engine shows none here; a remote one may have
-            other GPUs than this machine.
+        place: Where the server runs. A remote server's processes are not known, nor are a
+            container's where its engine shows none here; a remote one may have other GPUs than
+            this machine.
         gpus: Of this machine's GPUs those that the server may see.
     """
 
@@ -67,13 +67,13 @@ class Sampler:
         self,
         snapshot: Snapshot,
         scrape: Scrape,
-        server: ServerMode,
+        place: Place,
         period_s: float = PERIOD_S,
         gpus: Gpus = "all",
     ) -> None:
         self._snapshot = snapshot
         self._scrape = scrape
-        self._server = server
+        self._place = place
         self._period_s = period_s
         self._gpus = gpus
         self._samples: list[Sample] = []
@@ -98,9 +98,9 @@ class Sampler:
         return samples[first : last + 1]
 
     def _run(self) -> None:
-        remote = self._server is ServerMode.REMOTE
+        remote = self._place is Place.ELSEWHERE
         cores = None if remote else psutil.cpu_count()
-        in_container = self._server is ServerMode.DOCKER
+        in_container = self._place is Place.CONTAINER
         ours = None if remote else OwnProcesses(containers=in_container)
         with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
             due = time.monotonic()

@@ -10,8 +10,8 @@ from tuner.errors import ServerGoneError
 from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.statistics import difference
-from tuner.spec.model import ServerMode
 from tuner.triton.gpu_clocks import GpuClocks
+from tuner.triton.server import Place
 from tuner.triton.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 
 BEFORE = StatisticsSnapshot(
@@ -143,16 +143,16 @@ def test_gpus_are_as_bad_as_the_worst_moment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "known"),
-    [(ServerMode.LOCAL, True), (ServerMode.DOCKER, False), (ServerMode.REMOTE, False)],
+    ("place", "known"),
+    [(Place.HERE, True), (Place.CONTAINER, False), (Place.ELSEWHERE, False)],
 )
-def test_only_a_local_servers_processes_are_ours(mode: ServerMode, known: bool) -> None:
-    with Sampler(lambda: BEFORE, lambda: None, mode, period_s=0.001) as sampler:
+def test_only_a_local_servers_processes_are_ours(place: Place, known: bool) -> None:
+    with Sampler(lambda: BEFORE, lambda: None, place, period_s=0.001) as sampler:
         eventually(lambda: bool(sampler.between(0, time.time_ns())))
     first = sampler.between(0, time.time_ns())[0]
     assert (first.machine.ours_s is not None) is known
     # The load generator always is here; a remote server is not.
-    assert (first.shared_cores is None) is (mode is ServerMode.REMOTE)
+    assert (first.shared_cores is None) is (place is Place.ELSEWHERE)
 
 
 def eventually(true: Callable[[], bool]) -> None:
@@ -169,7 +169,7 @@ def test_samples_nearest_to_the_window_are_used() -> None:
         taken.append(time.time_ns())
         return StatisticsSnapshot(success_count=len(taken))
 
-    with Sampler(snapshot, lambda: None, ServerMode.LOCAL, period_s=0.001) as sampler:
+    with Sampler(snapshot, lambda: None, Place.HERE, period_s=0.001) as sampler:
         eventually(lambda: len(taken) > 5)
     times = [sample.time_ns for sample in sampler.between(0, time.time_ns())]
     found = sampler.between(times[1] + 1, times[4] - 1)
@@ -184,12 +184,12 @@ def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
     def gone() -> StatisticsSnapshot:
         raise ServerGoneError("gone")
 
-    with Sampler(gone, lambda: None, ServerMode.LOCAL, period_s=0.001) as sampler:
+    with Sampler(gone, lambda: None, Place.HERE, period_s=0.001) as sampler:
         eventually(lambda: not any(t.name == "sampler" for t in threading.enumerate()))
     assert sampler.between(0, 1) == ()
 
 
 def test_the_thread_ends_with_the_context() -> None:
-    with pytest.raises(KeyError), Sampler(lambda: BEFORE, lambda: None, ServerMode.DOCKER):
+    with pytest.raises(KeyError), Sampler(lambda: BEFORE, lambda: None, Place.CONTAINER):
         raise KeyError
     assert not any(thread.name == "sampler" for thread in threading.enumerate())
