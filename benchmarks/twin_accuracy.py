@@ -27,10 +27,11 @@ from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
-from tuner.twin.costs import Figure
-from tuner.twin.fit import Prediction, Twin, fit
+from tuner.twin.costs import Figure, figures_of
+from tuner.twin.fit import Z90, Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
+from tuner.twin.system import Scheduler, Traffic
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests" / "cases" / "recorded"
@@ -53,6 +54,24 @@ class Accuracy:
     p99: float
     spearman: float
     inside: float | None = None
+
+
+@dataclass(frozen=True)
+class Range:
+    """A prediction with its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    throughput_infer_per_s: Range
+    p50_latency_us: Range
+    p90_latency_us: Range
+    p95_latency_us: Range
+    p99_latency_us: Range
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,26 @@ def _predict(twin: Twin, trial: Trial, load: int) -> Prediction:
     scheduler = twin.setting.scheduler(trial.candidate)
     assert not isinstance(scheduler, Unmodelled)
     traffic = twin.setting.traffic(m.load, m.duration_s, m.seed)
-    return twin.predict_traffic(scheduler, traffic, m.seed)
+    return predict(twin, scheduler, traffic, m.seed)
+
+
+def predict(twin: Twin, scheduler: Scheduler, traffic: Traffic, seed: int) -> Prediction:
+    """What a measurement would show, with what resampled fits and no fit at all explain."""
+    best = figures_of(twin.costs.simulate(scheduler, traffic, seed))
+    others = [figures_of(c.simulate(scheduler, traffic, seed)) for c in twin.refits]
+    ranges = {
+        figure.value: _range(best[figure], [o[figure] for o in others], twin.noise[figure])
+        for figure in Figure
+    }
+    return Prediction(**ranges)
+
+
+def _range(value: float, others: Sequence[float], noise: float) -> Range:
+    if not value > 0.0:
+        return Range(value, 0.0, float("inf"))
+    logs = np.log(np.maximum([*others, value], 1e-9) / value)
+    width = float(np.exp(Z90 * np.hypot(noise, np.sqrt(np.mean(logs**2)))))
+    return Range(value, value / width, value * width)
 
 
 #: What one says of a figure of a load, beside what it is.

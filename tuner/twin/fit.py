@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.measurement import LoadPoint
 from tuner.run.trial import Trial
-from tuner.space.candidate import Candidate
 from tuner.twin.costs import (
     HANDOFF_S,
     HIGHEST,
@@ -29,13 +27,12 @@ from tuner.twin.costs import (
     Costs,
     Figure,
     Vector,
-    figures_of,
     residuals,
 )
 from tuner.twin.curve import curve_of
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Observation, Setting, observations_of
-from tuner.twin.system import Scheduler, Service, Traffic, Way
+from tuner.twin.system import Service, Way
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -88,24 +85,6 @@ _WARM = (Phase(0.2, 3, 1), Phase(0.08, 3, 1))
 
 
 @dataclass(frozen=True)
-class Range:
-    """A prediction with its 90 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Prediction:
-    throughput_infer_per_s: Range
-    p50_latency_us: Range
-    p90_latency_us: Range
-    p95_latency_us: Range
-    p99_latency_us: Range
-
-
-@dataclass(frozen=True)
 class Fitness:
     """How well the twin shows what it was fitted to.
 
@@ -137,32 +116,6 @@ class Twin:
     refits: tuple[Costs, ...]
     noise: Mapping[Figure, float]
     fitness: Fitness
-
-    def predict(
-        self, candidate: Candidate, load: LoadPoint, *, duration_s: float = 4.0, seed: int = 0
-    ) -> Prediction | Unmodelled:
-        """What a measurement of ``candidate`` under ``load`` would show, with error bars."""
-        scheduler = self.setting.scheduler(candidate)
-        if isinstance(scheduler, Unmodelled):
-            return scheduler
-        return self.predict_traffic(scheduler, self.setting.traffic(load, duration_s, seed), seed)
-
-    def predict_traffic(self, scheduler: Scheduler, traffic: Traffic, seed: int) -> Prediction:
-        best = figures_of(self.costs.simulate(scheduler, traffic, seed))
-        others = [figures_of(c.simulate(scheduler, traffic, seed)) for c in self.refits]
-        ranges = {
-            figure.value: _range(best[figure], [o[figure] for o in others], self.noise[figure])
-            for figure in Figure
-        }
-        return Prediction(**ranges)
-
-
-def _range(value: float, others: Sequence[float], noise: float) -> Range:
-    if not value > 0.0:
-        return Range(value, 0.0, float("inf"))
-    logs = np.log(np.maximum([*others, value], 1e-9) / value)
-    width = float(np.exp(Z90 * np.hypot(noise, np.sqrt(np.mean(logs**2)))))
-    return Range(value, value / width, value * width)
 
 
 def fit(
