@@ -53,7 +53,6 @@ def command(
     with: that is no pass. 12: a regression. Everything is stored before the code is decided.
     """
     from tuner.programs.check import CheckRequest, check
-    from tuner.report.check_schema import read_check
     from tuner.steps.job import Request
 
     job = Request(
@@ -64,11 +63,10 @@ def command(
     )
     request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
     finished = check(request, PlainEvents(1 - quiet))
-    facts = read_check(finished.directory)
-    print_check(finished.directory, facts, output_format)
+    print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
     if in_github():
-        for line in annotation_lines(facts):
+        for line in annotation_lines(finished.facts):
             say_annotation(line)
     return finished.exit_code
 
@@ -76,7 +74,7 @@ def command(
 def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
     """What stdout gets of a check."""
     if output_format == "json":
-        say_json(facts.model_dump(mode="json", by_alias=True))
+        say_json(facts.to_json())
         return
     for line in lines_of(directory, facts):
         say_lines(line)

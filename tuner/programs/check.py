@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from tuner.errors import (
     DeployRefusedError,
@@ -22,6 +21,7 @@ from tuner.errors import (
 )
 from tuner.load.generators import GeneratorKind
 from tuner.report.check_report import render_check
+from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import (
     CHECK,
     Baseline,
@@ -42,7 +42,7 @@ from tuner.run.writing import write_json
 from tuner.steps.check_outcome import (
     EXIT_CODES,
     CheckVerdict,
-    check_json,
+    check_facts,
     history_row,
     verdict_of,
 )
@@ -80,10 +80,10 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class CheckFinished:
-    """A check that came to a verdict; ``facts`` is `check.json`."""
+    """A check that came to a verdict; ``facts`` is what `check.json` holds."""
 
     directory: Path
-    facts: dict[str, Any]
+    facts: CheckFacts
     exit_code: int
 
 
@@ -134,9 +134,9 @@ class _Session:
 
     def store_facts(
         self, verdict: CheckVerdict, found: Checked | None, accepted: Path | None
-    ) -> dict[str, Any]:
+    ) -> CheckFacts:
         """`check.json` and the reports made of it."""
-        facts = check_json(
+        facts = check_facts(
             manifest=self.manifest,
             key=self.key,
             machine=self.machine,
@@ -148,7 +148,7 @@ class _Session:
             history=history(self.results, self.key, TREND - 1),
             seconds=self.book.to_json()["wall_s"],
         )
-        write_json(self.store.directory / CHECK, facts)
+        write_json(self.store.directory / CHECK, facts.to_json())
         render_check(self.store.directory)
         return facts
 
@@ -229,7 +229,7 @@ def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
     if verdict.status is CheckStatus.ACCEPTED:
         accepted = write_baseline(session.results, _baseline(session, found))
     facts = session.store_facts(verdict, found, accepted)
-    append_history(session.results, session.key, history_row(facts))
+    append_history(session.results, session.key, history_row(facts).model_dump(mode="json"))
     return CheckFinished(session.store.directory, facts, EXIT_CODES[verdict.status])
 
 

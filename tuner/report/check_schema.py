@@ -18,8 +18,6 @@ from tuner.run.status import CheckStatus
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
 
-SCHEMA_VERSION = 1
-
 
 class SloRounds(Part):
     """One SLO at the load that must be stood: the worst of the rounds, and each."""
@@ -86,6 +84,10 @@ class CheckFacts(Part):
     accepted: str | None = Field(description="file this result was accepted into")
     history: list[HistoryRow] = Field(description="the last checks, oldest first")
     seconds: NotNegative
+
+    def to_json(self) -> dict[str, Any]:
+        """As `check.json` has it."""
+        return self.model_dump(mode="json", by_alias=True)
 
 
 def read_check(directory: Path) -> CheckFacts:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from pydantic import ValidationError
+
 from tuner.confirm.regression import Change, Held, change_of
-from tuner.report.check_schema import SCHEMA_VERSION
+from tuner.report.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.baseline import Baseline, Key
 from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
@@ -18,6 +21,7 @@ from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.check import Check
 from tuner.steps.check_rounds import Checked
+from tuner.writeback.plan import sha256_of
 
 #: Exit code of each way a check can end without an error (see `tuner.errors`).
 EXIT_CODES = {
@@ -80,7 +84,7 @@ def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool
     return CheckVerdict(status, (_compared(found, limits, change), *_limited(found)))
 
 
-def check_json(
+def check_facts(
     *,
     manifest: Manifest,
     key: Key,
@@ -92,76 +96,85 @@ def check_json(
     accepted: Path | None,
     history: Sequence[Mapping[str, Any]],
     seconds: float,
-) -> dict[str, Any]:
-    """`check.json`, schema version 1 (docs/check.schema.json); ``found``: None when it broke off.
+) -> CheckFacts:
+    """What `check.json` holds; ``found``: None when it broke off.
 
     ``history``: earlier checks, oldest first; this one is added where it came to a verdict.
     """
-    facts = {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "check",
-        "run_id": manifest.run_id,
-        "model": manifest.model,
-        "checked_at": manifest.created_at,
-        "status": verdict.status.value,
-        "exit_code": EXIT_CODES[verdict.status],
-        "reasons": list(verdict.reasons),
-        "spec_path": manifest.spec_path,
-        "spec_sha256": manifest.spec_sha256,
-        "config_sha256": manifest.config_sha256,
-        "fingerprint": key.fingerprint,
-        "machine": machine,
-        "objective": str(manifest.spec["objective"]),
-        **_measured(found),
-        "warn": float(limits.warn),
-        "fail": float(limits.fail),
-        "confidence": CONFIDENCE,
-        "baseline": None if baseline is None else _then(baseline, key),
-        "accepted": None if accepted is None else str(accepted),
-        "seconds": round(seconds, 3),
-    }
+    held = () if found is None else found.held
+    facts = CheckFacts(
+        schema_version=1,
+        kind="check",
+        run_id=manifest.run_id,
+        model=manifest.model,
+        checked_at=manifest.created_at,
+        status=verdict.status,
+        exit_code=EXIT_CODES[verdict.status],
+        reasons=list(verdict.reasons),
+        spec_path=manifest.spec_path,
+        spec_sha256=manifest.spec_sha256,
+        config_sha256=manifest.config_sha256 or sha256_of(manifest.config_text),
+        fingerprint=key.fingerprint,
+        machine=machine,
+        objective=str(manifest.spec["objective"]),
+        rounds=len(held),
+        load=None if found is None else _load_text(found),
+        level=None if found is None else found.level,
+        compared="nothing" if found is None else found.compared,
+        values=[] if found is None else list(found.values),
+        slo=[_slo(results) for results in zip(*(p.slo for p in held), strict=True)],
+        warn=float(limits.warn),
+        fail=float(limits.fail),
+        ratio=None if found is None else found.ratio,
+        confidence=CONFIDENCE,
+        baseline=None if baseline is None else _then(baseline, key),
+        accepted=None if accepted is None else str(accepted),
+        history=[*_earlier(history)],
+        seconds=round(seconds, 3),
+    )
     own = [] if found is None else [history_row(facts)]
-    return {**facts, "history": [*history, *own]}
+    return facts.model_copy(update={"history": [*facts.history, *own]})
 
 
-def history_row(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a `check.json` goes into the history."""
-    names = ("run_id", "checked_at", "status", "ratio", "config_sha256")
-    positive = bool(facts["values"]) and min(facts["values"]) > 0.0
-    value = geometric_mean(facts["values"]) if positive else None
-    return {**{name: facts[name] for name in names}, "value": value}
+def history_row(facts: CheckFacts) -> HistoryRow:
+    """What of a check goes into the history."""
+    positive = bool(facts.values) and min(facts.values) > 0.0
+    return HistoryRow(
+        run_id=facts.run_id,
+        checked_at=facts.checked_at,
+        status=facts.status,
+        value=geometric_mean(facts.values) if positive else None,
+        ratio=facts.ratio,
+        config_sha256=facts.config_sha256,
+    )
 
 
-def _measured(found: Checked | None) -> dict[str, Any]:
-    if found is None:
-        nothing: dict[str, Any] = {"compared": "nothing", "values": [], "slo": [], "ratio": None}
-        return {"rounds": 0, "load": None, "level": None, **nothing}
+def _earlier(rows: Iterable[Mapping[str, Any]]) -> Iterator[HistoryRow]:
+    """What somebody else wrote among them is passed over, as torn lines are."""
+    for row in rows:
+        with contextlib.suppress(ValidationError):
+            yield HistoryRow.model_validate(row)
+
+
+def _load_text(found: Checked) -> str:
     load = found.held[0].measurement.load
-    return {
-        "rounds": len(found.held),
-        "load": f"about {load}" if found.any_load else str(load),
-        "level": found.level,
-        "compared": found.compared,
-        "values": list(found.values),
-        "slo": [_slo(results) for results in zip(*(p.slo for p in found.held), strict=True)],
-        "ratio": None if found.ratio is None else found.ratio.to_json(),
-    }
+    return f"about {load}" if found.any_load else str(load)
 
 
-def _slo(results: Sequence[SloResult]) -> dict[str, Any]:
-    return {"worst": min(results, key=severity).to_json(), "values": [r.value for r in results]}
+def _slo(results: Sequence[SloResult]) -> SloRounds:
+    return SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
 
 
-def _then(baseline: Baseline, key: Key) -> dict[str, Any]:
-    return {
-        "run_id": baseline.run_id,
-        "accepted_at": baseline.accepted_at,
-        "machine": baseline.machine,
-        "same_machine": baseline.key.fingerprint == key.fingerprint,
-        "config_sha256": baseline.config_sha256,
-        "values": list(baseline.values),
-        "level": baseline.level,
-    }
+def _then(baseline: Baseline, key: Key) -> Then:
+    return Then(
+        run_id=baseline.run_id,
+        accepted_at=baseline.accepted_at,
+        machine=baseline.machine,
+        same_machine=baseline.key.fingerprint == key.fingerprint,
+        config_sha256=baseline.config_sha256,
+        values=list(baseline.values),
+        level=baseline.level,
+    )
 
 
 def _missed(points: Sequence[Point]) -> str:

@@ -16,7 +16,7 @@ from synthetic import synthetic_server
 from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.programs import check as steps
-from tuner.programs.check import CheckFinished, CheckRequest, check
+from tuner.programs.check import CheckRequest, check
 from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
@@ -90,6 +90,15 @@ class Noting(Silent):
         self.notes.append(text)
 
 
+@dataclass(frozen=True)
+class Done:
+    """A check that ended; ``facts`` as `check.json` has them."""
+
+    directory: Path
+    facts: dict[str, Any]
+    exit_code: int
+
+
 @dataclass
 class Place:
     """A results directory, and a machine to check on."""
@@ -105,9 +114,7 @@ class Place:
     def results(self) -> Path:
         return self.directory / "results"
 
-    def check(
-        self, *, accept: bool = False, any_machine: bool = False, **bench: Any
-    ) -> CheckFinished:
+    def check(self, *, accept: bool = False, any_machine: bool = False, **bench: Any) -> Done:
         spec = self.directory / "spec.yaml"
         spec.write_text(self.text)
         request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
@@ -119,7 +126,8 @@ class Place:
             session, "set_up_bench", lambda served, *_: self._bench_on(served, bench)
         )
         self.notes: list[str] = []
-        return check(request, Noting(self.notes))
+        done = check(request, Noting(self.notes))
+        return Done(done.directory, done.facts.to_json(), done.exit_code)
 
     @contextmanager
     def _find_programs(self, *_: Any) -> Iterator[ToyPrograms]:

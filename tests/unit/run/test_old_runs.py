@@ -78,6 +78,7 @@ def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
 
 def test_the_check_is_read() -> None:
     found = read_check(OLD)
+    assert plain(found.to_json()) == whole("check.json")
     assert found.status.value == "fine"
     assert found.baseline is not None
 
