@@ -10,44 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from contract.load_contract import CLOSED, OPEN, RATE, LoadCase, LoadGeneratorContract
+from contract.load_contract import LoadCase, LoadGeneratorContract
 from integration.load.repository import make_repository
 
 from tuner.load.generator import LoadGenerator
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
-from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.model_load import model_load
-from tuner.load.recorded import RecordedFailure, RecordedLoad
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
-
-
-def recording(load: LoadPoint) -> Measurement:
-    return Measurement(
-        load=load,
-        seed=0,
-        duration_s=3.0,
-        completed_count=120,
-        failed_count=0,
-        throughput_infer_per_s=RATE,
-        avg_latency_us=11_000.0,
-        p50_latency_us=10_500.0,
-        p90_latency_us=12_000.0,
-        p95_latency_us=14_000.0,
-        p99_latency_us=20_000.0,
-        source=LatencySource.REQUESTS,
-        wall_s=4.0,
-    )
-
-
-class TestRecorded(LoadGeneratorContract):
-    @pytest.fixture
-    def case(self) -> LoadCase:
-        gone = RecordedLoad((RecordedFailure(OPEN, "server gone", "it crashed"),))
-        table = RecordedLoad((recording(OPEN), recording(CLOSED)))
-        return LoadCase(table, lambda: gone)
 
 
 @contextmanager

@@ -30,8 +30,6 @@ def child(
     *,
     env: Mapping[str, str],
     stdout: IO[bytes] | int,
-    cwd: Path | None = None,
-    grace_s: float = 0.0,
     leftovers: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs ``argv`` for as long as the context is open; then it and its children are gone.
@@ -44,8 +42,6 @@ def child(
         argv: Program (absolute path) and its arguments.
         env: The child's whole environment.
         stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
-        cwd: Working directory; ours by default.
-        grace_s: Seconds between SIGTERM and SIGKILL; 0 kills at once.
         leftovers: Glob patterns of files and directories to remove once it has ended.
 
     Raises:
@@ -63,23 +59,18 @@ def child(
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.STDOUT,
-        cwd=cwd,
         process_group=0,
     )
     try:
         yield process
     finally:
-        _end(process, grace_s)
+        _end(process)
         guarded_exec.kill_marked(mark)
         guarded_exec.remove(list(leftovers))
 
 
-def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    """The shutdown ladder: SIGTERM, grace, SIGKILL to the group; then nothing of it is left."""
-    if grace_s > 0 and process.poll() is None:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(grace_s)
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kills the group at once: nothing that we start has anything to save; then none is left."""
     # Once its leader is reaped the group's number may be given to somebody else; then the
     # guard has done the killing.
     if process.poll() is None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.generator import LatencyBound, Target, Window
 from tuner.load.latency.timeline import within_bounds
 from tuner.load.measurement import (
@@ -20,7 +19,6 @@ from tuner.load.measurement import (
     ServerStatistics,
 )
 from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
-from tuner.load.recorded import RecordedFailure, RecordedLoad, read_table, write_table
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.load.window_length import lowest_rate, window_for
 from tuner.spec.metrics import requests_needed
@@ -268,31 +266,3 @@ def test_a_closed_loop_over_http() -> None:
     assert (options["-u"], options["-i"]) == ("127.0.0.1:8000", "http")
     assert options["--concurrency-range"] == "16"
     assert "--request-intervals" not in line
-
-
-def test_recorded_load_answers_with_the_nearest_level() -> None:
-    table = RecordedLoad((measured(), measured(load=poisson(400.0), p99_latency_us=50_000.0)))
-    assert table.measure(poisson(350.0), WINDOW, seed=0).p99_latency_us == 50_000.0
-    assert table.measure(poisson(220.0), WINDOW, seed=0).p99_latency_us == 20_000.0
-
-
-def test_recorded_noise_is_picked_by_the_seed() -> None:
-    table = RecordedLoad([measured(p99_latency_us=p) for p in (1.0, 2.0, 3.0)])
-    found = [table.measure(poisson(200.0), WINDOW, s).p99_latency_us for s in (0, 1, 2, 3)]
-    assert found == [1.0, 2.0, 3.0, 1.0]
-    assert table.measure(poisson(200.0), WINDOW, 5).seed == 5
-
-
-def test_arrivals_that_were_not_recorded_are_no_result() -> None:
-    with pytest.raises(LoadFailedError, match="closed"):
-        RecordedLoad((measured(),)).measure(LoadPoint(Arrivals.CLOSED, 8), WINDOW, 0)
-
-
-def test_a_table_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "table.json"
-    failure = RecordedFailure(poisson(400.0), "server gone", "segmentation fault")
-    write_table({"a": (measured(), failure)}, path)
-    table = read_table(path)
-    assert table == {"a": (measured(), failure)}
-    with pytest.raises(ServerGoneError, match="segmentation fault"):
-        RecordedLoad(table["a"]).measure(poisson(400.0), WINDOW, 0)

@@ -8,24 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from tritonclient.utils import triton_to_np_dtype
 
 from tuner.errors import SpecError
 from tuner.triton.control import Tensor
 
-_NUMPY = {
-    "BOOL": "?",
-    "UINT8": "u1",
-    "UINT16": "u2",
-    "UINT32": "u4",
-    "UINT64": "u8",
-    "INT8": "i1",
-    "INT16": "i2",
-    "INT32": "i4",
-    "INT64": "i8",
-    "FP16": "f2",
-    "FP32": "f4",
-    "FP64": "f8",
-}
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="u1")
 
 
@@ -107,12 +94,13 @@ def random_contents(
         return [row.tobytes() for row in np.concatenate([lengths, letters], axis=2)]
     if tensor.datatype == "BF16":  # the upper half of a float32
         return [row.tobytes() for row in (rng.random(size, "f4").view("u4") >> 16).astype("u2")]
-    if tensor.datatype not in _NUMPY:
+    known = triton_to_np_dtype(tensor.datatype)
+    if known is None:
         raise SpecError(
             f"input {tensor.name}: no random values for datatype {tensor.datatype}",
             "give inputs of kind file",
         )
-    dtype = np.dtype(_NUMPY[tensor.datatype])
+    dtype = np.dtype(known)
     if dtype.kind == "f":
         values = rng.random(size).astype(dtype)
     elif dtype.kind == "b":
@@ -128,5 +116,6 @@ def content_bytes(tensor: TensorShape, string_length: int) -> int:
     """Size of one tensor in Triton's binary form."""
     if tensor.datatype == "BYTES":
         return tensor.elements * (4 + string_length)
-    item = 2 if tensor.datatype == "BF16" else np.dtype(_NUMPY.get(tensor.datatype, "f8")).itemsize
-    return tensor.elements * item
+    if tensor.datatype == "BF16":
+        return tensor.elements * 2
+    return tensor.elements * np.dtype(triton_to_np_dtype(tensor.datatype) or "f8").itemsize
