@@ -32,7 +32,7 @@ from tuner.facts import Facts
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.words import bytes_text
-from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, is_inside
 
 #: No simpler config may lose more than this share of the winner. It is the loss allowed for less
 #: cache, and where the gain is so large that a simpler file is worth more than the last percent.
@@ -267,7 +267,7 @@ def _without_field(candidate: Candidate, path: str, current: Candidate) -> Candi
     value = current.fields.get(path)
     fields[path] = value
     if value is None:  # what lies inside an absent message is absent too
-        fields = {p: v for p, v in fields.items() if not p.startswith(f"{path}.")}
+        fields = {p: v for p, v in fields.items() if not is_inside(p, path)}
     return Candidate(fields, candidate.cache_bytes)
 
 

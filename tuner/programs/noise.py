@@ -43,6 +43,7 @@ from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
+from tuner.spec.paths import is_instance_count
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.known_noise import ratio_deviation
@@ -197,7 +198,7 @@ def neighbour_of(job: Job) -> Candidate | None:
     current = job.space.current
     every = [c for c in islice(job.space.enumerate(), _LOOKED_AT) if c != current]
     for candidate in every:
-        counts = {p: v for p, v in candidate.fields.items() if p.endswith(".count")}
+        counts = {p: v for p, v in candidate.fields.items() if is_instance_count(p)}
         other = Candidate({**current.fields, **counts}, current.cache_bytes)
         if other != current and not job.space.violations(other):
             return other

@@ -11,6 +11,7 @@ from tuner.spec.paths import (
     INSTANCES,
     MAX_BATCH_SIZE,
     PREFERRED,
+    is_instance_count,
 )
 
 #: Shorter names of the fields people know by heart.
@@ -31,7 +32,7 @@ def field_text(path: str, value: FieldValue) -> str:
         return f"{name} off" if name in ("dynamic batching", "cache") else f"no {name}"
     if value is True or value is False:
         return f"{name} {'on' if value else 'off'}"
-    if value == 0 and path.endswith(".count"):
+    if value == 0 and is_instance_count(path):
         return f"{name} left to Triton"
     if path.endswith("_microseconds") and isinstance(value, int):
         return f"{name} {value / 1000:g} ms" if value >= 1000 else f"{name} {value} us"

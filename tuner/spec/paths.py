@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 MAX_BATCH_SIZE = "max_batch_size"
 DYNAMIC_BATCHING = "dynamic_batching"
 PREFERRED = f"{DYNAMIC_BATCHING}.preferred_batch_size"
@@ -15,3 +17,8 @@ CACHE_SIZE = "response_cache.size"
 
 def is_inside(path: str, message: str) -> bool:
     return path.startswith(f"{message}.")
+
+
+def is_instance_count(path: str) -> bool:
+    """Whether it is a number of instances, of all groups or of one."""
+    return re.fullmatch(r"instance_group(\[[^\]]*\])?\.count", path) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +9,15 @@ from typing import Any
 
 from tuner.modelconfig.base import Base
 from tuner.space.candidate import Candidate
-from tuner.spec.paths import CACHE_ENABLE, DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
+from tuner.spec.paths import (
+    CACHE_ENABLE,
+    DELAY,
+    DYNAMIC_BATCHING,
+    MAX_BATCH_SIZE,
+    PREFERRED,
+    is_inside,
+    is_instance_count,
+)
 from tuner.twin.system import QueuePolicy, Scheduler
 
 #: Fields of ModelConfig that change what the twin simulates. A field that starts with one of
@@ -25,8 +32,6 @@ SIMULATED = (
     "dynamic_batching.default_priority_level",
     CACHE_ENABLE,
 )
-#: Of the whole model, or of a group given by its position or its fields.
-_COUNT = re.compile(r"instance_group(\[[^\]]*\])?\.count")
 #: Whole messages: on or off.
 _BLOCKS = (DYNAMIC_BATCHING, "response_cache")
 #: Most of each that the simulator's memory has room for.
@@ -49,16 +54,11 @@ def unmodelled_paths(candidate: Candidate) -> tuple[str, ...]:
     return tuple(path for path in candidate.fields if not _is_simulated(path))
 
 
-def is_instance_count(path: str) -> bool:
-    """Whether ``path`` is a number of instances, of all groups or of one."""
-    return _COUNT.fullmatch(path) is not None
-
-
 @lru_cache(maxsize=1024)
 def _is_simulated(path: str) -> bool:
     if path in _BLOCKS or is_instance_count(path):
         return True
-    return any(path == known or path.startswith(f"{known}.") for known in SIMULATED)
+    return any(path == known or is_inside(path, known) for known in SIMULATED)
 
 
 def service_key(candidate: Candidate) -> tuple[tuple[str, Any], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, spec_of
@@ -13,6 +14,8 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.tree import field_place
 from tuner.space.build import build_space
+from tuner.space.judge import refuse_unmeasurable
+from tuner.steps.job import Request, prepare
 
 ZERO_DIMS = BATCHING + '\ninput [{ name: "x" data_type: TYPE_FP32\n  dims: [ 0 ] }]'
 
@@ -51,3 +54,37 @@ def test_a_rare_candidate_is_found_in_a_space_too_large_to_go_through() -> None:
     began = time.process_time()
     assert space_of(space, ordered).size().count == 2 * 2 * 50_000
     assert time.process_time() - began < 3
+
+
+REFUSED = {
+    "takes sequences": "sequence_batching { }",
+    "decoupled": "model_transaction_policy { decoupled: true }",
+    "language model": 'backend: "vllm"',
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_they_are_refused_with_a_next_step(what: str) -> None:
+    with pytest.raises(SpecError, match=what) as caught:
+        refuse_unmeasurable("m", parse(f'name: "m" max_batch_size: 8 {REFUSED[what]}'))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_spec_written_by_hand_is_refused_before_anything_starts(
+    tmp_path: Path, what: str
+) -> None:
+    model = tmp_path / "repository" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(f'name: "m" max_batch_size: 8 {REFUSED[what]}')
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "model: m\nrepository: repository\nslo: [p99_latency <= 40ms]\n"
+        "space: {instance_group.count: {int: [1, 4]}}\n"
+    )
+    with pytest.raises(SpecError, match=what):
+        prepare(Request(spec=spec))
+
+
+def test_other_models_are_not() -> None:
+    refuse_unmeasurable("m", parse('name: "m" max_batch_size: 8 dynamic_batching { }'))

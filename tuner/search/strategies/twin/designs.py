@@ -20,8 +20,8 @@ from tuner.spec.paths import (
     INSTANCES,
     MAX_BATCH_SIZE,
     PREFERRED,
+    is_instance_count,
 )
-from tuner.twin.model import is_instance_count
 
 #: Designed trials, the one with a cache not counted.
 _PLAIN = 3
