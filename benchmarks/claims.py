@@ -234,8 +234,8 @@ def held_level(bench: SimulatedBench, proof: Confirmation, seed: int) -> float |
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
     least_s = remembered_s(proof.points)
     rules = SoakRules([bench.slo], plan, seed, least_s, lambda _: None, lambda _: None)
-    level = first_level(proof, plan)
-    held = soak(bench, OTHER, level, rules, slope=proof.own.steepness()).held
+    slope, begin = proof.own.steepness(), first_level(proof, plan)
+    held = soak(bench, OTHER, proof.level, rules, slope=slope, begin=begin).held
     return None if held is None else held.level
 
 

@@ -133,6 +133,7 @@ def soak(
     rules: SoakRules,
     *,
     slope: float | None = None,
+    begin: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
     """Puts the load a config is credited with on it for long, and lower ones until one holds.
@@ -140,16 +141,17 @@ def soak(
     Args:
         bench: Measures.
         candidate: Gets a fresh server each time.
-        level: The first load, see `first_level`.
+        level: What it is credited with. The last soak is at no more.
         rules: What is common to all soaks of a run.
         slope: Power of the load with which utilisation rises, as rounds show it; None: not known.
+        begin: The first load, see `first_level`; None: ``level``.
         at_most: Soaks.
 
     Raises:
         TrialError: It could not be served, or no load gave a result.
     """
     tried: list[Soaked] = []
-    next_level: float | None = level
+    next_level: float | None = level if begin is None else begin
     least_s = rules.least_s
     while next_level is not None and len(tried) < at_most:
         try:
@@ -166,6 +168,8 @@ def soak(
             break
         if not tried[-1].held:
             next_level = _lower(tried, slope, rules.plan)
+            if next_level is not None and len(tried) == at_most - 1:
+                next_level = min(next_level, level)
     return Soak(tuple(tried))
 
 

@@ -47,8 +47,8 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     if not _wanted(session):
         return Proven(None)
     session.events.phase("soaking the winner")
-    level = first_level(proof, session.plan)
-    found = _soak(session, proof.candidate, level, proof.points, proof.own.steepness())
+    begin, slope = first_level(proof, session.plan), proof.own.steepness()
+    found = _soak(session, proof.candidate, proof.level, proof.points, slope, begin)
     if not found.tried:
         return Proven(found, reason=f"its load could not be held for long: {found.reason}")
     if found.held is not None and found.held.level >= proof.level:
@@ -123,6 +123,7 @@ def _soak(
     level: float,
     points: Sequence[Point],
     slope: float | None = None,
+    begin: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
     rules = SoakRules(
@@ -133,4 +134,4 @@ def _soak(
         record=session.record,
         told=lambda soaked: session.events.note(f"soak: {soaked.sentence}"),
     )
-    return soak(session.bench, candidate, level, rules, slope=slope, at_most=at_most)
+    return soak(session.bench, candidate, level, rules, slope=slope, begin=begin, at_most=at_most)

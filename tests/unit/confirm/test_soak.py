@@ -181,6 +181,17 @@ def test_a_claim_that_never_holds_is_not_lowered_for_ever() -> None:
     assert len(rows) == MOST
 
 
+def test_the_last_soak_is_at_no_more_than_what_each_round_stood() -> None:
+    """Begun far above it, and lowered little by little: what was proved is tried all the same."""
+    bench = LongLoads(lambda level: synthetic_measurement(level, 41e3 if level > 100.0 else 39e3))
+    rules = SoakRules(bench.slos, SEARCHED, 7, 12.0, lambda _: None, lambda _: None)
+    found = soak(bench, WINNER, 100.0, rules, begin=130.0)
+    first, second, last = (s.level for s in found.tried)
+    assert (first, last) == (130.0, 100.0)
+    assert second > 110.0
+    assert found.held is not None
+
+
 def test_of_listed_loads_the_next_lower_one_is_tried() -> None:
     plan = LoadPlan(Arrivals.POISSON, (100.0, 200.0, 290.0), SEARCHED.levels)
     found, _, _ = soaked(LongLoads(lambda level: queue_at(level, 280.0)), 290.0, plan)
