@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.spec.metrics import METRICS, Metric, parse_metric
 from tuner.spec.suggest import in_brackets
-from tuner.spec.units import Written
+from tuner.spec.units import AsText
 
 
 class Goal(Enum):
@@ -21,7 +21,7 @@ _EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_
 
 
 @dataclass(frozen=True)
-class Objective(Written):
+class Objective(AsText):
     """``metric`` and ``at_level`` are set for MINIMIZE only.
 
     ``at_level``: requests per second for open arrivals, concurrency for closed ones

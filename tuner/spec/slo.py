@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
-from tuner.spec.units import Written, shorten
+from tuner.spec.units import AsText, shorten
 
 
 @dataclass(frozen=True)
-class Slo(Written):
+class Slo(AsText):
     """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text."""
 
     metric: Metric

@@ -77,7 +77,7 @@ def parse_bytes(value: str | int) -> int:
     return int(Bytes.of(value))
 
 
-class Written:
+class AsText:
     """A field of a spec that is written as text: `of` reads it, ``str()`` writes it."""
 
     @classmethod
@@ -100,7 +100,7 @@ class Written:
         return cls.json_schema()
 
 
-class Seconds(Written, float):
+class Seconds(AsText, float):
     """A duration in seconds, written 500ms, 3s, 20m, 1h."""
 
     @classmethod
@@ -125,7 +125,7 @@ class Seconds(Written, float):
         return _json_schema({"type": "number", "minimum": 0}, _SECONDS, ["500ms", "3s", "20m"])
 
 
-class Bytes(Written, int):
+class Bytes(AsText, int):
     """A size in bytes, written 64MiB, 1GiB, 64MB."""
 
     @classmethod
@@ -148,7 +148,7 @@ class Bytes(Written, int):
         return _json_schema({"type": "integer", "minimum": 0}, _BYTES, ["64MiB", "1GiB", "64MB"])
 
 
-class Percent(Written, float):
+class Percent(AsText, float):
     """A share 0..1, written 2%."""
 
     @classmethod
