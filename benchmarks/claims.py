@@ -37,7 +37,7 @@ from tuner.load.latency.timeline import figures_of, observe_open
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.load.window_length import lengthened, soak_for, window_for
+from tuner.load.window_length import lengthen, soak_for, window_for
 from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan
@@ -141,7 +141,7 @@ class SimulatedBench:
         return judge_point([self.slo], self._loaded(level, window, seed))
 
     def measurement(self, level: float, seed: int, least_s: float = 0.0) -> Measurement:
-        return self._loaded(level, lengthened(self._window(level), least_s), seed)
+        return self._loaded(level, lengthen(self._window(level), least_s), seed)
 
     def _window(self, level: float) -> Window:
         window = window_for(

@@ -25,7 +25,7 @@ from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.traffic import arrivals
 from tuner.load.validity import warnings_about
 from tuner.load.watch.disturbance import disturbances
-from tuner.load.watch.idle import comes_to_rest
+from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
 from tuner.score.capacity import SATURATED
 from tuner.triton import health
@@ -125,7 +125,7 @@ def _run(tool: PerfAnalyzer, files: RunFiles, window: Window, load: LoadPoint) -
         files.intervals.with_name("log"),
         alive=lambda: health.live(tool.target.endpoints),
         complete=lambda: export.is_complete(exported),
-        at_rest=lambda: comes_to_rest(tool.scrape, tool.target),
+        at_rest=lambda: becomes_idle(tool.scrape, tool.target),
         deadline_s=window.deadline_s,
         patience_s=tool.patience_s,
     )

@@ -31,7 +31,7 @@ from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.disturbance import disturbances
-from tuner.load.window_length import lengthened
+from tuner.load.window_length import lengthen
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
 from tuner.score.judge import undecided
@@ -176,7 +176,7 @@ class TritonBench:
         """
         load = LoadPoint(self._rules.arrivals, level)
         window = self._rules.window
-        return self._keep(load, lambda rate: lengthened(window(load, rate), least_s), seed)
+        return self._keep(load, lambda rate: lengthen(window(load, rate), least_s), seed)
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         """The same for as long as a soak lasts, ``least_s`` if that is possible; see `measure`."""

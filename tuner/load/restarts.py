@@ -49,7 +49,7 @@ class Restarted:
         starts = [
             self.generator.measure(load, part, seeds.of_start(seed, k)) for k in range(self.count)
         ]
-        return combined(starts, window.bounds)
+        return combine(starts, window.bounds)
 
 
 def part_s(duration_s: float, count: int) -> float:
@@ -57,7 +57,7 @@ def part_s(duration_s: float, count: int) -> float:
     return duration_s if count == 1 else max(duration_s / count, LEAST_S)
 
 
-def combined(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
+def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
     """One measurement of several starts of the same load, with windows of the same length.
 
     Percentiles are over the requests of all starts; without these, the worst start's. ``bounds``:

@@ -63,10 +63,10 @@ def window_for(
         duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
         warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)
     tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
-    return lengthened(Window(0.0, warmup_s, deadline_s=0.0, tail_s=tail_s), duration_s)
+    return lengthen(Window(0.0, warmup_s, deadline_s=0.0, tail_s=tail_s), duration_s)
 
 
-def lengthened(window: Window, duration_s: float) -> Window:
+def lengthen(window: Window, duration_s: float) -> Window:
     """The same window, of this length at least."""
     if duration_s <= window.duration_s:
         return window
@@ -91,4 +91,4 @@ def soak_for(
     bound_s = max((bound.within_s for bound in window.bounds), default=0.0)
     wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * bound_s, least_s)
     duration_s = min(wanted_s, _SOAK_AT_MOST * soak_s)
-    return lengthened(window, duration_s)
+    return lengthen(window, duration_s)

@@ -18,7 +18,7 @@ from tuner.errors import TunerError
 from tuner.load.measurement import LoadPoint
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
-from tuner.load.window_length import lengthened
+from tuner.load.window_length import lengthen
 from tuner.report.side import Repeat, repeat_of
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
@@ -129,7 +129,7 @@ def _measurement_s(job: Job, seen: Seen, least_s: float = 0.0) -> float:
     """One measurement; at low rates it is longer, as long as the percentile needs."""
     spec = job.spec
     most_s = most_claim_window_s(spec.workload)
-    window = lengthened(window_of(spec, _load(job, seen)), min(least_s, most_s))
+    window = lengthen(window_of(spec, _load(job, seen)), min(least_s, most_s))
     arrivals = spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     each_s = part_s(window.duration_s, starts)

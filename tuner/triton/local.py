@@ -15,7 +15,7 @@ from typing import ClassVar
 from tuner.spec.fields import Gpus
 from tuner.triton import access, process
 from tuner.triton.binaries import Installation
-from tuner.triton.mirror import mirrored
+from tuner.triton.mirror import mirror_of
 from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.server import Endpoints, Place
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
@@ -126,7 +126,7 @@ class LocalLauncher:
     ) -> Iterator[LocalServer]:
         shm_prefix = f"tune-{os.getpid()}-{next(_launches)}-"
         with ExitStack() as stack:
-            repository = stack.enter_context(mirrored(self.repository))
+            repository = stack.enter_context(mirror_of(self.repository))
             with free_ports(len(SERVICES)) as ports:
                 command = self.command(
                     server_args, repository=repository, ports=ports, shm_prefix=shm_prefix, key=key

@@ -17,7 +17,7 @@ _BYTECODE = "__pycache__"
 
 
 @contextmanager
-def mirrored(repository: Path) -> Iterator[Path]:
+def mirror_of(repository: Path) -> Iterator[Path]:
     """Directories like the repository's, with links to its files, for as long as it is open.
 
     What a model links to as a whole (a data set, weights) stays one link, unless Python code is in

@@ -16,7 +16,7 @@ from tuner.load.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.load.restarts import Restarted, combined
+from tuner.load.restarts import Restarted, combine
 
 CLOSED = LoadPoint(Arrivals.CLOSED, 32)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0)
@@ -51,7 +51,7 @@ def test_a_closed_loop_is_started_several_times_in_the_same_time() -> None:
 
 def test_percentiles_are_over_all_requests() -> None:
     fast, slow = (synthetic_measurement(32, p99) for p99 in (10_000.0, 50_000.0))
-    found = combined([replace(m, load=CLOSED) for m in (fast, slow)])
+    found = combine([replace(m, load=CLOSED) for m in (fast, slow)])
     assert found.latencies_us is not None
     assert found.latencies_us.size == 2000
     assert found.p50_latency_us == 10_000.0  # all of the fast start, none of the slow one
@@ -67,7 +67,7 @@ def test_without_single_latencies_the_worst_start_counts() -> None:
         replace(synthetic_measurement(32, p99), latencies_us=None, source=LatencySource.WINDOWS)
         for p99 in (10_000.0, 50_000.0)
     ]
-    found = combined(starts)
+    found = combine(starts)
     assert (found.source, found.p99_latency_us) == (LatencySource.WINDOWS, 50_000.0)
 
 
@@ -103,7 +103,7 @@ def test_server_and_machine_are_summed_up() -> None:
         HostUse(cpu_percent=20.0, other_cpu_percent=1.0, gpu_clock_mhz=1800.0, cache_evictions=5),
         HostUse(cpu_percent=40.0, other_cpu_percent=9.0, gpu_clock_mhz=1200.0, cache_evictions=7),
     ]
-    found = combined(
+    found = combine(
         [
             replace(synthetic_measurement(32), server=server, host=host)
             for server, host in zip(servers, hosts, strict=True)

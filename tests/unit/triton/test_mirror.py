@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.triton.mirror import mirrored
+from tuner.triton.mirror import mirror_of
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_directories_are_new_and_files_are_links(repository: Path) -> None:
-    with mirrored(repository) as mirror:
+    with mirror_of(repository) as mirror:
         version = mirror / "model" / "1"
         assert (version / "model.py").resolve() == repository / "model" / "1" / "model.py"
         assert (version / "helpers" / "part.py").is_symlink()
@@ -44,7 +44,7 @@ def test_a_link_to_a_data_set_stays_one_link(repository: Path, tmp_path: Path) -
     version = repository / "model" / "1"
     for place in (version.parent / "data", version / "data"):
         place.symlink_to(tmp_path / "data")
-    with mirrored(repository) as mirror:
+    with mirror_of(repository) as mirror:
         for copy in (mirror / "model" / "data", mirror / "model" / "1" / "data"):
             assert copy.readlink() == tmp_path / "data"
             assert (copy / "train" / "b.jpg").exists()
@@ -61,7 +61,7 @@ def test_linked_code_and_linked_versions_get_no_bytecode_either(
     (model / "1" / "package").symlink_to(tmp_path / "package")
     (model / "sources").symlink_to(tmp_path / "sources")
     (model / "2").symlink_to(tmp_path / "version")
-    with mirrored(repository) as mirror:
+    with mirror_of(repository) as mirror:
         copies = mirror / "model"
         for code in ("1/package/__init__.py", "sources/package/__init__.py", "2/model.py"):
             with pytest.raises(OSError, match="__pycache__"):
@@ -71,7 +71,7 @@ def test_linked_code_and_linked_versions_get_no_bytecode_either(
 
 def test_python_leaves_no_bytecode_anywhere(repository: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
-    with mirrored(repository) as mirror:
+    with mirror_of(repository) as mirror:
         version = mirror / "model" / "1"
         for code in (version / "model.py", version / "helpers" / "part.py"):
             with pytest.raises(OSError, match="__pycache__"):

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, TunerError
-from tuner.load.client.job import Answers, Job, Outcome, merged
+from tuner.load.client.job import Answers, Job, Outcome, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.generator import Window
 from tuner.load.latency.timeline import (
@@ -56,8 +56,8 @@ from tuner.load.validity import (
     ended_early,
     warnings_about,
 )
-from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, cut_short
-from tuner.load.watch.idle import comes_to_rest
+from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, truncate
+from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.triton import health
 from tuner.triton.process import child, tail
@@ -87,10 +87,10 @@ class OpenClient(Setup):
             hopeless = never if due_s is None else Hopeless(due_s, window, self._settled_count)
             answers, command, stopped_ns = self._execute(job, load, window, hopeless)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
-        at_rest = not unanswered or comes_to_rest(self.scrape, self.target)
+        at_rest = not unanswered or becomes_idle(self.scrape, self.target)
         planned = window
         if stopped_ns is not None and due_s is not None:
-            window = cut_short(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
+            window = truncate(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
         check_sent(answers, load)
         observed = observe(answers, due_s, window)
         if due_s is not None:
@@ -140,7 +140,7 @@ class OpenClient(Setup):
         self, job: Job, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
-        jobs = shared(job, processes_for(load))
+        jobs = split_over(job, processes_for(load))
         private = job.answers.parent
         logs = [private / f"log-{part.first}" for part in jobs]
         commands = []
@@ -162,7 +162,7 @@ class OpenClient(Setup):
             codes = f"exit code {next((p.returncode for p in processes if p.returncode), 0)}"
             raise self._failure(reason or said or codes)
         parts = [Answers.read(part.answers) for part in jobs]
-        answers = merged(parts, open_loop=job.due is not None)
+        answers = merge(parts, open_loop=job.due is not None)
         if answers.lost:
             raise self._failure(answers.lost)
         return answers, commands[0], stopped_ns
@@ -186,7 +186,7 @@ def processes_for(load: LoadPoint) -> int:
     return min(max(math.ceil(load.level / one), 1), os.cpu_count() or 1)
 
 
-def shared(job: Job, count: int) -> list[Job]:
+def split_over(job: Job, count: int) -> list[Job]:
     """The parts of a run that its processes carry out."""
     clients = [job.clients // count + (k < job.clients % count) for k in range(count)]
     return [

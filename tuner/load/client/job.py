@@ -116,7 +116,7 @@ class Answers:
             )
 
 
-def merged(parts: Sequence[Answers], open_loop: bool) -> Answers:
+def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
     """The answers of processes that shared a run.
 
     Args:

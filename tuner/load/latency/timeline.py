@@ -108,7 +108,9 @@ def observe_open(
     )
     if window.slice_s is None:
         return observed
-    return replace(observed, slices=sliced(due_s, answered_us / 1e6, latency_us, window, refused_s))
+    return replace(
+        observed, slices=slices_of(due_s, answered_us / 1e6, latency_us, window, refused_s)
+    )
 
 
 def _course(
@@ -144,7 +146,7 @@ def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:
     return int(np.min(requests.sent_ns - due_s[: requests.sent_ns.size] * 1e9))
 
 
-def sliced(
+def slices_of(
     due_s: npt.NDArray[np.float64],
     answered_s: npt.NDArray[np.float64],
     latency_us: npt.NDArray[np.float64],

@@ -40,9 +40,9 @@ from tuner.load.watch.early_end import (
     answered_count,
     check_answered,
     check_decided,
-    cut_short,
+    truncate,
 )
-from tuner.load.watch.idle import comes_to_rest
+from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
 from tuner.triton import health
 
@@ -89,7 +89,7 @@ class _Run:
             observed = observe_closed(requests, window)
         else:
             if ended.stopped_ns is not None:
-                window = cut_short(window, begun_ns(requests, due_s), ended.stopped_ns)
+                window = truncate(window, begun_ns(requests, due_s), ended.stopped_ns)
             observed = observe_open(requests, due_s, window)
             check_answered(observed.answered_count, window, self.window)
             check_decided(observed.latencies_us, due_s, window, self.window)
@@ -159,7 +159,7 @@ class _Run:
                 self._log,
                 alive=lambda: health.live(tool.target.endpoints),
                 complete=lambda: export.is_complete(files.export),  # written last
-                at_rest=lambda: comes_to_rest(tool.scrape, tool.target),
+                at_rest=lambda: becomes_idle(tool.scrape, tool.target),
                 deadline_s=self.window.deadline_s,
                 patience_s=tool.patience_s,
                 hopeless=self._hopeless(due_s),

@@ -158,7 +158,7 @@ class InputFiles:
         unique = self._spec.unique
         in_turn = isinstance(repeat, NoRepeat) and unique is not None
         if isinstance(repeat, DuplicatesRepeat):
-            order = repeats.duplicated(float(repeat.share), length, seed)
+            order = repeats.duplicate(float(repeat.share), length, seed)
         else:
             order = np.arange(length if unique is None else min(unique, self._most_steps))
         stream = (seeds.INPUTS, seed, self._calls)
@@ -173,8 +173,8 @@ class InputFiles:
     def _returning(self, repeat: Repeat, seed: int, length: int) -> Order:
         """An order of inputs that are the same in all measurements."""
         if isinstance(repeat, LogRepeat):
-            return repeats.replayed(self._log, length, seed)
-        return repeats.sampled(self._popularity(repeat), length, seed)
+            return repeats.replay(self._log, length, seed)
+        return repeats.sample(self._popularity(repeat), length, seed)
 
     def _popularity(self, repeat: Repeat) -> Any:
         exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0

@@ -31,7 +31,7 @@ def popularity(unique: int, exponent: float) -> npt.NDArray[np.float64]:
     return probabilities
 
 
-def sampled(probabilities: npt.NDArray[np.float64], length: int, seed: int) -> Order:
+def sample(probabilities: npt.NDArray[np.float64], length: int, seed: int) -> Order:
     """Independent draws."""
     cumulative = np.cumsum(probabilities)
     draws = np.random.default_rng((seed, _ORDER)).random(length) * cumulative[-1]
@@ -39,7 +39,7 @@ def sampled(probabilities: npt.NDArray[np.float64], length: int, seed: int) -> O
     return order
 
 
-def duplicated(share: float, length: int, seed: int) -> Order:
+def duplicate(share: float, length: int, seed: int) -> Order:
     """Each with probability ``share`` the same as an earlier one, any of them alike; else new.
 
     New ones are numbered in turn. The first is always new.
@@ -54,7 +54,7 @@ def duplicated(share: float, length: int, seed: int) -> Order:
     return order
 
 
-def replayed(log: Order, length: int, seed: int) -> Order:
+def replay(log: Order, length: int, seed: int) -> Order:
     """The log, gone round as often as need be from a place the seed chooses."""
     start = int(np.random.default_rng((seed, _ORDER)).integers(log.size))
     order: Order = log[(start + np.arange(length)) % log.size]

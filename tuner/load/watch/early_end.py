@@ -112,7 +112,7 @@ def answered_count(snapshot: Snapshot) -> Answered:
     return count
 
 
-def cut_short(window: Window, begun_ns: int, stopped_ns: int) -> Window:
+def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:
     """What is left of the window of a load that began and was stopped at these moments.
 
     It ends so long before the stop that what has no answer by then is late by every bound.

@@ -14,7 +14,7 @@ REST_S = 1.0
 _POLL_S = 0.01
 
 
-def comes_to_rest(scrape: Scrape, target: Target) -> bool:
+def becomes_idle(scrape: Scrape, target: Target) -> bool:
     """Waits until nothing waits for the model.
 
     False says that the server is still busy, gone, or does not tell: it is better left behind.

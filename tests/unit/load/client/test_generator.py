@@ -18,8 +18,8 @@ from virtual_time import run_in_virtual_time
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
-from tuner.load.client.generator import check_sent, measurement, observe, processes_for, shared
-from tuner.load.client.job import Answers, Job, Outcome, merged
+from tuner.load.client.generator import check_sent, measurement, observe, processes_for, split_over
+from tuner.load.client.job import Answers, Job, Outcome, merge
 from tuner.load.client.process import ClosedLoop, OpenLoop, Send
 from tuner.load.generator import Window
 from tuner.load.generators import may_reject
@@ -271,7 +271,7 @@ class TestOpenLoop:
             seen.append(own)
         assert [b[0] for b in seen[0]] == [0, 2, 4, 1]
         assert [b[0] for b in seen[1]] == [1, 3, 0]
-        whole = merged(parts, open_loop=True)
+        whole = merge(parts, open_loop=True)
         assert whole.sent_ns[::2].tolist() == parts[0].sent_ns.tolist()
         assert whole.sent_ns[1::2].tolist() == parts[1].sent_ns.tolist()
         assert whole.end_ns == parts[0].end_ns
@@ -318,7 +318,7 @@ class TestClosedLoop:
         assert processes_for(LoadPoint(Arrivals.POISSON, 0.05)) == 1
         assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == os.cpu_count()
         job = Job("h:1", FORM, Path(), None, 1.0, Path("a"), Path("r"), Path("b"), clients=7)
-        parts = shared(job, 3)
+        parts = split_over(job, 3)
         assert [part.clients for part in parts] == [3, 2, 2]
         assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
         assert len({part.answers for part in parts} | {part.ready for part in parts}) == 6

@@ -22,7 +22,7 @@ def lru_after(order: repeats.Order, capacity: int) -> list[int]:
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 2.0])
 def test_samples_follow_the_distribution(exponent: float) -> None:
     probabilities = repeats.popularity(5, exponent)
-    found = np.bincount(repeats.sampled(probabilities, 50_000, seed=1), minlength=5) / 50_000
+    found = np.bincount(repeats.sample(probabilities, 50_000, seed=1), minlength=5) / 50_000
     weights = np.arange(1, 6) ** -exponent
     assert probabilities == pytest.approx(weights / weights.sum())
     assert found == pytest.approx(probabilities, abs=0.01)
@@ -31,7 +31,7 @@ def test_samples_follow_the_distribution(exponent: float) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_duplicates_name_inputs_that_were_asked_before(share: float, seed: int) -> None:
-    order = repeats.duplicated(share, 20_000, seed)
+    order = repeats.duplicate(share, 20_000, seed)
     highest = np.maximum.accumulate(order)
     new = np.diff(highest, prepend=-1)
     assert order[0] == 0
@@ -43,7 +43,7 @@ def test_a_repeat_may_be_of_any_request_before_it() -> None:
     """With one new input followed by repeats of all there are, half of those have two."""
     ages = []
     for seed in range(300):
-        order = repeats.duplicated(0.5, 41, seed)
+        order = repeats.duplicate(0.5, 41, seed)
         if order[40] <= order[:40].max():
             ages.append(int(np.flatnonzero(order[:40] == order[40])[0]))
     assert min(ages) < 5
@@ -59,7 +59,7 @@ def test_what_is_remembered_of_draws_is_what_an_lru_cache_holds(
     probabilities = repeats.popularity(200, exponent)
     ends, shortcuts = [], []
     for seed in range(40):
-        long = repeats.sampled(probabilities, 12_000, seed)
+        long = repeats.sample(probabilities, 12_000, seed)
         ends.append(probabilities[lru_after(long, capacity)].sum())
         once = repeats.recency_of_draws(probabilities, seed)
         assert sorted(once.tolist()) == list(range(200))
@@ -69,5 +69,5 @@ def test_what_is_remembered_of_draws_is_what_an_lru_cache_holds(
 
 @pytest.mark.parametrize("capacity", [1, 3, 7, 30])
 def test_what_is_remembered_of_a_log_is_exactly_what_an_lru_cache_holds(capacity: int) -> None:
-    log = repeats.sampled(repeats.popularity(30, 0.5), 500, seed=3)
+    log = repeats.sample(repeats.popularity(30, 0.5), 500, seed=3)
     assert lru_after(repeats.recency_of_log(log), capacity) == lru_after(log, capacity)

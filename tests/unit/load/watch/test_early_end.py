@@ -9,7 +9,7 @@ import pytest
 from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.validity import ended_early
-from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, cut_short
+from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, truncate
 
 BOUND = LatencyBound(share=0.99, within_s=0.060)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
@@ -77,17 +77,17 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
 
 def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:
     begun_ns = 10**18
-    found = cut_short(WINDOW, begun_ns, begun_ns + 1_700_000_000)
+    found = truncate(WINDOW, begun_ns, begun_ns + 1_700_000_000)
     assert found.duration_s == pytest.approx(1.2 - BOUND.within_s)
     patient = replace(WINDOW, bounds=(BOUND, LatencyBound(share=0.5, within_s=0.2)))
-    found = cut_short(patient, begun_ns, begun_ns + 1_700_000_000)
+    found = truncate(patient, begun_ns, begun_ns + 1_700_000_000)
     assert found.duration_s == pytest.approx(1.0)
-    assert cut_short(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW
+    assert truncate(WINDOW, begun_ns, begun_ns + 9_000_000_000) == WINDOW
 
 
 def test_a_load_that_was_stopped_before_anything_was_late_decides_nothing() -> None:
     with pytest.raises(UndecidedError):
-        cut_short(WINDOW, 10**18, 10**18 + 550_000_000)
+        truncate(WINDOW, 10**18, 10**18 + 550_000_000)
 
 
 def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows() -> None:
