@@ -105,7 +105,7 @@ def test_a_run_drops_a_forged_trial_with_a_note_and_goes_on(what: str, tmp_path:
             assert run.start(asked[-1])
             tell(run, asked[-1])
         run.over()
-    assert [t.candidate for t in kept] == [TWO], told
+    assert [t.candidate for t in kept if t.worker] == [TWO], told
     assert len(told) == 1
     assert told[0].startswith(f"dropped: the trial handed in for {ONE.key} cannot be read")
     assert set(asked) == set(OTHERS) - {ONE, TWO}
