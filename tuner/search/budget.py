@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tuner.run.trial import Trial
+from tuner.score.judge import tightest_latency
+from tuner.score.load_plan import LoadPlan
 from tuner.spec.model import Spec
+from tuner.spec.slo import Slo
 
 #: Failures before their share says anything.
 FEWEST_FAILED = 4
+#: A latency this many times its bound where requests are mostly alone is no matter of a config.
+HOPELESS = 10.0
+#: Configs that must show it, the current one among them.
+CONFIGS = 2
 
 
 class StopReason(Enum):
@@ -82,3 +91,19 @@ class Budget:
         if self.patience is not None and progress.since_best >= self.patience:
             return StopReason.PATIENCE
         return None
+
+
+def out_of_reach(history: Sequence[Trial], slos: Sequence[Slo], plan: LoadPlan) -> bool:
+    """Every config measured is far off at its lowest load, where the load is searched.
+
+    Other configs may answer a lone request faster, but not so much faster: scheduling adds to the
+    time a model takes and takes nothing off it.
+    """
+    bound = tightest_latency(slos)
+    if bound is None or plan.listed is not None or not plan.arrivals.open_loop:
+        return False
+    measured = [t for t in history if t.points]
+    return len(measured) >= CONFIGS and all(
+        min(p.measurement.p50_latency_us for p in t.points) > HOPELESS * bound.bound
+        for t in measured
+    )

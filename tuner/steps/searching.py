@@ -28,9 +28,8 @@ from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.judge import tightest_latency
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
-from tuner.search.budget import Budget, Progress, StopReason
+from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.incumbent import incumbent, trials_since_best
-from tuner.search.reach import out_of_reach
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate

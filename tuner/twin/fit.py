@@ -62,7 +62,7 @@ _FRONTS_S = (2e-5, 2e-4)
 
 
 @dataclass(frozen=True)
-class Phase:
+class _Steps:
     """A part of a fit: some steps of least squares from each place that is left.
 
     What a simulation shows jumps a little, so derivatives over one distance mislead sooner or
@@ -80,8 +80,8 @@ class Phase:
 
 
 #: From nothing, and from an earlier fit.
-_COLD = (Phase(0.2, 4, 3), Phase(0.08, 6, 2), Phase(0.2, 6, 1), Phase(0.08, 6, 1))
-_WARM = (Phase(0.2, 3, 1), Phase(0.08, 3, 1))
+_COLD = (_Steps(0.2, 4, 3), _Steps(0.08, 6, 2), _Steps(0.2, 6, 1), _Steps(0.08, 6, 1))
+_WARM = (_Steps(0.2, 3, 1), _Steps(0.08, 3, 1))
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,6 @@ class Fitness:
 
     off: Mapping[Figure, float]
     reason: str | None
-
-    @property
-    def usable(self) -> bool:
-        return self.reason is None
 
 
 @dataclass(frozen=True)
@@ -150,9 +146,9 @@ def fit_observations(
         return Costs.from_vector(vector, pad_to, cores)
 
     starts = _starts(observations) if start is None else [start.costs.to_vector()]
-    for phase in _COLD if start is None else _WARM:
-        fits = [_least_squares(x, observations, costs_of, phase) for x in starts]
-        fits = sorted(fits, key=lambda r: float(r.cost))[: phase.kept]
+    for steps in _COLD if start is None else _WARM:
+        fits = [_least_squares(x, observations, costs_of, steps) for x in starts]
+        fits = sorted(fits, key=lambda r: float(r.cost))[: steps.kept]
         starts = [r.x for r in fits]
     best = fits[0]
     left = residuals(costs_of(best.x), observations)
@@ -200,7 +196,7 @@ def _least_squares(
     start: Vector,
     observations: Sequence[Observation],
     costs_of: Callable[[Vector], Costs],
-    phase: Phase,
+    steps: _Steps,
 ) -> OptimizeResult:
     from scipy.optimize import least_squares
 
@@ -208,7 +204,7 @@ def _least_squares(
         return residuals(costs_of(vector), observations)
 
     def slopes(vector: Vector) -> npt.NDArray[np.float64]:
-        return _slopes(off, vector, phase.step)
+        return _slopes(off, vector, steps.step)
 
     inside = np.clip(start, LOWEST + 1e-6, HIGHEST - 1e-6)
     return least_squares(
@@ -218,7 +214,7 @@ def _least_squares(
         bounds=(LOWEST, HIGHEST),
         loss="soft_l1",
         x_scale="jac",
-        max_nfev=phase.rounds,
+        max_nfev=steps.rounds,
         ftol=_GOOD_ENOUGH,
     )
 

@@ -18,7 +18,7 @@ from tuner.spec.paths import (
     is_inside,
     is_instance_count,
 )
-from tuner.twin.system import QueuePolicy, Scheduler
+from tuner.twin.system import MAX_BATCH, MAX_INSTANCES, MAX_LEVELS, QueuePolicy, Scheduler
 
 #: Fields of ModelConfig that change what the twin simulates. A field that starts with one of
 #: these names belongs to it; any other field may change what a batch costs.
@@ -34,8 +34,6 @@ SIMULATED = (
 )
 #: Whole messages: on or off.
 _BLOCKS = (DYNAMIC_BATCHING, "response_cache")
-#: Most of each that the simulator's memory has room for.
-MAX_INSTANCES, MAX_BATCH, MAX_LEVELS = 64, 1024, 16
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tuner.twin.state import HIT, PENDING, REJECTED, SERVED, new_memory, new_state
+from tuner.twin.state import HIT, REJECTED, SERVED, new_memory, new_state
 from tuner.twin.system import Scheduler, Service, Traffic, Way
 
 
@@ -31,7 +31,6 @@ class Outcome:
         queue_us: Mean wait from the server's door to the execution, hits included as 0.
         compute_us: Mean over requests of the time of the batch they were in.
         executions: By batch size, from 0 on, finished inside the window.
-        backlog: Requests sent and not answered when the run ended.
         busy_cores: Of the host, in the mean of the window.
     """
 
@@ -43,7 +42,6 @@ class Outcome:
     queue_us: float
     compute_us: float
     executions: npt.NDArray[np.int64]
-    backlog: int
     busy_cores: float
 
     def percentile_us(self, share: float, lost: int = 0) -> float:
@@ -66,7 +64,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Requests:
+class Trace:
     """Each request on its own: due, queued, started, answered (seconds; infinite: never)."""
 
     due_s: npt.NDArray[np.float64]
@@ -92,21 +90,14 @@ def simulate(
         seed: Of everything random. Equal seeds draw equal numbers for every config, so that
             differences are the configs' own.
     """
-    requests, state = _run(scheduler, service, way, traffic, seed)
+    requests, state = trace_requests(scheduler, service, way, traffic, seed)
     return _observe(requests, traffic, state)
 
 
 def trace_requests(
     scheduler: Scheduler, service: Service, way: Way, traffic: Traffic, seed: int = 0
-) -> Requests:
-    """The same run, request by request."""
-    return _run(scheduler, service, way, traffic, seed)[0]
-
-
-def _run(
-    scheduler: Scheduler, service: Service, way: Way, traffic: Traffic, seed: int
-) -> tuple[Requests, Any]:
-    """The requests, and the record at the end (`tuner.twin.state.STATE`)."""
+) -> tuple[Trace, Any]:
+    """The same run, request by request, and the record at its end (`tuner.twin.state.STATE`)."""
     from tuner.twin.events import run  # numba takes a second to import
 
     count = _most_requests(scheduler, service, way, traffic)
@@ -117,7 +108,7 @@ def _run(
     run(states, memory, np.zeros(0, np.int64) if warm is None else warm)
     sent = count if traffic.due_s is not None else int(states[0]["sent"])
     rows = memory.requests[:sent]
-    requests = Requests(*(np.ascontiguousarray(rows[name]) for name in _KEPT))
+    requests = Trace(*(np.ascontiguousarray(rows[name]) for name in _KEPT))
     return requests, states[0]
 
 
@@ -141,7 +132,7 @@ def _cut(given: npt.NDArray[np.int64] | None, count: int) -> npt.NDArray[np.int6
     return None if given is None else given[:count]
 
 
-def _observe(requests: Requests, traffic: Traffic, state: Any) -> Outcome:
+def _observe(requests: Trace, traffic: Traffic, state: Any) -> Outcome:
     start_s, end_s = traffic.window_s
     count = int(state["max_batch"]) + 1
     executions, busy_s = state["executions"][:count], state["busy_s"][:count]
@@ -170,13 +161,12 @@ def _observe(requests: Requests, traffic: Traffic, state: Any) -> Outcome:
         queue_us=float(waits_s.mean()) * 1e6 if answered_count else 0.0,
         compute_us=float((sizes * busy_s).sum() / weight) * 1e6 if weight else 0.0,
         executions=executions,
-        backlog=int((requests.fate == PENDING).sum()),
         busy_cores=float(state["worked_s"]) / (end_s - start_s),
     )
 
 
 def _unanswered_last(
-    requests: Requests, chosen: npt.NDArray[np.bool_], end_s: float
+    requests: Trace, chosen: npt.NDArray[np.bool_], end_s: float
 ) -> npt.NDArray[np.float64]:
     """Who never got an answer counts as slower than all others."""
     answered_s, due_s = requests.answered_s[chosen], requests.due_s[chosen]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tuner.twin.system import Scheduler, Service, Traffic, Way
+from tuner.twin.system import MAX_BATCH, MAX_INSTANCES, MAX_LEVELS, Scheduler, Service, Traffic, Way
 
 #: What became of a request.
 PENDING, SERVED, HIT, REJECTED = 0, 1, 2, 3
@@ -46,8 +46,6 @@ _REALS = (
     # moments of the next events, and the cores' work inside the window
     *("wake_s", "instance_s", "core_s", "worked_s"),
 )
-#: Most of each kind; a config with more is not simulated.
-MAX_INSTANCES, MAX_BATCH, MAX_LEVELS = 64, 1024, 16
 #: More cores than this are no limit to anything.
 MAX_CORES = 64
 #: No task, where a task's number is asked for; tasks of instances begin at -1.

@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # numpy takes a tenth of a second to import
     import numpy as np
     import numpy.typing as npt
 
+#: Most of each that the simulator's memory has room for; a config with more is not simulated.
+MAX_INSTANCES, MAX_BATCH, MAX_LEVELS = 64, 1024, 16
+
 
 @dataclass(frozen=True)
 class QueuePolicy:

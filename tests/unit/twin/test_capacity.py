@@ -30,7 +30,6 @@ def outcome(late: int, rejected: int, total: int = 3000) -> Outcome:
         queue_us=0.0,
         compute_us=0.0,
         executions=np.zeros(2, dtype=np.int64),
-        backlog=0,
         busy_cores=0.0,
     )
 

@@ -155,7 +155,7 @@ def test_predicts_a_model_that_shares_few_cores_with_its_clients() -> None:
     ]
     found = fit(trials, setting)
     assert isinstance(found, Twin)
-    assert found.fitness.usable
+    assert found.fitness.reason is None
     unseen, load = config(4, 16, 0), poisson(1300.0)
     truth = measured(unseen, load, ON_THE_HOST)
     p99 = predicted(found, unseen, load)[Figure.P99]
@@ -166,14 +166,14 @@ def test_finds_which_part_runs_alone(twin: Twin) -> None:
     service = twin.costs.service
     found = service.exclusive_base_s + 8 * service.exclusive_item_s
     assert found == pytest.approx(4e-3 + 8 * 3e-4, rel=0.15)
-    assert twin.fitness.usable
+    assert twin.fitness.reason is None
 
 
 def test_says_when_nothing_fits() -> None:
     """Latencies that no queue explains: they jump from one config to the next."""
     found = fit(fitted_trials((0.2, 1.0, 5.0, 25.0)), SETTING)
     assert isinstance(found, Twin)
-    assert not found.fitness.usable
+    assert found.fitness.reason is not None
     assert "off in the median" in str(found.fitness.reason)
 
 

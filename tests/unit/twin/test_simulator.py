@@ -28,7 +28,7 @@ def poisson(rate: float, seconds: float, seed: int = 1) -> np.ndarray:
 
 
 def answered_ms(scheduler: Scheduler, service: Service, traffic: Traffic) -> list[float]:
-    requests = trace_requests(scheduler, service, NO_WAY, traffic)
+    requests, _ = trace_requests(scheduler, service, NO_WAY, traffic)
     return [round(float(t) * 1e3, 6) for t in requests.answered_s]
 
 
@@ -111,7 +111,7 @@ def test_prefetch_prepares_two_batches_for_each_instance() -> None:
         scheduler = Scheduler(
             max_batch_size=16, preferred_batch_sizes=(1, 4), prefetches=prefetches
         )
-        requests = trace_requests(scheduler, service, NO_WAY, at(*[0.1 * i for i in range(10)]))
+        requests, _ = trace_requests(scheduler, service, NO_WAY, at(*[0.1 * i for i in range(10)]))
         _, sizes = np.unique(requests.started_s, return_counts=True)
         assert sizes.tolist() == together
 
@@ -126,21 +126,21 @@ def test_the_device_runs_one_batch_at_a_time_and_hosts_overlap() -> None:
 
 def test_instances_without_a_core_wait_for_a_slice() -> None:
     service, two = Service(overlap_base_s=4 * MS), Scheduler(instances=2, batching=False)
-    requests = trace_requests(two, service, Way(cores=1.0), at(0, 2))
+    requests, _ = trace_requests(two, service, Way(cores=1.0), at(0, 2))
     # The first has the core for 3 ms, then the second for as long, then each its last one.
     assert requests.answered_s.tolist() == pytest.approx([7 * MS, 8 * MS])
 
 
 def test_an_instance_keeps_its_core_while_nobody_waits() -> None:
     service = Service(overlap_base_s=5 * MS, response_s=MS)
-    requests = trace_requests(Scheduler(batching=False), service, Way(cores=1.0), at(0, 10))
+    requests, _ = trace_requests(Scheduler(batching=False), service, Way(cores=1.0), at(0, 10))
     assert requests.answered_s.tolist() == pytest.approx([6 * MS, 16 * MS])
 
 
 def test_a_request_comes_in_once_the_slice_of_an_instance_is_over() -> None:
     service, two = Service(overlap_base_s=4 * MS), Scheduler(instances=2, batching=False)
     way = Way(cores=1.0, front_s=0.5 * MS)
-    requests = trace_requests(two, service, way, at(0, 1))
+    requests, _ = trace_requests(two, service, way, at(0, 1))
     # The first runs from 0.5 to 3.5; the second comes in until 4; the first's last one, its
     # answer; then the second from 5.5 on, and its answer.
     assert requests.arrived_s.tolist() == pytest.approx([0.5 * MS, 4 * MS])
@@ -149,13 +149,13 @@ def test_a_request_comes_in_once_the_slice_of_an_instance_is_over() -> None:
 
 def test_an_instance_that_slept_does_more_for_its_batch() -> None:
     service, way = Service(overlap_base_s=4 * MS), Way(cores=1.0, slept_s=MS)
-    requests = trace_requests(Scheduler(batching=False), service, way, at(0, 1, 20))
+    requests, _ = trace_requests(Scheduler(batching=False), service, way, at(0, 1, 20))
     assert requests.answered_s.tolist() == pytest.approx([5 * MS, 9 * MS, 25 * MS])
 
 
 def test_requests_are_given_back_after_their_answers() -> None:
     service = Service(exclusive_base_s=MS, release_s=0.5 * MS)
-    requests = trace_requests(Scheduler(batching=False), service, NO_WAY, at(0, 0))
+    requests, _ = trace_requests(Scheduler(batching=False), service, NO_WAY, at(0, 0))
     assert requests.answered_s.tolist() == pytest.approx([MS, 2.5 * MS])
 
 
@@ -187,7 +187,7 @@ def test_a_full_queue_refuses() -> None:
     scheduler = Scheduler(
         max_batch_size=1, policies=(QueuePolicy(max_queue_size=2),), prefetches=False
     )
-    requests = trace_requests(
+    requests, _ = trace_requests(
         scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, at(0, 1, 2, 3, 4)
     )
     assert requests.fate.tolist() == [SERVED, SERVED, SERVED, REJECTED, REJECTED]
@@ -198,7 +198,7 @@ def test_what_waits_too_long_is_refused_when_an_instance_is_free() -> None:
     scheduler = Scheduler(
         max_batch_size=1, policies=(QueuePolicy(timeout_s=5 * MS),), prefetches=False
     )
-    requests = trace_requests(scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, at(0, 1, 8))
+    requests, _ = trace_requests(scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, at(0, 1, 8))
     assert requests.fate.tolist() == [SERVED, REJECTED, SERVED]
     assert requests.answered_s.tolist() == pytest.approx([10 * MS, 10 * MS, 20 * MS])
 
@@ -208,14 +208,14 @@ def test_a_timeout_is_noticed_late_when_all_instances_are_busy() -> None:
     scheduler = Scheduler(
         max_batch_size=1, policies=(QueuePolicy(timeout_s=5 * MS),), prefetches=False
     )
-    requests = trace_requests(scheduler, Service(exclusive_base_s=2.0), NO_WAY, at(0, 100))
+    requests, _ = trace_requests(scheduler, Service(exclusive_base_s=2.0), NO_WAY, at(0, 100))
     assert requests.answered_s[1] == pytest.approx(1.0)
 
 
 def test_what_expired_goes_behind_the_others() -> None:
     policy = QueuePolicy(timeout_s=5 * MS, delays_expired=True)
     scheduler = Scheduler(max_batch_size=1, policies=(policy,), prefetches=False)
-    requests = trace_requests(scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, at(0, 1, 8))
+    requests, _ = trace_requests(scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, at(0, 1, 8))
     assert requests.answered_s.tolist() == pytest.approx([10 * MS, 30 * MS, 20 * MS])
 
 
@@ -224,7 +224,7 @@ def test_higher_priority_goes_first() -> None:
         max_batch_size=1, policies=(QueuePolicy(), QueuePolicy()), prefetches=False
     )
     traffic = Traffic((0.0, 1.0), 1.0, np.array([0.0, 1.0, 2.0]) * MS, levels=np.array([1, 1, 0]))
-    requests = trace_requests(scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, traffic)
+    requests, _ = trace_requests(scheduler, Service(exclusive_base_s=10 * MS), NO_WAY, traffic)
     assert requests.answered_s.tolist() == pytest.approx([10 * MS, 30 * MS, 20 * MS])
 
 
@@ -260,7 +260,7 @@ def test_hit_rate_is_ches_approximation(exponent: float, held: int, expected: fl
 
 def test_a_hit_waits_for_nothing() -> None:
     traffic = Traffic((0.0, 1.0), 1.0, np.array([0.0, 20.0, 21.0]) * MS, keys=np.array([7, 7, 8]))
-    requests = trace_requests(
+    requests, _ = trace_requests(
         Scheduler(batching=False, cache_entries=4),
         Service(exclusive_base_s=10 * MS),
         Way(hit_s=MS),
@@ -315,7 +315,7 @@ def test_every_request_is_answered_or_refused_after_it_came(
     scheduler: Scheduler, service: Service, way: Way, rate: float, seed: int
 ) -> None:
     due_s = poisson(rate, 0.5, seed)
-    requests = trace_requests(scheduler, service, way, Traffic((0.0, 0.5), QUIET_S, due_s), seed)
+    requests, _ = trace_requests(scheduler, service, way, Traffic((0.0, 0.5), QUIET_S, due_s), seed)
     assert not (requests.fate == PENDING).any()
     served = requests.fate == SERVED
     assert (requests.answered_s >= requests.due_s).all()
@@ -337,7 +337,7 @@ def test_a_closed_loop_obeys_littles_law(
     scheduler = dataclasses.replace(scheduler, policies=(QueuePolicy(),))
     way = dataclasses.replace(way, base_s=4e-4)
     traffic = Traffic((0.0, 2.0), 2.0, concurrency=clients)
-    requests = trace_requests(scheduler, service, way, traffic, seed)
+    requests, _ = trace_requests(scheduler, service, way, traffic, seed)
     assume(20 * clients <= requests.due_s.size <= 200_000)
     ended_s = np.minimum(requests.answered_s, 2.0)
     time_in_system_s = float((ended_s - np.minimum(requests.due_s, 2.0)).sum())

@@ -57,9 +57,9 @@ class Fitting:
             return None
         now = self.fitted(history, first)
         if len(history) == first:
-            return told(now)
+            return in_words(now)
         before = self.fitted(history[:-1], first)
-        return told(now) if isinstance(now, Twin) != isinstance(before, Twin) else None
+        return in_words(now) if isinstance(now, Twin) != isinstance(before, Twin) else None
 
     def informative(self, history: Sequence[Trial]) -> list[Trial]:
         """The first trials and the best, in order, with the points nearest to their capacity."""
@@ -86,7 +86,7 @@ class Fitting:
         return self._fits[count]
 
 
-def told(fitted: Twin | Unmodelled) -> str:
+def in_words(fitted: Twin | Unmodelled) -> str:
     """A line for the user."""
     if isinstance(fitted, Unmodelled):
         unfit = f"the twin, a simulation of Triton's scheduler, does not fit: {fitted.reason}"

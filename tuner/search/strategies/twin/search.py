@@ -28,7 +28,7 @@ from tuner.search.strategies.gp import GaussianStrategy
 from tuner.search.strategies.pool import Pool
 from tuner.search.strategies.refusals import Refusals
 from tuner.search.strategies.twin.designs import designs
-from tuner.search.strategies.twin.fitting import Fitting, told
+from tuner.search.strategies.twin.fitting import Fitting, in_words
 from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
 from tuner.space.candidate import Candidate
@@ -159,7 +159,7 @@ class TwinStrategy:
     ) -> tuple[Twin | Unmodelled, str | None]:
         """The twin, and what to tell of it."""
         if not self.aim.modelled:
-            return _NOT_SIMULATED, told(_NOT_SIMULATED) if number == first else None
+            return _NOT_SIMULATED, in_words(_NOT_SIMULATED) if number == first else None
         return self.fitting.fitted(history, first), self.fitting.news(history, first)
 
     def _fallen_back(
