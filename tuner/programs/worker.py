@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
+from tuner.run.identity import Identity, machine_of, programs_of
 from tuner.run.manifest import Manifest
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, Worker
@@ -52,8 +53,6 @@ from tuner.triton.private import private_directory
 
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
 POLL_S = 1.0
-#: Programs whose other version would measure, or propose, something else.
-_PROGRAMS = ("tune", "tritonserver", "perf_analyzer")
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
 def refuse_another_host(manifest: Manifest, host: Host) -> None:
     """As `refuse_another_machine`, of what is known before any of the run's programs is started."""
     facts = host.to_json()
-    _refuse_if_different(manifest, _machine(facts, facts["gpus"]))
+    _refuse_if_different(manifest, Identity(machine_of(facts, facts["gpus"])))
 
 
 def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
@@ -256,37 +255,22 @@ def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
     Loads that two machines stand cannot be compared, so their trials must not meet in one run.
     """
     host = programs.host.to_json()
-    here = _facts(host, host["gpus"], programs.versions())
-    same = programs.fingerprint() == manifest.fingerprint
-    _refuse_if_different(manifest, here, same=same)
+    machine, versions = machine_of(host, host["gpus"]), programs_of(programs.versions())
+    here = Identity(machine, versions, fingerprint=programs.fingerprint())
+    _refuse_if_different(manifest, here)
 
 
-def _refuse_if_different(manifest: Manifest, here: Mapping[str, str], *, same: bool = True) -> None:
-    there = _facts(manifest.host, manifest.gpus, manifest.versions)
-    changed = [f"  {k}: {there[k]} there, {here[k]} here" for k in here if here[k] != there[k]]
-    if changed or not same:
+def _refuse_if_different(manifest: Manifest, here: Identity) -> None:
+    changed = [
+        f"  {name}: {theirs} there, {mine} here"
+        for name, mine, theirs in here.differences(manifest.identity)
+    ]
+    if changed:
         raise EnvironmentNotReadyError(
             f"this machine cannot measure for {manifest.run_id}, it is another one:\n"
-            + "\n".join(changed or ["  fingerprint"]),
+            + "\n".join(changed),
             "join from a machine like the run's, with the same versions",
         )
-
-
-def _facts(
-    host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], versions: Mapping[str, str]
-) -> dict[str, str]:
-    """What must be equal, in words."""
-    return {
-        **_machine(host, gpus),
-        **{name: versions.get(name, "unknown") for name in _PROGRAMS},
-    }
-
-
-def _machine(host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    return {
-        "CPU": f"{host.get('cpu')}, {host.get('cores')} cores",
-        "GPUs": ", ".join(f"{g['name']} (driver {g['driver']})" for g in gpus) or "none",
-    }
 
 
 def _gpus_text(gpus: Gpus) -> str:

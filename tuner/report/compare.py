@@ -22,11 +22,6 @@ from tuner.spec.digits import digits
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Objective
 
-#: Parts of a spec that say what was measured; the space and the search do not.
-_QUESTION = ("model", "workload", "slo", "objective", "server")
-#: Programs whose version changes what is measured.
-_PROGRAMS = ("tritonserver", "perf_analyzer")
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -176,24 +171,18 @@ def _ratio(objective: Objective, a: Sequence[float], b: Sequence[float]) -> Rati
 
 
 def _differences(a: Manifest, b: Manifest) -> list[str]:
-    parts = [p for p in _QUESTION if _part(a.spec, p) != _part(b.spec, p)]
-    found = [f"another {part} in the spec" for part in parts]
-    if _machine(a) != _machine(b):
-        found.append(f"another machine: {_machine(a)}; {_machine(b)}")
-    for program in _PROGRAMS:
-        versions = [m.versions.get(program, "unknown") for m in (a, b)]
-        if versions[0] != versions[1]:
-            found.append(f"another {program}: {versions[0]}; {versions[1]}")
-    if not found and a.fingerprint != b.fingerprint:
-        found.append("another machine, by its fingerprint")
-    return found
-
-
-def _part(spec: Mapping[str, Any], part: str) -> Any:
-    value = spec.get(part)
-    if isinstance(value, dict):  # where a program lies does not matter, its version does
-        return {k: v for k, v in value.items() if k not in ("binary", "perf_analyzer")}
-    return value
+    one, other = a.identity, b.identity
+    found = []
+    for name, mine, theirs in one.differences(other, besides="tune"):
+        if name in one.question:
+            found.append(f"another {name} in the spec")
+        elif name in one.programs:
+            found.append(f"another {name}: {mine}; {theirs}")
+        elif name in one.machine:
+            found.append(f"another machine: {_machine(a)}; {_machine(b)}")
+        else:
+            found.append("another machine, by its fingerprint")
+    return list(dict.fromkeys(found))
 
 
 def _machine(manifest: Manifest) -> str:

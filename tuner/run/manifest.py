@@ -12,6 +12,7 @@ from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
+from tuner.run.identity import Identity, machine_of, programs_of, question_in
 from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
 
@@ -99,6 +100,12 @@ class Manifest(Facts):
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
             raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
         return manifest
+
+    @property
+    def identity(self) -> Identity:
+        """What another result must have in common to be comparable."""
+        machine, programs = machine_of(self.host, self.gpus), programs_of(self.versions)
+        return Identity(machine, programs, question_in(self.spec), self.fingerprint)
 
     def refuse_if_different(self, now: Manifest) -> None:
         """SpecError naming each fact that changed since this run was started."""
