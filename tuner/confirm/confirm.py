@@ -175,6 +175,7 @@ class _Rotation:
         self._finalists = [Contender(f) for f in finalists]
         level = current.level or 0.0
         self._large = all((f.level or 0.0) > LARGE * level for f in finalists)
+        self._far_behind = all((f.level or 0.0) > OUTCLASSED * level for f in finalists)
         self._analyses = InterimAnalyses(rules.rounds, tests=max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
         self._order = 0
@@ -309,7 +310,9 @@ class _Rotation:
             assert side.entrant.level is not None
             return measure_fixed_round(measure, side.entrant.level)
         levels = self._rules.levels
-        return search_round(measure, side.expected_level(), levels, fine=not self._large)
+        rough = self._far_behind and side is self._current
+        expected = side.expected_level()
+        return search_round(measure, expected, levels, fine=not self._large, rough=rough)
 
     def _drop_those_behind(self) -> None:
         """A finalist that is clearly worse than another, or than the current config."""

@@ -170,15 +170,17 @@ def search_round(
     *,
     brief: bool = False,
     fine: bool = False,
+    rough: bool = False,
     least: float = 0.0,
 ) -> Round:
     """One level below and one above the expected capacity; further until one passes.
 
     A ``brief`` round is over with the first level that passed near enough to its bound to tell the
     capacity by the slope of another config. A ``fine`` one has another measurement where the
-    capacity seems to be, if that depends on how the utilisation rises between those around it. Any
-    round is over with a level under which less than ``least`` requests a second were answered: what
-    stands so little need not be known any better.
+    capacity seems to be, if that depends on how the utilisation rises between those around it. A
+    ``rough`` one takes larger steps, and is over once a level passed and one failed. Any round is
+    over with a level under which less than ``least`` requests a second were answered: what stands
+    so little need not be known any better.
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should stand.
@@ -201,7 +203,7 @@ def search_round(
             break
         if saturated(probes[-1]) and (probes[-1].served_per_s or 0.0) < least:
             break
-        level = _next_level(probes, levels)
+        level = _next_level(probes, levels, rough=rough)
         if level is None and fine:
             level, fine = _where_it_bends(probes, levels), False
     return Round(tuple(points), drowned=tuple(drowned))
@@ -211,11 +213,11 @@ def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:
     return [*points, *map(NoResult, drowned)]
 
 
-def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
+def _next_level(probes: Sequence[Probe], levels: LevelRange, *, rough: bool) -> float | None:
     """None when the round is over."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
-    step = 2.0 * SPREAD * 2.0 ** max(len(probes) - 2, 0)
+    step = (4.0 if rough else 2.0) * SPREAD * 2.0 ** max(len(probes) - 2, 0)
     least = 1.0 if levels.whole else 0.0
     close = floor is not None and (floor.slo_utilisation or 0.0) >= CLOSE and not levels.whole
     if floor is None and ceiling is None:
@@ -231,7 +233,7 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange) -> float | None:
         if ceiling.served_per_s:
             level = min(level, ceiling.served_per_s)
     elif floor is not None and ceiling is not None:
-        if close or bracket.gap <= WIDE:
+        if close or rough or bracket.gap <= WIDE:
             return None
         level = crossing(floor, ceiling)
     level = levels.nearest(level)

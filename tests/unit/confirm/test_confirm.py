@@ -126,6 +126,17 @@ def test_the_current_config_is_measured_in_one_round_when_the_gain_is_tenfold() 
     )
 
 
+def test_a_current_config_far_behind_is_measured_roughly() -> None:
+    """Its search saw less than it stands: in small steps it took five measurements."""
+    counts = {}
+    for gain in (2.0, 10.0):
+        rows: list[Row] = []
+        duel(EmulatedBench({CURRENT: 120, OTHER: 100 * gain}, noise=0.001), 100, 98 * gain, rows)
+        counts[gain] = sum(r.role is Role.CURRENT and r.round == 0 for r in rows)
+    assert counts[10.0] == 3
+    assert counts[2.0] > 3
+
+
 def test_of_one_round_of_the_current_config_the_interval_still_holds_the_true_gain() -> None:
     # Arrivals and servers that move a capacity by 8 %: what a hundred requests a second show.
     held = 0

@@ -123,6 +123,12 @@ class TestLevels:
         missed = search_round(rising(95.0), 100.0, RATES, brief=True)
         assert levels_of(missed) == pytest.approx([96.0, 92.308])
 
+    def test_a_rough_round_is_over_between_a_pass_and_a_failure_some_way_apart(self) -> None:
+        rough = search_round(rising(110.0, power=12.0), 100.0, RATES, rough=True)
+        assert levels_of(rough) == pytest.approx([96.0, 96.0 * 1.16])
+        assert rough.bounded
+        assert len(search_round(rising(110.0, power=12.0), 100.0, RATES).points) == 3
+
     def test_a_client_at_its_limit_ends_a_round_that_has_a_pass(self) -> None:
         def limited(level: float) -> Point:
             if level > 100.0:
