@@ -79,7 +79,7 @@ def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, in
     else:
         found = race(measure, job.spec.objective, job.plan, Race(to_beat))
     probes = found.points
-    print("  ", " ".join(f"{p.level:.0f}:{p.stress:.2f}" for p in probes), file=sys.stderr)
+    print("  ", " ".join(f"{p.level:.0f}:{p.slo_utilisation:.2f}" for p in probes), file=sys.stderr)
     return Bracket.of(probes), len(probes)
 
 

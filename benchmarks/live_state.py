@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Self
@@ -18,7 +18,7 @@ from tuner.space.candidate import Candidate
 
 @dataclass(frozen=True)
 class Shown:
-    """What one load level showed, as it is kept."""
+    """What one load level showed, as it is kept; ``stress``: its SLO utilisation."""
 
     level: float
     passed: bool
@@ -28,7 +28,12 @@ class Shown:
 
     @classmethod
     def of(cls, probe: Probe) -> Self:
-        return cls(**{f.name: getattr(probe, f.name) for f in fields(cls)})
+        served, used = probe.served_per_s, probe.slo_utilisation
+        return cls(probe.level, probe.passed, served, used, probe.undecided)
+
+    @property
+    def slo_utilisation(self) -> float | None:
+        return self.stress
 
 
 #: What each config showed in one round, by its key.
