@@ -17,7 +17,7 @@ from tuner.report.result_schema import (
     WrittenFacts,
     check,
 )
-from tuner.report.side import Repeat, Side, measured_side, repeat_of, side_of
+from tuner.report.side import Repeat, Side, measured_side, side_of
 from tuner.run.manifest import Manifest
 from tuner.run.reading import UnreadableFileError
 from tuner.run.rejected import Rejected
@@ -134,7 +134,7 @@ def load(directory: Path) -> ReportData:
         manifest = store.manifest()
         trials = tuple(store.trials())
         rejected = tuple(store.rejected())
-        repeats = tuple(repeat_of(row) for row in store.confirmation())
+        repeats = tuple(Repeat.from_json(row) for row in store.confirmation())
         result = read_result(store)
         data = _assemble(directory, manifest, trials, repeats, result)
         return replace(data, rejected=rejected)

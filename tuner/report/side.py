@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tuner.confirm.confirm import Role
 from tuner.confirm.soak import Soak
+from tuner.facts import Facts
 from tuner.load.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
 from tuner.run.trial import Point, Trial, TrialState
@@ -18,8 +18,10 @@ from tuner.spec.digits import digits
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Repeat(Facts):
     """One measurement of the confirmation; ``role``: see `tuner.confirm.confirm.Role`."""
+
+    unknown = "ignore"
 
     round: int
     order: int
@@ -75,14 +77,6 @@ class Side:
         if rounds < 2 or (self.soak.held is not None and self.soak.held.level > min(levels)):
             return ""  # what lasts may be more than the short window of a round stood
         return f" in each of {rounds} rounds" if met == rounds else f" in {met} of {rounds} rounds"
-
-
-def repeat_of(row: Mapping[str, Any]) -> Repeat:
-    """Raises:
-    KeyError, TypeError, ValueError: The row is none of a confirmation.
-    """
-    point = Point.from_json(row["point"])
-    return Repeat(row["round"], row["order"], row["role"], row["candidate_key"], point)
 
 
 def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:

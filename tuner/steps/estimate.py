@@ -19,7 +19,7 @@ from tuner.load.measurement import LoadPoint
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.load.window_length import lengthen
-from tuner.report.side import Repeat, repeat_of
+from tuner.report.side import Repeat
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial
 from tuner.score.judge import tail_slo
@@ -171,7 +171,7 @@ def seen_before(results: Path, job: Job) -> Seen | None:
             store = RunStore.open(directory)
             trials = store.trials() if store.manifest().model == job.spec.model else []
             if trials:
-                return _seen(trials, [repeat_of(row) for row in store.confirmation()], job)
+                return _seen(trials, [Repeat.from_json(row) for row in store.confirmation()], job)
         except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue
     return None
