@@ -16,7 +16,7 @@ from tuner.spec.objective import Goal, Objective
 
 #: Measurements of a candidate at the most, the race included.
 MOST_PROBES = 5
-#: A telling candidate that lost the race is measured at this share of what it answered there.
+#: An informative candidate that lost the race is measured at this share of what it answered there.
 WELL_BELOW_SATURATION = 0.75
 
 
@@ -29,7 +29,7 @@ class Race:
         rate_to_beat: The same in inferences per second, for closed loops: how many clients wait is
             not what they get (Little's law), so one that fails has only lost where it answers
             less than that, too.
-        telling: Where it fails there it is measured once more, where it should pass.
+        informative: Where it fails there it is measured once more, where it should pass.
         second: Where it fails there by no more than noise; one that stands it has not lost.
     """
 
@@ -169,7 +169,7 @@ class _Capacity:
     def lost(self, race: Race) -> bool:
         """Whether it lost; one that nearly stood the load is tried at the incumbent's own.
 
-        A telling one that is far from it is measured once more.
+        An informative one that is far from it is measured once more.
         """
         point = self._point(self._plan.levels.nearest(race.to_beat))
         if not race.lost(point):

@@ -46,7 +46,7 @@ class Entrant:
 
     Attributes:
         level: The load it stood in the search, or should stand; None when it met no SLO.
-        stood: It met every SLO at some load in the search.
+        sustained: It met every SLO at some load in the search.
         window_s: Length of the windows its claim needs, where it is known to need longer ones.
     """
 

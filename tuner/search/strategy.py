@@ -22,7 +22,7 @@ class Proposal:
     Attributes:
         duplicates: Candidates drawn on the way that were measured already.
         predicted: What a strategy that has a model expects of it.
-        telling: It says much about the others: measured once more where it lost the race.
+        informative: It says much about the others: measured once more where it lost the race.
         note: What the user should know about how it was chosen.
     """
 

@@ -24,7 +24,7 @@ class Events(Protocol):
     def measured(self, point: Point) -> None: ...
 
     def round_over(self, what: str, sustained: Point) -> None:
-        """A config was measured again; ``stood``: at the highest load that met every SLO."""
+        """A config was measured again; ``sustained``: at the highest load that met every SLO."""
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
 

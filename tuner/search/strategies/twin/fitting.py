@@ -2,7 +2,7 @@
 
 The first fit is to the designed trials and takes seconds. Later ones begin where it ended, at
 fixed numbers of trials, so that a resumed run has the same twin at the same trial, and use the
-most telling trials only, so that they take no longer in a long run.
+most informative trials only, so that they take no longer in a long run.
 """
 
 from __future__ import annotations
