@@ -6,9 +6,9 @@ import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from tritonclient.utils import triton_to_np_dtype
 
 from tuner.errors import SpecError
 from tuner.triton.control import Tensor
@@ -94,13 +94,12 @@ def random_contents(
         return [row.tobytes() for row in np.concatenate([lengths, letters], axis=2)]
     if tensor.datatype == "BF16":  # the upper half of a float32
         return [row.tobytes() for row in (rng.random(size, "f4").view("u4") >> 16).astype("u2")]
-    known = triton_to_np_dtype(tensor.datatype)
-    if known is None:
+    dtype = _dtype(tensor)
+    if dtype is None:
         raise SpecError(
             f"input {tensor.name}: no random values for datatype {tensor.datatype}",
             "give inputs of kind file",
         )
-    dtype = np.dtype(known)
     if dtype.kind == "f":
         values = rng.random(size).astype(dtype)
     elif dtype.kind == "b":
@@ -118,4 +117,11 @@ def content_bytes(tensor: TensorShape, string_length: int) -> int:
         return tensor.elements * (4 + string_length)
     if tensor.datatype == "BF16":
         return tensor.elements * 2
-    return tensor.elements * np.dtype(triton_to_np_dtype(tensor.datatype) or "f8").itemsize
+    return tensor.elements * (_dtype(tensor) or np.dtype("f8")).itemsize
+
+
+def _dtype(tensor: TensorShape) -> np.dtype[Any] | None:
+    from tritonclient.utils import triton_to_np_dtype
+
+    known = triton_to_np_dtype(tensor.datatype)
+    return None if known is None else np.dtype(known)
