@@ -83,6 +83,8 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         trial = _run_trial(session, history, proposal, clock)
         if trial is None:
             _give_up(session, searcher, proposal.candidate, len(history))
+            if any(t.candidate == session.current for t in history):
+                return history, StopReason.TIME  # nor is there time for another
             continue
         with session.book.phase(Phase.WRITING):
             searcher.tell(trial)

@@ -307,7 +307,14 @@ def test_no_time_for_the_current_config_ends_the_run_and_says_what_to_raise(
     assert searcher.history == []
 
 
-def test_a_trial_that_ran_out_of_time_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize(
+    ("order", "measured"), [([0, 1, 2], [0]), ([1, 0, 2], [0, 2])], ids=["after", "before"]
+)
+def test_a_trial_that_ran_out_of_time_leaves_nothing_behind_and_ends_the_search(
+    order: list[int], measured: list[int]
+) -> None:
+    """Or else each further one is proposed and given up; the current config is owed a result."""
+
     class Late(EmulatedBench):
         def measure(self, level: float, seed: int) -> Point:
             if self.candidate == CANDIDATES[1]:
@@ -315,12 +322,13 @@ def test_a_trial_that_ran_out_of_time_leaves_nothing_behind() -> None:
             return super().measure(level, seed)
 
     bench, watched = Late(served), Noting()
-    session, searcher = a_search(bench, CANDIDATES[:3])
-    trials, _ = searched(replace(session, events=watched), searcher)
-    assert [t.candidate for t in searcher.history] == [CANDIDATES[0], CANDIDATES[2]]
+    session, searcher = a_search(bench, [CANDIDATES[n] for n in order])
+    trials, reason = searched(replace(session, events=watched), searcher)
+    assert [t.candidate for t in searcher.history] == [CANDIDATES[n] for n in measured]
     assert trials == searcher.history
     assert bench.given_up == ["the time of the budget is used up"]
-    assert "trial 1 is given up: the time of the budget is used up" in watched.told
+    assert f"trial {order.index(1)} is given up: the time of the budget is used up" in watched.told
+    assert (reason is StopReason.TIME) is (order[0] == 0)
 
 
 @pytest.mark.parametrize(
