@@ -122,7 +122,7 @@ def test_what_changes_the_question_changes_its_part(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("{trials: 24, time: 3m}", "{trials: 9}"),
+        ("{trials: 24, time: 2m}", "{trials: 9}"),
         ("{rounds: 3}", "{rounds: 5}"),
         ("[8, 16, 32]", "[16, 32]"),
     ],
