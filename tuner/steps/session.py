@@ -34,7 +34,7 @@ class Session:
         checkpoint: Raises when the run is to stop.
         record: Stores a measurement of a round at once.
         load_s: What loading the model took before the search; the time of the budget counts it.
-        near_miss: Stress up to which an SLO may be missed by noise alone.
+        near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: by the seed of the search, as it once was.
     """
 
