@@ -27,7 +27,7 @@ from tuner.search.strategy import Proposal
 from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
-from tuner.spec.model import ServerMode, Spec, Strategy
+from tuner.spec.model import MODES, Spec, Strategy
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare
@@ -153,8 +153,8 @@ def _chosen_by(spec: Spec) -> list[str]:
     found = {
         "a tritonserver of its own": server.binary is not None,
         "variables of the server's": bool(server.environment),
-        "an image": server.mode is ServerMode.DOCKER,
-        "a remote server": server.mode is ServerMode.REMOTE,
+        "an image": server.image is not None,
+        "a remote server": not server.managed,
         "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
     }
     return [what for what, there in found.items() if there]
@@ -163,7 +163,7 @@ def _chosen_by(spec: Spec) -> list[str]:
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
     """Server and perf_analyzer by their names alone."""
     perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
-    if spec.server.mode is not ServerMode.LOCAL:
+    if "binary" not in MODES[spec.server.mode].fields:
         return None, perf_analyzer
     binary = Path(spec.server.binary or "tritonserver")
     unseen = Installation(binary, "unknown", Origin.SPEC, {})

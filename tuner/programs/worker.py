@@ -34,7 +34,7 @@ from tuner.spec.explain import findings
 from tuner.spec.fields import Gpus
 from tuner.spec.load import LoadedSpec
 from tuner.spec.mistakes import dotted
-from tuner.spec.model import ServerMode, Spec
+from tuner.spec.model import Spec
 from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
@@ -186,7 +186,7 @@ def job_of(offer: Offer, spec: Spec) -> Job:
         EnvironmentNotReadyError: There is no such repository here.
     """
     manifest = offer.manifest
-    if spec.server.mode is ServerMode.REMOTE:
+    if not spec.server.managed:
         raise SpecError(
             "the run measures a server that somebody else runs (server.mode: remote)",
             "a worker needs a server of its own: tune with mode local or docker",

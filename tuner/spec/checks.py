@@ -16,7 +16,7 @@ from tuner.hiding import HIDDEN
 from tuner.spec.digits import digits
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric
 from tuner.spec.mistakes import Finding
-from tuner.spec.model import OWN_ARGUMENTS, Server, ServerMode, Spec
+from tuner.spec.model import MODES, OWN_ARGUMENTS, Server, Spec
 from tuner.spec.objective import Goal
 from tuner.spec.space_checks import (
     check_cache,
@@ -34,20 +34,6 @@ from tuner.spec.workload import (
     ZipfRepeat,
 )
 
-#: The server modes in which a field means something; the others are for all modes.
-_MODES = {
-    "binary": (ServerMode.LOCAL,),
-    "args": (ServerMode.LOCAL, ServerMode.DOCKER),
-    "environment": (ServerMode.LOCAL, ServerMode.DOCKER),
-    "gpus": (ServerMode.LOCAL, ServerMode.DOCKER),
-    "image": (ServerMode.DOCKER,),
-    "mounts": (ServerMode.DOCKER,),
-    "shm_size": (ServerMode.DOCKER,),
-    "http": (ServerMode.REMOTE,),
-    "grpc": (ServerMode.REMOTE,),
-    "metrics": (ServerMode.REMOTE,),
-}
-
 
 def cross_checks(spec: Spec, broken: Collection[str] = ()) -> Iterator[Finding]:
     """Every violation of a rule that reads none of the ``broken`` sections."""
@@ -62,18 +48,16 @@ def _check_model(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_server_mode(spec: Spec) -> Iterator[Finding]:
-    server = spec.server
-    for name, modes in _MODES.items():
-        if server.mode not in modes and _is_given(server, name):
-            allowed = " and ".join(mode.value for mode in modes)
+    server, own = spec.server, MODES[spec.server.mode]
+    for name in dict.fromkeys(name for facts in MODES.values() for name in facts.fields):
+        if name not in own.fields and _is_given(server, name):
+            allowed = " and ".join(m.value for m, facts in MODES.items() if name in facts.fields)
             text = f"is for mode {allowed}, not {server.mode.value}"
             yield Finding(("server", name), text, key=True)
-    if server.mode is ServerMode.DOCKER and not server.image:
-        yield Finding(("server", "image"), "is missing: mode docker needs the image's name")
-    if server.mode is ServerMode.REMOTE:
-        for name in ("http", "grpc"):
-            if not getattr(server, name):
-                yield Finding(("server", name), "is missing: mode remote needs its host:port")
+    for name, what in own.needed.items():
+        if not getattr(server, name):
+            text = f"is missing: mode {server.mode.value} needs {what}"
+            yield Finding(("server", name), text)
     for name in ("http", "grpc", "metrics"):
         address = getattr(server, name)
         if address and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", address):
@@ -179,7 +163,7 @@ def _check_inputs(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_cache_state(spec: Spec) -> Iterator[Finding]:
-    if spec.workload.cache is CacheState.EMPTY and spec.server.mode is ServerMode.REMOTE:
+    if spec.workload.cache is CacheState.EMPTY and not spec.server.managed:
         text = "only a new server has an empty cache, and a remote one cannot be restarted"
         yield Finding(("workload", "cache"), text)
 
@@ -286,7 +270,7 @@ def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _gpu_memory_unknown(server: Server) -> str:
-    if server.mode is ServerMode.REMOTE and not server.metrics:
+    if not server.managed and not server.metrics:
         return "gpu_memory of a remote server is read from server.metrics, which is missing"
     if server.gpus == "none":
         return "gpu_memory means nothing with server.gpus: none"

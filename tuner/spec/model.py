@@ -7,6 +7,8 @@ validators here; rules between models are in `checks.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -46,6 +48,34 @@ class ServerMode(Enum):
     DOCKER = "docker"
     REMOTE = "remote"
 
+
+@dataclass(frozen=True)
+class ModeFacts:
+    """What a server of a mode is.
+
+    Attributes:
+        fields: Of ``server``, those that only some modes have.
+        needed: Those that must be given, with what they say.
+        managed: tune starts its servers, and ends them.
+    """
+
+    fields: tuple[str, ...]
+    needed: Mapping[str, str] = field(default_factory=dict)
+    managed: bool = True
+
+
+MODES = {
+    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus")),
+    ServerMode.DOCKER: ModeFacts(
+        ("args", "environment", "gpus", "image", "mounts", "shm_size"),
+        needed={"image": "the image's name"},
+    ),
+    ServerMode.REMOTE: ModeFacts(
+        ("http", "grpc", "metrics"),
+        needed={"http": "its host:port", "grpc": "its host:port"},
+        managed=False,
+    ),
+}
 
 #: Arguments of tritonserver that tune gives it itself.
 OWN_ARGUMENTS = (
@@ -100,6 +130,11 @@ class Server(Strict):
     unload_first: Flag = Field(
         False, description="unload before each reload, when two copies do not fit in memory"
     )
+
+    @property
+    def managed(self) -> bool:
+        """Whether tune starts it, and ends it."""
+        return MODES[self.mode].managed
 
 
 class IntRange(Strict):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.model import Choice, IntRange, ParameterSpec, ServerMode, Spec, Subsets
+from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DELAY, INSTANCES, MAX_BATCH_SIZE, PREFERRED
 from tuner.spec.units import parse_bytes
 from tuner.spec.workload import NoRepeat, RandomInputs
@@ -83,7 +83,7 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
     """The cache: a server flag, a field of the model, and inputs that make it mean something."""
     where: Location = ("space", CACHE_SIZE)
     sizes = spec.space.get(CACHE_SIZE)
-    if sizes is not None and spec.server.mode is ServerMode.REMOTE:
+    if sizes is not None and not spec.server.managed:
         text = "is a server flag, and a remote server cannot be restarted with another"
         yield Finding(where, text, key=True)
     switches = [p for p in ("response_cache", CACHE_ENABLE) if p in spec.space]
@@ -91,9 +91,7 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
         if sizes is not None:
             text = f"{CACHE_SIZE} switches the cache on and off already"
             yield Finding(("space", path), text, key=True)
-        elif spec.server.mode is not ServerMode.REMOTE and not any(
-            map(_sets_cache, spec.server.args)
-        ):
+        elif spec.server.managed and not any(map(_sets_cache, spec.server.args)):
             text = f"does nothing without a cache in the server: search {CACHE_SIZE}"
             yield Finding(("space", path), text, key=True)
     inputs = spec.workload.inputs

@@ -61,12 +61,7 @@ def run_checks(
     """
     wanted = server or Server()
     checks: list[Check] = []
-    if wanted.mode is ServerMode.LOCAL:
-        checks.extend(_tritonserver(wanted, environment))
-    if wanted.mode is ServerMode.DOCKER:
-        checks.append(_docker(environment))
-    if wanted.mode is ServerMode.REMOTE:
-        checks.append(_remote(wanted))
+    checks.extend(_BY_MODE[wanted.mode](wanted, environment))
     checks.append(_perf_analyzer(perf_analyzer, environment))
     checks.extend(_placeholder())
     checks += [_ports(), _gpus(environment), _shm()]
@@ -136,17 +131,21 @@ def _placeholder() -> Iterator[Check]:
         )
 
 
-def _remote(server: Server) -> Check:
+def _remote(server: Server, _: Mapping[str, str]) -> list[Check]:
     def look() -> str:
         endpoints = Endpoints(server.http or "", server.grpc or "", server.metrics)
         remote.check(endpoints)
         with Control(endpoints) as control:
             return f"{control.server().version} at {server.grpc}, in explicit model control"
 
-    return _checked("remote", "remote server can be tuned", look)
+    return [_checked("remote", "remote server can be tuned", look)]
 
 
-def _docker(environment: Mapping[str, str]) -> Check:
+def _docker(_: Server, environment: Mapping[str, str]) -> list[Check]:
+    return [_engine(environment)]
+
+
+def _engine(environment: Mapping[str, str]) -> Check:
     label = "container engine answers"
     try:
         import docker
@@ -170,6 +169,14 @@ def _docker(environment: Mapping[str, str]) -> Check:
             mend="start the engine, or set DOCKER_HOST; your user must be in the docker group",
         )
     return Check("docker", label, ok=True, found=f"{version} at {where}")
+
+
+#: The server of each mode.
+_BY_MODE = {
+    ServerMode.LOCAL: _tritonserver,
+    ServerMode.DOCKER: _docker,
+    ServerMode.REMOTE: _remote,
+}
 
 
 def _ports() -> Check:
