@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 import random
 import subprocess
 import sys
@@ -22,12 +22,11 @@ AFTER = "# the winner\n" * 20_000
 
 #: Applies and takes back for ever, as fast as it can; says first how long both take.
 WRITER = """
-import json, sys, time
+import pickle, sys, time
 from pathlib import Path
 from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
-plan = WritePlan.from_json(json.loads(Path(sys.argv[1]).read_text()))
+plan = pickle.loads(Path(sys.argv[1]).read_bytes())
 for cycle in range(sys.maxsize):
     began = time.monotonic()
     apply(plan)
@@ -39,8 +38,8 @@ for cycle in range(sys.maxsize):
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    stored = tmp_path / "plan.json"
-    stored.write_text(json.dumps(plan.to_json()))
+    stored = tmp_path / "plan"
+    stored.write_bytes(pickle.dumps(plan))
     moments = random.Random(0)
     seen = set()
     for _ in range(20):
