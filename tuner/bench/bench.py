@@ -30,7 +30,7 @@ from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
-from tuner.load.watch.disturbance import disturbances
+from tuner.load.watch.disturbance import disturbances, stolen_from
 from tuner.load.window_length import lengthen
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
@@ -50,6 +50,9 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
+#: Before each further measurement while the hypervisor takes CPU: it comes in spells of seconds to
+#: minutes, and shows only under load, so that nothing can be learnt by looking on.
+PAUSES_S = (5.0, 15.0, 40.0)
 
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
@@ -167,7 +170,8 @@ class TritonBench:
         A measurement in which the client could not keep up, or which something else on the
         machine spoilt, is repeated once. The second one counts, disturbed or not; the first one
         where it was only disturbed and the client fell behind in the second. A disturbed one is
-        not repeated where repeating the last one did not help.
+        not repeated where repeating the last one did not help. A client that fell behind while the
+        hypervisor took CPU says nothing of the client: it is given more time, `PAUSES_S`.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -323,7 +327,7 @@ class TritonBench:
             self._in_vain = bool(doubt)
             return first
         try:
-            again = self._repeat(load, window, seed)
+            again = self._repeat(load, window, seed, () if client_kept_up(first) else PAUSES_S)
         except (TrialError, InterruptedRunError) as error:
             if isinstance(error, ClientLimitError) and client_kept_up(first):
                 return first
@@ -333,12 +337,28 @@ class TritonBench:
         self._in_vain = bool(doubt_about(again))
         return again
 
-    def _repeat(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+    def _repeat(
+        self, load: LoadPoint, window: Window, seed: int, pauses_s: Sequence[float]
+    ) -> Measurement:
         again = self._put(load, window, seed)
-        if not client_kept_up(again):
-            self._rejects.reject(doubt_about(again), again)
+        if client_kept_up(again):
+            return again
+        self._rejects.reject(doubt_about(again), again)
+        stolen = stolen_from(again.host)
+        if not pauses_s or not stolen:
             raise client_behind(again)
-        return again
+        self._pause(stolen, pauses_s[0])
+        return self._repeat(load, window, seed, pauses_s[1:])
+
+    def _pause(self, why: str, pause_s: float) -> None:
+        """Idle, so that whoever takes the CPU may be done; a stop is heeded."""
+        self._rules.note(
+            f"the load generator could not keep up. {why} Measured again in {pause_s:.0f} s"
+        )
+        until = time.monotonic() + pause_s
+        while (left_s := until - time.monotonic()) > 0.0:
+            self._rules.checkpoint()
+            time.sleep(min(left_s, 1.0))
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self._rules.checkpoint()

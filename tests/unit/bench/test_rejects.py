@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.bench import PAUSES_S, BenchRules, TritonBench
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
@@ -45,6 +45,10 @@ def behind(load: LoadPoint) -> Measurement:
 
 def disturbed(load: LoadPoint) -> Measurement:
     return replace(quiet(load), host=HostUse(other_cpu_percent=40.0))
+
+
+def robbed(load: LoadPoint) -> Measurement:
+    return replace(behind(load), host=HostUse(stolen_cpu_percent=38.0))
 
 
 def gone(_: LoadPoint) -> Measurement:
@@ -280,6 +284,55 @@ def test_a_confirmation_keeps_its_rows() -> None:
     with pytest.raises(ServerGoneError):
         bench.measure(30, 2)
     assert [(r.level, r.stage) for r in rejected] == [(30, Stage.CONFIRMATION)]
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the bench slept, in no time."""
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr("tuner.bench.bench.time", clock)
+    return slept
+
+
+def test_a_client_behind_while_cpu_was_stolen_is_given_time(slept: list[float]) -> None:
+    """A spell of it cost the winner of a search its confirmation."""
+    bench, rejected = a_bench(robbed, robbed, robbed, quiet)
+    assert bench.measure(30, 1).measurement.late_sends == 0.0
+    assert sum(slept) == sum(PAUSES_S[:2])
+    assert [r.level for r in rejected] == [30] * 3
+
+
+def test_one_that_is_behind_all_the_while_is_given_up(slept: list[float]) -> None:
+    bench, rejected = a_bench(*[robbed] * (2 + len(PAUSES_S)))
+    with pytest.raises(ClientLimitError):
+        bench.measure(30, 1)
+    assert sum(slept) == sum(PAUSES_S)
+    assert len(rejected) == 2 + len(PAUSES_S)
+
+
+@pytest.mark.parametrize("steps", [(robbed, behind), (behind, behind)])
+def test_nobody_waits_for_a_client_that_is_too_slow_by_itself(
+    steps: tuple[Callable[[LoadPoint], Measurement], ...], slept: list[float]
+) -> None:
+    bench, _ = a_bench(*steps)
+    with pytest.raises(ClientLimitError):
+        bench.measure(30, 1)
+    assert slept == []
+
+
+def test_who_waits_for_a_quiet_machine_can_be_stopped(
+    slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def checkpoint() -> None:
+        if sum(slept) >= 2.0:
+            raise InterruptedRunError("stopped")
+
+    bench, _ = a_bench(robbed, robbed, quiet)
+    monkeypatch.setattr(bench, "_rules", replace(bench._rules, checkpoint=checkpoint))
+    with pytest.raises(InterruptedRunError):
+        bench.measure(30, 1)
+    assert sum(slept) == 2.0
 
 
 def test_a_summary_adds_up() -> None:

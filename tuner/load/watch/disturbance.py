@@ -25,7 +25,7 @@ def disturbances(measurement: Measurement) -> tuple[str, ...]:
     `tune doctor` speaks of it.
     """
     host = measurement.host
-    said = (_others(host), _stolen(host), _throttled(host))
+    said = (_others(host), stolen_from(host), _throttled(host))
     return tuple(sentence for sentence in said if sentence)
 
 
@@ -39,7 +39,8 @@ def _others(host: HostUse) -> str:
     )
 
 
-def _stolen(host: HostUse) -> str:
+def stolen_from(host: HostUse) -> str:
+    """What the hypervisor took meanwhile, as a sentence; empty where that was little."""
     share = host.stolen_cpu_percent
     if share is None or share <= STOLEN_CPU_PERCENT:
         return ""
