@@ -4,7 +4,7 @@ Of the tests marked ``integration``, one that fails is repeated, twice at the mo
 is on record that spoilt its measurements: the hypervisor took CPU while it ran, its `tune` wrote
 down disturbances, or the load generator could not keep up. Any other failure counts at once.
 
-Each repetition first waits a while for a quiet machine. A test that failed every time while the
+A while passes before each repetition. A test that failed every time while the
 hypervisor took much of the CPU is *not judged*: it is reported as skipped, with its failure in the
 summary, since a measurement on such a machine speaks neither for the code nor against it. So few
 may go unjudged that a defect which breaks measuring fails the session all the same.
@@ -32,8 +32,9 @@ _LOOKS_APART_S = 2.0
 UNJUDGED_PERCENT = 10.0
 #: More failures than these count even so, in a session.
 MOST_UNJUDGED = 8
-#: For a quiet machine, before one repetition and in a session.
-_WAIT_S, _WAITS_S = 60.0, 480.0
+#: Before each repetition, and in a session at most: stolen CPU comes in spells, and shows only
+#: under load, so that nothing can be learnt by looking on.
+_PAUSE_S, _PAUSES_S = 20.0, 480.0
 BEHIND = "the load generator could not keep up"
 
 _attempt = pytest.StashKey[int]()
@@ -41,7 +42,7 @@ _why = pytest.StashKey[list[str]]()
 _told = pytest.StashKey[list[str]]()
 _least_percent = pytest.StashKey[float]()
 _unjudged = pytest.StashKey[list[str]]()
-_waited_s = pytest.StashKey[float]()
+_paused_s = pytest.StashKey[float]()
 
 
 class Stolen:
@@ -156,22 +157,16 @@ def _made_again(item: pytest.Item, why: str, nextitem: pytest.Item | None) -> No
         item.session._setupstate.teardown_exact(None)
     except Exception as error:
         told.append(f"{item.nodeid}: its fixtures did not end well: {error}")
-    _wait_for_quiet(item.config)
+    _pause(item.config)
     # By way of the hook, so that each attempt has the whole time limit.
     item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
 
 
-def _wait_for_quiet(config: pytest.Config) -> None:
-    began = time.monotonic()
-    before = config.stash.get(_waited_s, 0.0)
-    most_s = min(_WAIT_S, _WAITS_S - before)
-    while time.monotonic() - began < most_s:
-        stolen = Stolen()
-        time.sleep(_LOOKS_APART_S)
-        stolen.look()
-        if stolen.worst_percent <= STOLEN_CPU_PERCENT:
-            break
-    config.stash[_waited_s] = before + time.monotonic() - began
+def _pause(config: pytest.Config) -> None:
+    before = config.stash.get(_paused_s, 0.0)
+    pause_s = min(_PAUSE_S, _PAUSES_S - before)
+    time.sleep(pause_s)
+    config.stash[_paused_s] = before + pause_s
 
 
 def _leave_unjudged(item: pytest.Item, reports: list[pytest.TestReport], least: float) -> None:

@@ -56,7 +56,7 @@ def stolen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     each = readings()
     monkeypatch.setattr(disturbed, "read_machine", lambda _ours: next(each))
-    monkeypatch.setattr(disturbed, "_WAIT_S", 0.0)
+    monkeypatch.setattr(disturbed, "_PAUSE_S", 0.0)
     return share
 
 
@@ -123,23 +123,16 @@ def test_more_failures_than_a_few_count_with_however_much_stolen(
     done.assert_outcomes(skipped=disturbed.MOST_UNJUDGED, failed=2)
 
 
-def test_a_repetition_waits_for_a_quiet_machine_but_not_for_ever(
+def test_a_while_passes_before_each_repetition_but_not_for_ever(
     pytester: pytest.Pytester, stolen: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now_s[0] += seconds
-        stolen[0] = 40.0 if len(slept) < 4 else 0.0
-
-    now_s = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep)
-    monkeypatch.setattr(disturbed, "time", clock)
-    monkeypatch.setattr(disturbed, "_WAIT_S", 60.0)
+    monkeypatch.setattr(disturbed, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(disturbed, "_PAUSE_S", 20.0)
+    monkeypatch.setattr(disturbed, "_PAUSES_S", 30.0)
     stolen[0] = 40.0
-    ran(pytester, failures=1).assert_outcomes(passed=2)
-    assert len(slept) == 4
+    ran(pytester, failures=2).assert_outcomes(passed=2)
+    assert slept == [20.0, 10.0]
 
 
 @pytest.mark.parametrize(
