@@ -32,7 +32,7 @@ CHORD = -0.5
 #: they tell, as a share, above which another measurement is made between.
 SHAPES = (-0.01, -2.0)
 STRAIGHT = 0.01
-#: Stress between which a measurement tells where the bound is.
+#: SLO utilisation between which a measurement tells where the bound is.
 NEAR = (0.7, 1.6)
 #: A round may end without a level that failed close by where so much of the bound was used up.
 CLOSE = 0.85

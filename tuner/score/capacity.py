@@ -286,7 +286,6 @@ def _bound_below(ceiling: Probe) -> float:
     if slo_utilisation is not None and slo_utilisation < _NEAR:
         return ceiling.level * _BELOW_FAILURE
     if slo_utilisation is not None and ceiling.served_per_s is None:
-        return (
-            ceiling.level / slo_utilisation
-        )  # a closed loop: beyond its capacity, clients only wait
+        # a closed loop: beyond its capacity, clients only wait
+        return ceiling.level / slo_utilisation
     return ceiling.level * 0.5

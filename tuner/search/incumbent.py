@@ -9,8 +9,8 @@ from tuner.run.trial import Point, Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
-#: Stress up to which an SLO may be missed by noise alone where that was not measured: two standard
-#: deviations of a p99 near its bound, which repeats within about 5 %.
+#: SLO utilisation up to which an SLO may be missed by noise alone where that was not measured: two
+#: standard deviations of a p99 near its bound, which repeats within about 5 %.
 NEAR_MISS = 1.10
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from decimal import Decimal, DecimalException
 from typing import Any, Self
@@ -77,17 +78,18 @@ def parse_bytes(value: str | int) -> int:
     return int(Bytes.of(value))
 
 
-class AsText:
+class AsText(ABC):
     """A field of a spec that is written as text: `of` reads it, ``str()`` writes it."""
 
     @classmethod
+    @abstractmethod
     def of(cls, value: object) -> Self:
         """From what YAML holds; raises ValueError."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def json_schema(cls) -> dict[str, Any]:
-        raise NotImplementedError
+        """What may be written, for editors."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:

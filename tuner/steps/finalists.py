@@ -34,7 +34,7 @@ def finalists_of(
         trials: Of the whole search.
         spec: Says what is worth a change, and how many are measured again.
         current: The config in the repository.
-        near_miss: Stress up to which an SLO may be missed by noise alone.
+        near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
     """
     baseline = next((t for t in trials if t.candidate == current), None)
     gain = 1.0 + float(spec.confirm.min_gain)

@@ -43,7 +43,7 @@ def too_fine(recorded: Mapping[str, Any] | None, spec: Spec) -> str:
 
 
 def near_miss(recorded: Mapping[str, Any] | None) -> float:
-    """Stress up to which an SLO may be missed by noise alone: two standard deviations of a p99."""
+    """SLO utilisation up to which noise alone may miss an SLO: two standard deviations of a p99."""
     cv: float | None = None if recorded is None else recorded.get("p99_between", {}).get("cv")
     if cv is None:
         return NEAR_MISS

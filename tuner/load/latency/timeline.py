@@ -99,17 +99,16 @@ def observe_open(
             ((start_ns - begin_ns) / 1e3, (end_ns - begin_ns) / 1e3),
         ),
     )
-    observed = replace(
+    slices: tuple[Slice, ...] = ()
+    if window.slice_s is not None:
+        slices = slices_of(due_s, answered_us / 1e6, latency_us, window, refused_s)
+    return replace(
         observed,
         due_per_s=float(inside.sum()) / window.duration_s,
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
         by_arrival_us=_with_refused(due_s, latency_us, refused_s, window),
         course=_course(due_s, latency_us, window),
-    )
-    if window.slice_s is None:
-        return observed
-    return replace(
-        observed, slices=slices_of(due_s, answered_us / 1e6, latency_us, window, refused_s)
+        slices=slices,
     )
 
 
