@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
@@ -13,6 +14,7 @@ from tuner.lint.finding import Finding, Severity
 from tuner.lint.rules import silenced_in
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.schema import ModelConfig
+from tuner.spec.suggest import did_you_mean
 
 _CLASS = "TritonPythonModel"
 _ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
@@ -23,13 +25,23 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def python_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
-    """Findings in the model file of every version; none for other backends."""
+def python_findings(
+    files: ModelFiles, config: ModelConfig, names: Sequence[str]
+) -> Iterator[Finding]:
+    """Findings in the model file of every version; none for other backends.
+
+    Args:
+        files: The model.
+        config: Its config.
+        names: All models of the repository.
+    """
     for path, source in _sources(files, config):
         silent = silenced_in(source)
-        for finding in lint_source(path, source, batches=config.max_batch_size > 1):
-            if finding.rule not in silent:
-                yield finding
+        findings = (
+            *lint_source(path, source, batches=config.max_batch_size > 1),
+            *(_not_there(call, names) for call in _model_calls(path, source)),
+        )
+        yield from (f for f in findings if f is not None and f.rule not in silent)
 
 
 def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
@@ -40,15 +52,36 @@ def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
 
 def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
     """Models that a model.py names in its requests to others (business logic scripting)."""
-    names: dict[str, None] = {}
-    for _, source in _sources(files, config):
-        module = _parsed(source)
-        for call in _calls(module) if isinstance(module, ast.Module) else ():
-            if _dotted(call.func).rpartition(".")[2] == "InferenceRequest":
-                given = (keyword.value for keyword in call.keywords if keyword.arg == "model_name")
-                values = (node.value for node in given if isinstance(node, ast.Constant))
-                names |= {value: None for value in values if isinstance(value, str)}
-    return list(names)
+    calls = (c for path, source in _sources(files, config) for c in _model_calls(path, source))
+    return list(dict.fromkeys(call.model for call in calls))
+
+
+@dataclass(frozen=True)
+class _ModelCall:
+    """Where a model.py asks another model, and which."""
+
+    model: str
+    path: Path
+    name: ast.Constant
+
+
+def _model_calls(path: Path, source: str) -> Iterator[_ModelCall]:
+    """Requests to models that are named in the source; others are known when it runs."""
+    module = _parsed(source)
+    for call in _calls(module) if isinstance(module, ast.Module) else ():
+        if _dotted(call.func).rpartition(".")[2] != "InferenceRequest":
+            continue
+        for value in (keyword.value for keyword in call.keywords if keyword.arg == "model_name"):
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield _ModelCall(value.value, path, value)
+
+
+def _not_there(call: _ModelCall, names: Sequence[str]) -> Finding | None:
+    if call.model in names:
+        return None
+    text = f"there is no model {call.model!r} in the repository, which this asks"
+    hint = did_you_mean(call.model, names) or f"it has {', '.join(names)}"
+    return _at(call.path, call.name, Severity.WARNING, "called-model", text, hint)
 
 
 def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str]]:

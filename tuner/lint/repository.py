@@ -111,30 +111,17 @@ def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
     findings = [
         *layout_findings(files, config),
         *config_findings(files, config, has_state=knows_sequences(files, config)),
-        *_step_findings(repository, files, config, names),
-        *_tensor_findings(repository, files, config, names),
-        *_cycle_findings(repository, files, config, names),
-        *python_findings(files, config),
+        *_between_findings(repository, files, config, names),
+        *python_findings(files, config, names),
     ]
     told = (finding for finding in findings if finding.rule not in silent)
     return sorted(told, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
 
 
-def _tensor_findings(
+def _between_findings(
     repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
 ) -> Iterator[Finding]:
-    """The steps of an ensemble against each other."""
-    called = {step.model_name for step in config.ensemble_scheduling.step}.intersection(names)
-    models = {name: _complete_config(repository, name) for name in called}
-    known = {name: model for name, model in models.items() if model is not None}
-    for where, message, hint in ensembles.tensor_mistakes(config, known):
-        yield error_at(files, where, "ensemble-step", message, hint)
-
-
-def _step_findings(
-    repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
-) -> Iterator[Finding]:
-    """An ensemble against the models of its steps."""
+    """An ensemble against the models of its steps, and those against each other."""
     for index, step in enumerate(config.ensemble_scheduling.step):
         path = f"ensemble_scheduling.step[{index}]"
         if step.model_name not in names:
@@ -142,31 +129,27 @@ def _step_findings(
             hint = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
             yield error_at(files, f"{path}.model_name", "ensemble-step-model", message, hint)
             continue
-        inner = _complete_config(repository, step.model_name)
-        if inner is None:
-            continue
-        mistakes = [
-            *ensembles.step_mistakes(config, index, step.model_name, inner),
-            *_version_mistakes(repository, path, step),
-        ]
-        for where, message, hint in mistakes:
-            yield error_at(files, where, "ensemble-step", message, hint)
+        for mistake in _version_mistakes(repository, path, step):
+            yield error_at(files, mistake[0], "ensemble-step", *mistake[1:])
+    models = _reached_configs(repository, config, names)
+    for where, message, hint in ensembles.mistakes_between(config, models):
+        yield error_at(files, where, "ensemble-step", message, hint)
+    for where, message, hint in ensembles.circle_mistakes(files.model, config, models):
+        yield error_at(files, where, "ensemble-cycle", message, hint)
 
 
-def _cycle_findings(
-    repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
-) -> Iterator[Finding]:
-    """A step that leads back to this ensemble, through whichever others: refused."""
-    for index, step in enumerate(config.ensemble_scheduling.step):
-        reached = [step.model_name]
-        for name in reached:  # grows
-            inner = _complete_config(repository, name) if name in names else None
-            steps = [] if inner is None else inner.ensemble_scheduling.step
-            reached += {s.model_name for s in steps} - {*reached}
-        if files.model in reached:
-            where = f"ensemble_scheduling.step[{index}].model_name"
-            text = f"step {index} ({step.model_name}) leads back to {files.model} itself"
-            yield error_at(files, where, "ensemble-cycle", text, "break the circle")
+def _reached_configs(
+    repository: Path, config: ModelConfig, names: list[str]
+) -> dict[str, ModelConfig]:
+    """Of the steps' models, of their steps' models, and so on, where they can be read."""
+    configs: dict[str, ModelConfig] = {}
+    waiting = [step.model_name for step in config.ensemble_scheduling.step]
+    for name in waiting:  # grows
+        inner = _complete_config(repository, name) if name in names else None
+        if inner is not None:
+            configs[name] = inner
+            waiting += {s.model_name for s in inner.ensemble_scheduling.step} - {*waiting}
+    return configs
 
 
 def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensembles.Mistake]:

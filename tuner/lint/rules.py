@@ -70,6 +70,7 @@ RULES: dict[str, RuleText] = {
     "continuous-batching": RuleText("dynamic_batching of an engine that batches.", _BACKENDS),
     "python-syntax": RuleText("model.py does not compile.", "Python"),
     "python-model": RuleText("model.py has no TritonPythonModel with execute.", _PYTHON),
+    "called-model": RuleText("model.py asks a model that is not there.", _PYTHON),
     "python-unread": RuleText("model.py is too long or deep to be looked at.", "Python"),
     "per-request-loop": RuleText("execute works on one request at a time.", _PYTHON),
     "cancellation": RuleText("An endless loop that asks nobody whether to go on.", _PYTHON),

@@ -1,7 +1,7 @@
 """Rules for ensembles: what their config may hold, and how tensors flow through the steps.
 
 From ValidateEnsembleSchedulingConfig in core's model_config_utils.cc (`mistakes`, one config)
-and ValidateEnsembleConfig in its ensemble_utils.cc (`step_mistakes` and `tensor_mistakes`, which
+and ValidateEnsembleConfig in its ensemble_utils.cc (`mistakes_between` and `circle_mistakes`, which
 need the configs of the models in the steps).
 """
 
@@ -38,6 +38,34 @@ def mistakes(config: ModelConfig) -> Iterator[Mistake]:
         return
     incomplete = list(_incomplete_steps(steps))
     yield from incomplete or _flow(config, steps)
+
+
+def mistakes_between(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
+    """Why Triton refuses an ensemble over the models of its steps: batch sizes, maps, tensors.
+
+    Args:
+        ensemble: Its config.
+        models: The configs of its steps' models by name, as far as they are known. What is not
+            known says nothing; that a model is not there is for those who know all names.
+    """
+    for index, step in enumerate(ensemble.ensemble_scheduling.step):
+        if step.model_name in models:
+            yield from step_mistakes(ensemble, index, step.model_name, models[step.model_name])
+    yield from tensor_mistakes(ensemble, models)
+
+
+def circle_mistakes(
+    name: str, ensemble: ModelConfig, models: Mapping[str, ModelConfig]
+) -> Iterator[Mistake]:
+    """Steps that lead back to the ensemble ``name``, through whichever others: refused."""
+    for index, step in enumerate(ensemble.ensemble_scheduling.step):
+        reached = [step.model_name]
+        for inner in reached:  # grows
+            steps = models[inner].ensemble_scheduling.step if inner in models else ()
+            reached += {s.model_name for s in steps} - {*reached}
+        if name in reached:
+            text = f"step {index} ({step.model_name}) leads back to {name} itself"
+            yield f"{_STEP}[{index}].model_name", text, "break the circle"
 
 
 def step_mistakes(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from unit.modelconfig.configs import case
+from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
 from tuner.lint.finding import Severity
@@ -359,3 +360,36 @@ def test_an_ensemble_that_leads_back_to_itself(repository):
         "two": "step 0 (one) leads back to two itself",
         "own": "step 0 (own) leads back to own itself",
     }
+
+
+def test_an_ensemble_whose_steps_do_not_fit_is_told_at_the_step_s_line(repository):
+    ensemble = ENSEMBLE.replace("max_batch_size: 4", "max_batch_size: 8")
+    add(repository, "e", ensemble, ["1/.gitkeep"])
+    add(repository, "one", MODEL)
+    add(repository, "two", MODEL.replace('"one"', '"two"').replace("dims: 4", "dims: 5", 1))
+    found = [(f.line, f.rule, f.message) for f in lint_repository(repository, "e")]
+    one_at, two_at = (
+        ensemble.split("\n").index(line) + 1
+        for line in (
+            '    model_name: "one" model_version: -1',
+            '    model_name: "two" model_version: -1',
+        )
+    )
+    assert found == [
+        (one_at - 1, "ensemble-step", "the ensemble takes batches of 8, its model one only of 4"),
+        (two_at - 1, "ensemble-step", "the ensemble takes batches of 8, its model two only of 4"),
+        (two_at + 1, "ensemble-step", "'middle' is [5] in two and [4] in one"),
+    ]
+
+
+def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
+    code = MODEL_PY + "        pb_utils.InferenceRequest(model_name='brt', inputs=[])\n"
+    code += "        pb_utils.InferenceRequest(model_name=self.chosen, inputs=[])\n"
+    add(repository, "m", PYTHON, source=code)
+    add(repository, "bert", PYTHON.replace('"m"', '"bert"'))
+    finding = only(repository)
+    assert (finding.rule, finding.severity, finding.line) == ("called-model", Severity.WARNING, 5)
+    assert finding.message == "there is no model 'brt' in the repository, which this asks"
+    assert finding.hint == "did you mean bert?"
+    (repository / "m" / "1" / "model.py").write_text(code.replace("'brt'", "'bert'"))
+    assert lint_repository(repository) == []

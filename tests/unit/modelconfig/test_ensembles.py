@@ -4,7 +4,13 @@ import pytest
 from unit.modelconfig.configs import case
 from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 
-from tuner.modelconfig.ensembles import mistakes, step_mistakes, tensor_mistakes
+from tuner.modelconfig.ensembles import (
+    circle_mistakes,
+    mistakes,
+    mistakes_between,
+    step_mistakes,
+    tensor_mistakes,
+)
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule, violations
 
@@ -13,8 +19,9 @@ def test_a_sound_ensemble_has_no_mistakes():
     ensemble = parse(ENSEMBLE)
     assert list(mistakes(ensemble)) == []
     assert violations(ensemble) == []
-    for index, name in enumerate(["one", "two"]):
-        assert list(step_mistakes(ensemble, index, name, parse(MODEL))) == []
+    models = {"one": parse(MODEL), "two": parse(MODEL)}
+    assert list(mistakes_between(ensemble, models)) == []
+    assert list(circle_mistakes("e", ensemble, models)) == []
 
 
 def test_models_that_are_no_ensembles_are_not_judged():
