@@ -21,7 +21,7 @@ from tuner.triton.server import Endpoints
 pytestmark = pytest.mark.integration
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
-EXAMPLES = ("emulated-accelerator", "tiny-bert", "tokenizer")
+EXAMPLES = ("emulated-accelerator", "tiny-bert", "tokenizer", "classifier-head", "nlp")
 LOAD_DEADLINE_S = 60.0
 
 #: The committed configs join no requests; this lets Triton form batches.
@@ -136,3 +136,22 @@ def test_the_tokenizer_answers(client: InferenceServerClient) -> None:
     ids = [vocabulary.index(piece) for piece in expected]
     assert answer["input_ids"].tolist() == [ids + [0] * 120, [2, 3] + [0] * 126]
     assert answer["attention_mask"].sum(axis=1).tolist() == [8, 2]
+    assert answer["short_input_ids"].tolist() == [ids + [0] * 8, [2, 3] + [0] * 14]
+    assert answer["short_attention_mask"].sum(axis=1).tolist() == [8, 2]
+
+
+def test_the_ensemble_answers_as_its_steps_one_after_the_other(
+    client: InferenceServerClient,
+) -> None:
+    words = [b"the lazy dog", b"what a happy day this is", b"never again", b"!"]
+    texts = np.array([[word] for word in words], dtype=object)
+    tokens = infer(client, "tokenizer", {"text": texts})
+    short = {n: tokens[f"short_{n}"] for n in ("input_ids", "attention_mask")}
+    pooled = infer(client, "tiny-bert", short)["pooled"]
+    expected = infer(client, "classifier-head", {"embedding": pooled})
+    answer = infer(client, "nlp", {"text": texts})
+    assert answer["sentiment_label"].tolist() == expected["label"].tolist()
+    assert {label for [label] in answer["sentiment_label"].tolist()} <= {b"negative", b"positive"}
+    np.testing.assert_allclose(answer["confidence"], expected["score"], rtol=1e-4)
+    assert np.ptp(answer["confidence"]) > 0.01  # it does depend on the text
+    assert (answer["confidence"] >= 0.5).all()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from unit.modelconfig.configs import case
 from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
@@ -241,6 +243,13 @@ def test_the_published_repository(repository):
         ("config.pbtxt", "preferred-sizes-set"),
         ("model.py", "per-request-loop"),
     }
+
+
+def test_the_shipped_repository_has_no_errors():
+    shipped = Path(__file__).parents[3] / "model_repository"
+    findings = lint_repository(shipped)
+    assert {f.file.name for f in findings if f.severity is Severity.NOTE} == {"model.py"}
+    assert [f for f in findings if f.severity is Severity.ERROR] == []
 
 
 def test_one_model_is_linted_against_all(repository):
