@@ -39,6 +39,7 @@ class Rule(Enum):
     INSTANCE_COUNT = "instance-count"
     RESPONSE_CACHE = "response-cache"
     ENSEMBLE = "ensemble"
+    ENSEMBLE_STEP = "ensemble-step"
     RESHAPE = "reshape"
     CONTROL_INPUT = "control-input"
     BATCH_INPUT = "batch-input"
@@ -59,12 +60,14 @@ class Violation:
         path: The field to look at, as in `tuner.modelconfig.path`.
         message: What is wrong.
         hint: What to do.
+        owner: Label of the model whose field it is; empty where there is the one model.
     """
 
     rule: Rule
     path: str
     message: str
     hint: str = ""
+    owner: str = ""
 
 
 def violations(config: ModelConfig, *, completes: bool = False) -> list[Violation]:

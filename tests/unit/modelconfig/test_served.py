@@ -1,0 +1,111 @@
+"""The models of a run: what is served beside those that are named, in which order, and what is
+wrong between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
+
+from tuner.errors import SpecError
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.rules import Rule
+from tuner.modelconfig.served import Served, read_served
+
+TWO = MODEL.replace("one", "two")
+
+
+def a_repository(directory: Path, **configs: str) -> Path:
+    for name, text in configs.items():
+        (directory / name / "1").mkdir(parents=True)
+        (directory / name / "config.pbtxt").write_text(text)
+    return directory
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return read_served(a_repository(tmp_path, e=ENSEMBLE, one=MODEL, two=TWO), {"": "e"})
+
+
+def test_the_steps_of_an_ensemble_are_served_too_and_loaded_before_it(served: Served) -> None:
+    assert served.load_order() == ("one", "two", "")
+    assert served.models[""].name == "e"
+    assert served.wholes("one") == ("",)
+    assert served.wholes("") == ()
+
+
+def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
+    tmp_path: Path,
+) -> None:
+    outer = ENSEMBLE.replace('"e"', '"outer"').replace('"two"', '"e"')
+    outer = outer.replace('key: "x" value: "middle"', 'key: "in" value: "middle"')
+    outer = outer.replace('key: "y" value: "out"', 'key: "out" value: "out"')
+    repository = a_repository(
+        tmp_path, outer=outer, e=ENSEMBLE, one=MODEL, two=TWO, called=MODEL.replace("one", "called")
+    )
+    names = {"whole": "outer", "second": "two"}
+    served = read_served(repository, names, {"second": ["called"]})
+    order = served.load_order()
+    assert sorted(order) == ["called", "e", "one", "second", "whole"]
+    assert order.index("called") < order.index("second") < order.index("e") < order.index("whole")
+    assert served.wholes("called") == ("second", "e", "whole")
+    assert served.violations({}) == []
+
+
+def test_a_step_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
+    repository = a_repository(tmp_path, e=ENSEMBLE, one=MODEL, twoo=TWO)
+    with pytest.raises(SpecError, match=r"e/config.pbtxt:12:5: .*no model 'two'") as refused:
+        read_served(repository, {"": "e"})
+    assert "twoo" in refused.value.hint
+
+
+@pytest.mark.parametrize("calls", [{}, {"one": ["two"], "two": ["one"]}])
+def test_models_that_lead_back_to_themselves_are_refused(
+    calls: dict[str, list[str]], tmp_path: Path
+) -> None:
+    looping = ENSEMBLE if calls else ENSEMBLE.replace('"two"', '"e"')
+    repository = a_repository(tmp_path, e=looping, one=MODEL, two=TWO)
+    names = {"": "e", "one": "one", "two": "two"}
+    said = "one -> two -> one|two -> one -> two" if calls else r"config.pbtxt:12:5: .*: e -> e"
+    with pytest.raises(SpecError, match=said):
+        read_served(repository, names, calls)
+
+
+def test_each_model_gets_its_own_fields_and_nobody_elses(served: Served) -> None:
+    fields = {"one": {"max_batch_size": 8}, "": {}}
+    sizes = {label: c.max_batch_size for label, c in served.configs(fields).items()}
+    assert sizes == {"one": 8, "two": 4, "": 4}
+    asked = served.requests(fields)
+    assert asked["one"].max_batch_size == 8
+    assert asked["two"] == served.models["two"].base.file
+
+
+def test_a_candidate_whose_step_is_too_small_for_the_ensemble_is_refused_where_it_is_mapped(
+    served: Served,
+) -> None:
+    (found,) = served.violations({"two": {"max_batch_size": 2}})
+    assert found.rule is Rule.ENSEMBLE_STEP
+    assert "batches of 4, its model two only of 2" in found.message
+    assert "e/config.pbtxt:11:8: ensemble_scheduling.step[1]" in served.place(found)
+    assert not served.violations({"two": {"max_batch_size": 2}, "": {"max_batch_size": 2}})
+
+
+def test_what_is_wrong_in_a_steps_own_config_is_told_with_the_steps_file(served: Served) -> None:
+    fields = {"two": {"dynamic_batching.preferred_batch_size": (16,)}}
+    (found,) = served.violations(fields)
+    assert found.owner == "two"
+    assert "two/config.pbtxt:" in served.place(found)
+
+
+def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_known(
+    tmp_path: Path,
+) -> None:
+    open_one = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
+    whole = ENSEMBLE.replace("max_batch_size: 4", "max_batch_size: 16")
+    repository = a_repository(tmp_path, e=whole, one=open_one, two=TWO.replace("4\n", "16\n", 1))
+    served = read_served(repository, {"": "e"})
+    assert served.violations({}) == []
+    file = served.models["one"].base.file
+    known = Base.of_server(file, served.configs({"one": {"max_batch_size": 8}})["one"], completes=1)
+    assert ["one" in v.message for v in served.over({"one": known}).violations({})] == [True]

@@ -1,0 +1,223 @@
+"""The models of a run: those it names, and those they are made of or call, parts before wholes.
+
+The steps of an ensemble are read from the repository by name; what a Python model asks from its
+code (business logic scripting, BLS) shows in no config, so the spec names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import MappingProxyType
+
+from tuner.errors import SpecError
+from tuner.modelconfig import rules
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.ensembles import mistakes_between
+from tuner.modelconfig.files import ModelFiles, model_names, read_model
+from tuner.modelconfig.rules import Rule, Violation
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.tree import field_place
+from tuner.modelconfig.values import FieldValue
+from tuner.spec.paths import MAX_BATCH_SIZE
+from tuner.spec.suggest import did_you_mean
+
+#: Label of each model of which something is set, to ModelConfig path, to value.
+FieldsOfModels = Mapping[str, Mapping[str, FieldValue]]
+
+#: What the rules between models look at.
+_SEEN_BY_OTHERS = (MAX_BATCH_SIZE, "input", "output", "ensemble_scheduling")
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One model of a run.
+
+    Attributes:
+        label: What the run calls it: its owner in a `Knob`; empty in a spec's short form.
+        name: Its directory in the repository.
+        files: What the directory held when it was read.
+        base: Its config, as the file has it and as the server completes it.
+        parts: Labels of the models in its steps, and of those that its code calls.
+    """
+
+    label: str
+    name: str
+    files: ModelFiles
+    base: Base
+    parts: tuple[str, ...] = ()
+
+    def place(self, path: str) -> str:
+        """``file:line:column: path`` of a field of its config."""
+        return field_place(str(self.files.path), self.files.text, path)
+
+    def violations(self, fields: Mapping[str, FieldValue]) -> list[Violation]:
+        """Why Triton would refuse it with ``fields``, whatever else is served."""
+        own = rules.violations(self.base.message(fields), completes=self.base.completes)
+        found = (*own, *self.base.violations(fields))
+        return [replace(violation, owner=self.label) for violation in found]
+
+
+@dataclass(frozen=True)
+class Served:
+    """The models of a run, and the one place where they and a candidate's fields become configs.
+
+    Attributes:
+        models: By label, in the order in which they are loaded: parts before wholes.
+    """
+
+    models: Mapping[str, ServedModel]
+    _judged: dict[object, tuple[Violation, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "models", MappingProxyType(dict(self.models)))
+
+    @classmethod
+    def of(cls, base: Base, files: ModelFiles) -> Served:
+        """The one model of a spec's short form."""
+        return cls({"": ServedModel("", files.model, files, base)})
+
+    def load_order(self) -> tuple[str, ...]:
+        """Labels, parts before wholes."""
+        return tuple(self.models)
+
+    def wholes(self, label: str) -> tuple[str, ...]:
+        """Labels of the models that this one is a part of, directly or through others."""
+        found = [label]
+        for model in self.models.values():  # each comes after its parts
+            if not {*found}.isdisjoint(model.parts):
+                found.append(model.label)
+        return tuple(found[1:])
+
+    def over(self, bases: Mapping[str, Base]) -> Served:
+        """The same over what a server made of the configs; those not in ``bases`` stay."""
+        known = ((label, bases.get(label, m.base), m) for label, m in self.models.items())
+        return Served({label: replace(model, base=base) for label, base, model in known})
+
+    def configs(self, fields: FieldsOfModels) -> dict[str, ModelConfig]:
+        """What runs when ``fields`` are asked for (new messages)."""
+        return {la: m.base.message(fields.get(la, {})) for la, m in self.models.items()}
+
+    def requests(self, fields: FieldsOfModels) -> dict[str, ModelConfig]:
+        """What the server is given to run ``fields``: the files with the changes (new messages)."""
+        return {la: m.base.request(fields.get(la, {})) for la, m in self.models.items()}
+
+    def violations(self, fields: FieldsOfModels) -> list[Violation]:
+        """Why Triton would refuse ``fields``: rules of each model, and those between them."""
+        own = (m.violations(fields.get(la, {})) for la, m in self.models.items())
+        return [*(v for found in own for v in found), *self._between(fields)]
+
+    def place(self, violation: Violation) -> str:
+        """``file:line:column: path`` of the field that a violation is about."""
+        return self.models[violation.owner].place(violation.path)
+
+    def _between(self, fields: FieldsOfModels) -> Iterator[Violation]:
+        for whole in self.models.values():
+            if whole.base.file.ensemble_scheduling.step:
+                yield from self._between_steps(whole, fields)
+
+    def _between_steps(self, whole: ServedModel, fields: FieldsOfModels) -> Iterable[Violation]:
+        """An ensemble against its steps; remembered, since most fields make no difference."""
+        members = (whole.label, *whole.parts)
+        seen = {la: _seen_by_others(fields.get(la, {})) for la in members}
+        key = (whole.label, tuple((la, *found.items()) for la, found in seen.items()))
+        if key not in self._judged:
+            configs = {la: _as_known(self.models[la].base, found) for la, found in seen.items()}
+            named = {self.models[la].name: configs[la] for la in whole.parts}
+            self._judged[key] = tuple(
+                Violation(Rule.ENSEMBLE_STEP, path, message, hint, whole.label)
+                for path, message, hint in mistakes_between(configs[whole.label], named)
+            )
+        return self._judged[key]
+
+
+def _seen_by_others(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+    roots = ((path, path.partition(".")[0].partition("[")[0]) for path in sorted(fields))
+    return {path: fields[path] for path, root in roots if root in _SEEN_BY_OTHERS}
+
+
+def _as_known(base: Base, fields: Mapping[str, FieldValue]) -> ModelConfig:
+    """The config as far as others may rely on it: no batch size that only stands in for one."""
+    config = base.message(fields)
+    if base.leaves_batch_open and not base.known and MAX_BATCH_SIZE not in fields:
+        config.ClearField(MAX_BATCH_SIZE)
+    return config
+
+
+def read_served(
+    repository: Path,
+    names: Mapping[str, str],
+    calls: Mapping[str, Sequence[str]] | None = None,
+) -> Served:
+    """Reads the models that a run names, and all that they are made of or call.
+
+    Args:
+        repository: Directory with one directory for each model.
+        names: Label to name. Models that are not named have their name as their label.
+        calls: Label to the names of the models that the model's code calls.
+
+    Raises:
+        EnvironmentNotReadyError: A model cannot be read.
+        SpecError: There is no such model, its config does not parse, or the models lead back to
+            themselves; with file and place.
+    """
+    labels = {name: label for label, name in names.items()}
+    called = {names[label]: tuple(given) for label, given in (calls or {}).items()}
+    read: dict[str, ServedModel] = {}
+    waiting = list(names.values())
+    for name in waiting:  # grows
+        if name in read:
+            continue
+        files = read_model(repository, name)
+        config = files.config()
+        config.name = config.name or name
+        base = Base.of_file(config, completes=files.completes(config))
+        asked = dict.fromkeys((*_steps(config), *called.get(name, ())))
+        _refuse_missing(repository, files, config, asked)
+        waiting += asked
+        parts = tuple(labels.get(part, part) for part in asked)
+        read[name] = ServedModel(labels.get(name, name), name, files, base, parts)
+    return Served({model.label: model for model in _parts_first(read.values())})
+
+
+def _steps(config: ModelConfig) -> Iterator[str]:
+    """A step without a name is a mistake that the rules of the ensemble's own config tell."""
+    return (step.model_name for step in config.ensemble_scheduling.step if step.model_name)
+
+
+def _refuse_missing(
+    repository: Path, files: ModelFiles, config: ModelConfig, parts: Iterable[str]
+) -> None:
+    there = model_names(repository)
+    for part in parts:
+        if part not in there:
+            raise SpecError(
+                f"{_place_of(files, config, part)}: there is no model {part!r} in {repository}",
+                did_you_mean(part, there) or f"it has {', '.join(there)}",
+            )
+
+
+def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
+    by_label = {model.label: model for model in models}
+    order = TopologicalSorter({label: model.parts for label, model in by_label.items()})
+    try:
+        yield from [by_label[label] for label in order.static_order()]
+    except CycleError as error:
+        circle = [by_label[label] for label in reversed(error.args[1])]
+        whole, part = circle[0], circle[1]
+        text = " -> ".join(model.name for model in circle)
+        where = _place_of(whole.files, whole.base.file, part.name)
+        raise SpecError(f"{where}: the models lead in a circle: {text}", "break it") from error
+
+
+def _place_of(files: ModelFiles, config: ModelConfig, part: str) -> str:
+    """Where a config names another model; a call by the model's code stands in none."""
+    for index, step in enumerate(config.ensemble_scheduling.step):
+        if step.model_name == part:
+            path = f"ensemble_scheduling.step[{index}].model_name"
+            return field_place(str(files.path), files.text, path)
+    return f"{files.path}: calls"
