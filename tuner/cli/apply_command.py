@@ -42,7 +42,7 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
 
     store = RunStore.open(run)
     manifest = store.manifest()
-    path = None if repository is None else repository / manifest.model / CONFIG_NAME
+    path = None if repository is None else repository / manifest.name / CONFIG_NAME
     plan = plan_from_run(manifest, _result(store), path)
     looked = preview(plan, through_links=through_links)
     say_document(looked.diff)
@@ -108,7 +108,7 @@ def next_lines(
         return [f"next:  {shlex.join(['tune', 'apply', str(run), *options])}"]
     through_links = [option for option in options if option == "--through-links"]
     where = ["--repository", str(plan.path.parent.parent), *through_links]
-    undo = ["tune", "rollback", manifest.model, *where]
+    undo = ["tune", "rollback", manifest.name, *where]
     check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
     return [
         f"undo:  {shlex.join(undo)}",

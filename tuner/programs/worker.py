@@ -198,7 +198,7 @@ def job_of(offer: Offer, spec: Spec) -> Job:
         )
     path = offer.directory / Path(manifest.spec_path).name
     job = job_from(LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {}), spec)
-    if job.model.file_sha256 != manifest.config_sha256:
+    if job.model.file_sha256 != manifest.models[""].sha256:
         raise SpecError(
             f"{job.model.path} is not the config that {manifest.run_id} measures",
             "copy the run's model repository as it is and name the copy with --repository DIR",

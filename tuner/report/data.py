@@ -88,7 +88,7 @@ class ReportData:
 
     @property
     def model(self) -> str:
-        return self.manifest.model
+        return self.manifest.name
 
     @property
     def maximizes(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
@@ -52,7 +51,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
 
 
 def _repository(data: ReportData) -> str:
-    return shlex.quote(str(Path(data.manifest.config_path).parent.parent))
+    return shlex.quote(str(data.manifest.repository))
 
 
 def _run_again(data: ReportData, options: Sequence[str] | None = None) -> str:

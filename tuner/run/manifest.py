@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 from tuner.errors import SpecError
@@ -16,10 +17,51 @@ from tuner.run.identity import Identity, machine_of, programs_of, question_in
 from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-#: What must be equal for a run to be resumed: another value would mix two experiments.
-_IDENTITY = ("spec_sha256", "config_sha256", "seed", "fingerprint", "versions")
+#: What must be equal for a run to be resumed, beside the configs of the models it serves: another
+#: value would mix two experiments.
+_IDENTITY = ("spec_sha256", "seed", "fingerprint", "versions")
+
+#: In version 1, which knew of one model, the facts of its config stood among those of the run.
+_CONFIG_OF_VERSION_1 = {
+    "name": "model",
+    "path": "config_path",
+    "text": "config_text",
+    "sha256": "config_sha256",
+    "encoding": "config_encoding",
+    "completed": "completed",
+    "overridden": "overridden",
+}
+
+
+@dataclass(frozen=True)
+class KeptConfig(Facts):
+    """The config of one served model: as the run read it, and as the server completes it.
+
+    Attributes:
+        name: The model's.
+        path: Of its config.pbtxt.
+        text: Of that file; empty when there was none.
+        sha256: Of that file; None when there was none.
+        encoding: Of the text in the file, see `tuner.modelconfig.encoding`.
+        completed: The config as the server completes it, as text; None in runs of an older tune
+            and of one that ended before a server was asked.
+        overridden: Fields that the server sets whatever config.pbtxt says.
+        calls: Labels of the models that have a part in its answers: an ensemble's steps, and those
+            that the spec says it calls.
+    """
+
+    unknown = "ignore"
+
+    name: str
+    path: str
+    text: str
+    sha256: str | None
+    encoding: str = UTF_8
+    completed: str | None = None
+    overridden: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,18 +70,15 @@ class Manifest(Facts):
 
     Attributes:
         spec: The effective spec with all defaults, as plain values.
-        config_sha256: Of config.pbtxt as the run read it; None when there was no file.
+        name: What the run is called: its model's name, or those of several, joined by ``+``.
+        models: The configs of the models it serves, by label.
         versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
         host: CPU, cores, memory, governor, as `tuner.triton.host` reads them.
         fingerprint: Of the machine and its GPUs.
         command: How the run was started.
         current: The config in the repository, as a candidate; None in runs of an older tune, whose
             trial 0 it is.
-        completed: config.pbtxt as the server completes it, as text; None in runs of an older tune
-            and of one that ended before a server was asked.
-        overridden: Fields that the server sets whatever config.pbtxt says.
         choices: What the command line said beside the spec.
-        config_encoding: Of config_text in config.pbtxt, see `tuner.modelconfig.encoding`.
         arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
             takes the next. Drawn from the run's id, so that another run is a replication; None in
             runs of an older tune.
@@ -56,11 +95,9 @@ class Manifest(Facts):
     spec_text: str
     spec_sha256: str
     spec: Mapping[str, Any]
-    model: str
+    name: str
     seed: int
-    config_path: str
-    config_text: str
-    config_sha256: str | None
+    models: Mapping[str, KeptConfig]
     versions: Mapping[str, str]
     host: Mapping[str, Any]
     gpus: Sequence[Mapping[str, Any]]
@@ -69,32 +106,32 @@ class Manifest(Facts):
     space_size: int | None = None
     current: Candidate | None = None
     noise: Mapping[str, Any] | None = None
-    completed: str | None = None
-    overridden: Sequence[str] = field(default_factory=list)
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
-    config_encoding: str = UTF_8
     arrivals: int | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Raises:
-        SpecError: It is of another version.
+        SpecError: It is of a version that this tune does not read.
         ValueError: It holds what no run does.
         """
-        if data["schema_version"] != SCHEMA_VERSION:
+        if data["schema_version"] not in (1, SCHEMA_VERSION):
             raise SpecError(
                 f"run {data.get('run_id')} has manifest version {data['schema_version']}, "
-                f"this tune reads version {SCHEMA_VERSION}",
+                f"this tune reads versions 1 and {SCHEMA_VERSION}",
                 "use the tune it was made with",
             )
+        if data["schema_version"] == 1:
+            data = _from_version_1(data)
         written = {"write": "--no-write" not in data.get("command", ())}  # by an older tune
         manifest = super().from_json({"choices": written, **data})
         if manifest.noise is not None and not is_noise(manifest.noise):
             raise ValueError("noise is not what `tune doctor --noise` writes")
-        if manifest.config_encoding not in ENCODINGS:
-            raise ValueError(f"config_encoding {manifest.config_encoding!r} is none of a config")
+        for config in manifest.models.values():
+            if config.encoding not in ENCODINGS:
+                raise ValueError(f"encoding {config.encoding!r} is none of a config")
         if manifest.arrivals is not None and manifest.arrivals < 0:
             raise ValueError(f"arrivals {manifest.arrivals!r} is no seed")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
@@ -107,32 +144,45 @@ class Manifest(Facts):
         machine, programs = machine_of(self.host, self.gpus), programs_of(self.versions)
         return Identity(machine, programs, question_in(self.spec), self.fingerprint)
 
+    @property
+    def repository(self) -> Path:
+        """The model repository that the run read."""
+        config = next(iter(self.models.values()))
+        return Path(config.path).parent.parent
+
     def refuse_if_different(self, now: Manifest) -> None:
         """SpecError naming each fact that changed since this run was started."""
-        before, after = self.to_json(), now.to_json()
-        changed = [key for key in _IDENTITY if before[key] != after[key]]
+        before, after = self._identifying(), now._identifying()
+        names = dict.fromkeys((*before, *after))
+        changed = [name for name in names if before.get(name) != after.get(name)]
         if changed:
-            lines = [f"  {key}: {before[key]} then, {after[key]} now" for key in changed]
+            lines = [f"  {n}: {before.get(n)} then, {after.get(n)} now" for n in changed]
             raise SpecError(
                 f"run {self.run_id} cannot be resumed, it is another experiment by now:\n"
                 + "\n".join(lines),
                 "start a new run, or put back what changed",
             )
 
+    def _identifying(self) -> dict[str, Any]:
+        configs = {f"config_sha256{_of(n)}": config.sha256 for n, config in self.models.items()}
+        return {**{name: getattr(self, name) for name in _IDENTITY}, **configs}
+
     def refuse_if_completed_otherwise(self, now: Manifest) -> None:
-        """SpecError where the server makes another config of the file than it did then."""
-        if self.completed is None or now.completed is None or self.completed == now.completed:
-            return
-        diff = unified_diff(self.completed, now.completed, "config as the server completes it")
-        raise SpecError(
-            f"run {self.run_id} cannot be continued, the server completes the model's config "
-            f"otherwise by now:\n{diff.rstrip()}",
-            "start a new run, or put back the model's files",
-        )
+        """SpecError where the server makes another config of a file than it did then."""
+        for label, config in self.models.items():
+            before, after = config.completed, now.models[label].completed
+            if before is None or after is None or before == after:
+                continue
+            diff = unified_diff(before, after, f"config{_of(label)} as the server completes it")
+            raise SpecError(
+                f"run {self.run_id} cannot be continued, the server completes the model's config "
+                f"otherwise by now:\n{diff.rstrip()}",
+                "start a new run, or put back the model's files",
+            )
 
     def refuse_if_measured_otherwise(self, now: Manifest) -> None:
         """SpecError where another load generator would go on with the run."""
-        started = self.completed is not None
+        started = any(config.completed is not None for config in self.models.values())
         if not started or comparable(self.client, now.client):
             return
         raise SpecError(
@@ -149,3 +199,14 @@ def comparable(one: str | None, other: str | None) -> bool:
     """
     usual = GENERATORS[0].name
     return (one or usual) == (other or usual)
+
+
+def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest of version 1 as one of version 2."""
+    rest = {k: v for k, v in data.items() if k not in _CONFIG_OF_VERSION_1.values()}
+    old = {new: data[key] for new, key in _CONFIG_OF_VERSION_1.items() if key in data}
+    return {**rest, "name": data["model"], "models": {"": old}, "schema_version": SCHEMA_VERSION}
+
+
+def _of(label: str) -> str:
+    return label and f" of {label}"

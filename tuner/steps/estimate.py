@@ -169,7 +169,7 @@ def seen_before(results: Path, job: Job) -> Seen | None:
     for directory in sorted(results.glob(f"*-{escape(job.spec.model)}-*"), reverse=True):
         try:
             store = RunStore.open(directory)
-            trials = store.trials() if store.manifest().model == job.spec.model else []
+            trials = store.trials() if store.manifest().name == job.spec.model else []
             if trials:
                 return _seen(trials, [Repeat.from_json(row) for row in store.confirmation()], job)
         except (TunerError, OSError, LookupError, TypeError, ValueError):

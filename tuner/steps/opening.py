@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from tuner.load import seeds
 from tuner.modelconfig.message import to_text
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.noise_file import read_noise
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RESULT, RunStore
@@ -134,12 +134,9 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         spec_text=job.loaded.text,
         spec_sha256=job.loaded.sha256,
         spec=job.spec.model_dump(mode="json", by_alias=True),
-        model=job.spec.model,
+        name=job.spec.model,
         seed=job.spec.search.seed,
-        config_path=str(job.model.path),
-        config_text=job.model.text,
-        config_sha256=job.model.file_sha256,
-        config_encoding=job.model.encoding,
+        models={"": _kept(job)},
         versions=programs.versions(),
         host=host,
         gpus=gpus,
@@ -153,14 +150,26 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
     )
 
 
+def _kept(job: Job) -> KeptConfig:
+    model = job.model
+    return KeptConfig(
+        job.spec.model, str(model.path), model.text, model.file_sha256, model.encoding
+    )
+
+
 def with_completed(manifest: Manifest, job: Job) -> Manifest:
     """With what the server makes of the config, and the space over that."""
     return replace(
         manifest,
         space_size=job.space.size().count,
         current=job.space.current,
-        completed=to_text(job.space.base),
-        overridden=sorted(job.space.config.overridden),
+        models={
+            "": replace(
+                _kept(job),
+                completed=to_text(job.space.base),
+                overridden=tuple(sorted(job.space.config.overridden)),
+            )
+        },
         client=client_of(job).kind.name,
     )
 

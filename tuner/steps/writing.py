@@ -42,7 +42,7 @@ def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) 
         WritePlan(
             model=job.spec.model,
             path=job.model.path,
-            sha256_before=manifest.config_sha256,
+            sha256_before=manifest.models[""].sha256,
             text_before=job.model.text if job.model.exists else None,
             text_after=change.after,
             server_args=winner.server_args,

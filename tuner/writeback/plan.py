@@ -84,21 +84,22 @@ def plan_from_run(
             f"run {manifest.run_id} has no config to write: it ended as {result.get('status')}",
             "its report says why; only a run with a winner can be applied",
         )
-    path = path or Path(manifest.config_path)
+    config = manifest.models[""]
+    path = path or Path(config.path)
     if wrong := next(_mistakes(manifest, result, path, text_after), None):
         raise SpecError(
             f"run {manifest.run_id} cannot be applied: {wrong}",
             "it was edited, or damaged: apply it as its tune left it, or run `tune run` again",
         )
     return WritePlan(
-        model=manifest.model,
+        model=config.name,
         path=path,
-        sha256_before=manifest.config_sha256,
-        text_before=None if manifest.config_sha256 is None else manifest.config_text,
+        sha256_before=config.sha256,
+        text_before=None if config.sha256 is None else config.text,
         text_after=text_after,
         server_args=tuple(result.get("server_args") or ()),
         run_id=manifest.run_id,
-        encoding=manifest.config_encoding,
+        encoding=config.encoding,
     )
 
 
@@ -106,22 +107,23 @@ def _mistakes(
     manifest: Manifest, result: Mapping[str, Any], path: Path, text_after: str
 ) -> Iterator[str]:
     """Where a run contradicts itself; somebody else may have made it, to have a file written."""
-    if not is_config_of(path, manifest.model):
-        yield f"{path} is not the {CONFIG_NAME} of a model {manifest.model!r}"
-    if result.get("model", manifest.model) != manifest.model:
-        yield f"its result is about the model {result['model']!r}, not {manifest.model!r}"
-    texts = {"the config it read": manifest.config_text, "its winner's config": text_after}
+    config = manifest.models[""]
+    if not is_config_of(path, config.name):
+        yield f"{path} is not the {CONFIG_NAME} of a model {config.name!r}"
+    if result.get("model", manifest.name) != manifest.name:
+        yield f"its result is about the model {result['model']!r}, not {manifest.name!r}"
+    texts = {"the config it read": config.text, "its winner's config": text_after}
     for what, text in texts.items():
-        if (mistake := _mistake(text, manifest.config_encoding)) is not None:
+        if (mistake := _mistake(text, config.encoding)) is not None:
             yield f"{what} is none: {mistake}"
     stated = {
-        "the config it read": (manifest.config_text, manifest.config_sha256),
+        "the config it read": (config.text, config.sha256),
         "its winner's config": (text_after, (result.get("written") or {}).get("sha256_after")),
     }
     for what, (text, sha256) in stated.items():
-        if sha256 is not None and sha256_of(text, manifest.config_encoding) != sha256:
+        if sha256 is not None and sha256_of(text, config.encoding) != sha256:
             yield f"{what} is not the one whose hash it states"
-    if manifest.config_sha256 is None and manifest.config_text:
+    if config.sha256 is None and config.text:
         yield "it holds the text of a config that it says was not there"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.report.synthetic import BETTER, CONFIG, make_run
+from unit.report.synthetic import BETTER, CONFIG, edit_config, make_run
 from unit.report.test_pull_request import with_config
 
 from tuner.report.pull_request import patch_of
@@ -24,8 +24,8 @@ pytestmark = [
 def read(before: str | None) -> dict[str, Any]:
     """What a manifest says of the config that the run read."""
     if before is None:
-        return {"config_text": "", "config_sha256": None}
-    return {"config_text": before, "config_sha256": sha256_of(before)}
+        return {"text": "", "sha256": None}
+    return {"text": before, "sha256": sha256_of(before)}
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,10 @@ def test_git_apply_takes_it(tmp_path: Path, before: str | None, model: str) -> N
     if before is not None:
         config.write_bytes(before.encode())
     run = with_config(make_run(tmp_path), config, before=before)
-    for name, changed in (("manifest.json", read(before)), ("result.json", {})):
+    edit_config(run, name=model, **read(before))
+    for name, key in (("manifest.json", "name"), ("result.json", "model")):
         data = json.loads((run / name).read_text())
-        (run / name).write_text(json.dumps({**data, "model": model, **changed}))
+        (run / name).write_text(json.dumps({**data, key: model}))
     patch = tmp_path / "proposal.patch"
     patch.write_bytes(patch_of(run).encode())
     subprocess.run(["git", "apply", "--check", str(patch)], cwd=checkout, check=True)

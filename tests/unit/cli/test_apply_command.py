@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
+from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -30,7 +30,7 @@ def run(made: Path, tmp_path: Path) -> Path:
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     (config.parent / "1").mkdir(parents=True)
     config.write_text(CONFIG)
-    edit(directory, "manifest", {"config_path": str(config)})
+    edit_config(directory, path=str(config))
     edit(directory, "result", {"written": None})
     return directory
 
@@ -87,8 +87,7 @@ def home(tmp_path: Path) -> Path:
 def test_a_run_that_names_another_file_creates_none(
     run: Path, home: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changes = {"config_path": str(home / name), "config_sha256": None, "config_text": ""}
-    edit(run, "manifest", changes)
+    edit_config(run, path=str(home / name), sha256=None, text="")
     assert "toy" in refused(run, home, capsys)
 
 
@@ -96,8 +95,7 @@ def test_a_file_whose_content_is_known_is_not_replaced(
     run: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = (home / ".bashrc").read_text()
-    changes = {"config_text": stock, "config_sha256": sha256_of(stock)}
-    edit(run, "manifest", {**changes, "config_path": str(home / ".bashrc")})
+    edit_config(run, text=stock, sha256=sha256_of(stock), path=str(home / ".bashrc"))
     edit(run, "result", {"config_after": "rm -rf ~\n"})
     assert "is not the config.pbtxt of a model 'toy'" in refused(run, home, capsys)
 
@@ -106,7 +104,7 @@ def test_a_link_in_a_model_directory_leads_nowhere_else(
     run: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = (home / ".bashrc").read_text()
-    edit(run, "manifest", {"config_text": stock, "config_sha256": sha256_of(stock)})
+    edit_config(run, text=stock, sha256=sha256_of(stock))
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
     config.symlink_to(home / ".bashrc")
@@ -148,9 +146,9 @@ def written(path: Path) -> dict[str, Any]:
         ("result", {"written": {**written(Path("x")), "sha256_after": "0" * 64}}, "hash it states"),
         ("result", {"winner": ["a list"]}, "result.json does not follow version 1"),
         ("result", {"server_args": "--one"}, "result.json does not follow version 1"),
-        ("manifest", {"config_text": "name: 'another'"}, "not the one whose hash it states"),
-        ("manifest", {"config_sha256": None}, "that it says was not there"),
-        ("manifest", {"model": "../toy"}, "is not the config.pbtxt of a model"),
+        ("config", {"text": "name: 'another'"}, "not the one whose hash it states"),
+        ("config", {"sha256": None}, "that it says was not there"),
+        ("config", {"name": "../toy"}, "is not the config.pbtxt of a model"),
     ],
 )
 def test_a_run_that_contradicts_itself_is_refused(
@@ -161,7 +159,10 @@ def test_a_run_that_contradicts_itself_is_refused(
     said: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    edit(run, name, changes)
+    if name == "config":
+        edit_config(run, **changes)
+    else:
+        edit(run, name, changes)
     assert said in refused(run, home, capsys)
 
 
@@ -169,7 +170,7 @@ def test_no_patch_of_another_file_is_proposed(
     run: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / ".git").mkdir()
-    edit(run, "manifest", {"config_path": str(home / ".github" / "workflows" / "ci.yml")})
+    edit_config(run, path=str(home / ".github" / "workflows" / "ci.yml"))
     assert guarded(cli, ["report", str(run), "--format", "patch"]) == 2
     out, err = capsys.readouterr()
     assert "is not the config.pbtxt of a model 'toy'" in err
@@ -201,7 +202,7 @@ def test_the_file_that_is_written_and_its_own_diff_are_shown(
 def test_a_run_from_another_machine_is_applied_to_the_repository_that_is_named(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edit(run, "manifest", {"config_path": "/ci/models/toy/config.pbtxt"})
+    edit_config(run, path="/ci/models/toy/config.pbtxt")
     assert guarded(cli, ["apply", str(run)]) == 4
     assert "--repository" in capsys.readouterr().err
     here = ["--repository", str(tmp_path / "models")]
@@ -223,7 +224,7 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
     for stated in (None, sha256_of("")):
-        edit(run, "manifest", {"config_text": "", "config_sha256": stated})
+        edit_config(run, text="", sha256=stated)
         assert guarded(cli, ["apply", str(run)]) == 0
         assert config.read_text() == BETTER
         assert guarded(cli, ["rollback", "toy", "--repository", str(tmp_path / "models")]) == 0

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
+from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -72,11 +72,10 @@ def test_apply_says_how_to_take_it_back_and_what_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path)
-    manifest = json.loads((run / "manifest.json").read_text())
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.parent.mkdir(parents=True)
     config.write_text(CONFIG)
-    (run / "manifest.json").write_text(json.dumps({**manifest, "config_path": str(config)}))
+    edit_config(run, path=str(config))
     assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
     assert f"next:  tune apply {run}\n" in capsys.readouterr().err
     assert guarded(cli, ["apply", str(run)]) == 0
@@ -93,10 +92,9 @@ def test_reports_say_what_apply_and_rollback_did(
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.parent.mkdir(parents=True)
     config.write_text(CONFIG)
-    changed = {"manifest": {"config_path": str(config)}, "result": {"written": None}}
-    for name, changes in changed.items():
-        facts = json.loads((run / f"{name}.json").read_text())
-        (run / f"{name}.json").write_text(json.dumps({**facts, **changes}))
+    edit_config(run, path=str(config))
+    facts = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**facts, "written": None}))
     undo = f"tune rollback toy --repository {tmp_path / 'models'}"
 
     assert guarded(cli, ["apply", str(run)]) == 0

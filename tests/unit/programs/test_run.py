@@ -335,10 +335,11 @@ def test_a_run_with_an_encoding_that_no_config_has_is_not_read(workplace: Workpl
     assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
     path = workplace.store.directory / "manifest.json"
     data = json.loads(path.read_text())
-    assert data.pop("config_encoding") == "utf-8"
+    assert data["models"][""].pop("encoding") == "utf-8"
     path.write_text(json.dumps(data))
-    assert workplace.store.manifest().config_encoding == "utf-8"  # of an older tune
-    path.write_text(json.dumps({**data, "config_encoding": "utf-16"}))
+    assert workplace.store.manifest().models[""].encoding == "utf-8"  # of an older tune
+    data["models"][""]["encoding"] = "utf-16"
+    path.write_text(json.dumps(data))
     assert workplace.tune("apply", str(workplace.store.directory)) == SpecError.exit_code
 
 

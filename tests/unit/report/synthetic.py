@@ -24,7 +24,7 @@ from tuner.load.measurement import (
     Slice,
 )
 from tuner.load.probes.overload import Overload
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.store import RunStore
 from tuner.run.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.score.judge import passes
@@ -209,6 +209,7 @@ def best_of(toy: Toy, trials: Sequence[Trial]) -> Trial:
 
 def manifest_of(toy: Toy, run_id: str) -> Manifest:
     spec = {"model": toy.model, "slo": list(toy.slo), "objective": toy.objective, "space": {}}
+    kept = KeptConfig(toy.model, f"/models/{toy.model}/config.pbtxt", CONFIG, sha256_of(CONFIG))
     return Manifest(
         run_id=run_id,
         created_at="2025-03-01T10:00:00+00:00",
@@ -216,11 +217,9 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         spec_text=f"model: {toy.model}\n",
         spec_sha256=sha256_of(f"model: {toy.model}\n"),
         spec=spec,
-        model=toy.model,
+        name=toy.model,
         seed=toy.seed,
-        config_path=f"/models/{toy.model}/config.pbtxt",
-        config_text=CONFIG,
-        config_sha256=sha256_of(CONFIG),
+        models={"": kept},
         versions={"tune": "0.1.0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"},
         host={"cpu": "Toy CPU @ 2.0 GHz", "cores": 2, "memory_bytes": 8 << 30, "governor": None},
         gpus=({"name": "Toy GPU", "driver": "550.54", "memory_bytes": 16 << 30},)
@@ -229,6 +228,14 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         fingerprint="0123456789abcdef",
         command=("tune", "run", "search_spaces/toy.yaml", "--seed", str(toy.seed)),
     )
+
+
+def edit_config(run: Path, **changes: object) -> None:
+    """Another fact of the config of the run's model, in its manifest."""
+    path = run / "manifest.json"
+    data = json.loads(path.read_text())
+    data["models"][""].update(changes)
+    path.write_text(json.dumps(data))
 
 
 def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> Path:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from unit.report.conftest import NASTY, Made
-from unit.report.synthetic import BETTER, CONFIG, Toy, make_run
+from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.errors import SpecError
 from tuner.report.pull_request import (
@@ -20,11 +19,8 @@ from tuner.report.pull_request import (
 
 def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path:
     """The run, about a config that lies somewhere else."""
-    data = json.loads((run / "manifest.json").read_text())
-    data["config_path"] = str(config)
-    if before is None:
-        data.update(config_sha256=None, config_text="")
-    (run / "manifest.json").write_text(json.dumps(data))
+    missing = {"sha256": None, "text": ""} if before is None else {}
+    edit_config(run, path=str(config), **missing)
     return run
 
 

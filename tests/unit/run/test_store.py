@@ -10,7 +10,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
 from tuner.load.measurement import Measurement
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.trial import Trial, TrialState, TrialTime
@@ -41,17 +41,22 @@ def a_manifest(**changes: object) -> Manifest:
         "spec_text": "model: m",
         "spec_sha256": "1",
         "spec": {"model": "m"},
-        "model": "m",
+        "name": "m",
         "seed": 0,
-        "config_path": "m/config.pbtxt",
-        "config_text": "",
-        "config_sha256": None,
+        "models": {"": KeptConfig("m", "m/config.pbtxt", "", None)},
         "versions": {"tune": "0"},
         "host": {"cpu": "x"},
         "gpus": [],
         "fingerprint": "f",
     }
     return Manifest(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+def asked(**changes: object) -> Manifest:
+    """After a server was asked for the model's config."""
+    return a_manifest(
+        models={"": KeptConfig("m", "m/config.pbtxt", "", None, completed="")}, **changes
+    )
 
 
 @pytest.fixture
@@ -131,6 +136,33 @@ def test_resuming_another_experiment_is_refused_by_name() -> None:
     a_manifest().refuse_if_different(a_manifest(created_at="later", run_id="q"))
 
 
+def test_resuming_says_which_model_has_another_config_by_now() -> None:
+    def of(**sha256: str) -> Manifest:
+        kept = {n: KeptConfig(n, f"{n}/config.pbtxt", "", sha256[n]) for n in sha256}
+        return a_manifest(models=kept)
+
+    with pytest.raises(SpecError) as refused:
+        of(tokenizer="1", bert="2").refuse_if_different(of(tokenizer="1", bert="3"))
+    assert "config_sha256 of bert: 2 then, 3 now" in refused.value.message
+    assert "tokenizer" not in refused.value.message
+    with pytest.raises(SpecError, match="config_sha256 of head: None then, 1 now"):
+        of(bert="2").refuse_if_different(of(bert="2", head="1"))
+
+
+def test_a_model_that_is_completed_otherwise_is_named() -> None:
+    def of(completed: str | None) -> Manifest:
+        same = KeptConfig("head", "head/config.pbtxt", "", None, completed="name: 'head'")
+        bert = KeptConfig("bert", "bert/config.pbtxt", "", None, completed=completed)
+        return a_manifest(models={"head": same, "bert": bert})
+
+    of("a").refuse_if_completed_otherwise(of("a"))
+    of(None).refuse_if_completed_otherwise(of("a"))
+    with pytest.raises(SpecError, match="config of bert as the server completes it") as refused:
+        of("a").refuse_if_completed_otherwise(of("b"))
+    assert "-a" in refused.value.message
+    assert "+b" in refused.value.message
+
+
 def test_a_manifest_of_an_older_tune_has_no_arrivals_of_its_own() -> None:
     older = a_manifest(arrivals=5).to_json()
     del older["arrivals"]
@@ -158,13 +190,13 @@ def test_a_manifest_of_another_version_is_refused() -> None:
 def test_a_run_is_not_resumed_with_another_kind_of_latency(
     started_with: str | None, now: str, refused: bool
 ) -> None:
-    before = a_manifest(completed="", client=started_with)
+    before = asked(client=started_with)
     if refused:
         with pytest.raises(SpecError, match="latencies were not taken by"):
-            before.refuse_if_measured_otherwise(a_manifest(completed="", client=now))
+            before.refuse_if_measured_otherwise(asked(client=now))
     else:
-        before.refuse_if_measured_otherwise(a_manifest(completed="", client=now))
+        before.refuse_if_measured_otherwise(asked(client=now))
 
 
 def test_a_run_that_no_server_was_asked_for_has_measured_nothing_yet() -> None:
-    a_manifest().refuse_if_measured_otherwise(a_manifest(completed="", client="tune"))
+    a_manifest().refuse_if_measured_otherwise(asked(client="tune"))

@@ -95,11 +95,12 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     )
     with opened(job, request) as new:
         manifest = RunStore.open(new.store.directory).manifest()
-    assert (manifest.run_id, manifest.model) == ("a-run", "emulated-accelerator")
+    assert (manifest.run_id, manifest.name) == ("a-run", "emulated-accelerator")
     assert (manifest.spec_path, manifest.spec_text) == (str(job.loaded.path), job.loaded.text)
     assert manifest.spec_sha256 == job.loaded.sha256
-    assert (manifest.config_path, manifest.config_text) == (str(job.model.path), job.model.text)
-    assert manifest.config_sha256 == job.model.file_sha256
+    config = manifest.models[""]
+    assert (config.path, config.text) == (str(job.model.path), job.model.text)
+    assert config.sha256 == job.model.file_sha256
     assert (manifest.seed, manifest.space_size) == (0, 4)
     assert manifest.current == job.space.current
     assert manifest.spec["slo"] == ["p99_latency <= 40ms"]
@@ -199,8 +200,8 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
 ) -> None:
     request = Request(job.loaded.path, output=tmp_path / "results")
     with opened(job, request) as new:
-        assert new.manifest.completed is not None
-        assert parse(new.manifest.completed) == job.space.base
+        assert new.manifest.models[""].completed is not None
+        assert parse(new.manifest.models[""].completed) == job.space.base
         directory = new.store.directory
     resumed = replace(request, resume=directory)
     running = parse(job.model.text + "input { name: 'more' }")
@@ -215,9 +216,9 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
 
 def test_a_run_of_an_older_tune_does_not_know_what_was_completed(job: Job, run: RunStore) -> None:
     data = run.manifest().to_json()
-    older = {name: data[name] for name in data if name not in ("completed", "overridden")}
-    run.write_manifest(older)
-    assert run.manifest().completed is None
+    del data["models"][""]["completed"], data["models"][""]["overridden"]
+    run.write_manifest(data)
+    assert run.manifest().models[""].completed is None
     with opened(job, resumed(run)) as again:
         assert [t.number for t in again.searcher.history] == [0]
 
@@ -225,7 +226,8 @@ def test_a_run_of_an_older_tune_does_not_know_what_was_completed(job: Job, run: 
 def test_the_manifest_states_no_hash_where_there_is_no_config(tmp_path: Path) -> None:
     job = job_without_config(tmp_path)
     with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
-        assert (new.manifest.config_sha256, new.manifest.config_text) == (None, "")
+        config = new.manifest.models[""]
+        assert (config.sha256, config.text) == (None, "")
 
 
 def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Path) -> None:

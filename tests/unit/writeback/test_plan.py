@@ -6,17 +6,17 @@ import pytest
 from unit.writeback.plans import make_plan
 
 from tuner.errors import SpecError
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import KeptConfig, Manifest
 from tuner.writeback.plan import plan_from_run, sha256_of
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
 
 
 def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest:
+    sha256 = sha256_of(config_text) if config_sha256 == "" else config_sha256
     return Manifest(
-        run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, model="m",
-        seed=0, config_path="/repo/m/config.pbtxt", config_text=config_text,
-        config_sha256=sha256_of(config_text) if config_sha256 == "" else config_sha256,
+        run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, name="m",
+        seed=0, models={"": KeptConfig("m", "/repo/m/config.pbtxt", config_text, sha256)},
         versions={}, host={}, gpus=(), fingerprint="f",
     )  # fmt: skip
 
