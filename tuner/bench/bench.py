@@ -281,8 +281,7 @@ class TritonBench:
         """
         if (self._rates.alone_s or 0.0) >= SLOW_S and (took_s := self._ask(concurrency)):
             return concurrency / took_s
-        seen = self._look(concurrency, seed)
-        return seen.throughput_infer_per_s / seen.batch_size
+        return self._look(concurrency, seed).requests_per_s
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
         """What the deployed candidate does beyond its capacity, and afterwards.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tuner.load.measurement import Measurement
 from tuner.score.judge import judge_all, passes
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
@@ -21,13 +22,18 @@ def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
     from tuner.load.latency.settling import settled_from
     from tuner.load.latency.timeline import latency_figures
 
-    measurement = point.measurement
-    if point.passed or measurement.by_arrival_us is None:
+    def settled(measurement: Measurement) -> Measurement:
+        latencies_us = measurement.by_arrival_us
+        first = None if latencies_us is None else settled_from(latencies_us)
+        if not first or latencies_us is None:
+            return measurement
+        rest = np.sort(latencies_us[first:])
+        figures = {**latency_figures(rest), "completed_count": rest.size}
+        return replace(measurement, **figures, course=None, due_per_s=None)
+
+    if point.passed:
         return False
-    first = settled_from(measurement.by_arrival_us)
-    if not first:
-        return False
-    rest = np.sort(measurement.by_arrival_us[first:])
-    figures = {**latency_figures(rest), "completed_count": rest.size}
-    later = replace(measurement, **figures, course=None, due_per_s=None)
+    whole = point.measurement
+    streams = {name: settled(stream) for name, stream in whole.streams.items()}
+    later = replace(settled(whole), streams=streams)
     return passes(judge_all(slos, later))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,9 +144,20 @@ class Course:
     relaxation_s: float
 
 
+def _empty(value: object) -> bool:
+    return not value
+
+
+def _of_one(models: Mapping[str, ServerStatistics]) -> bool:
+    return set(models) <= {""}
+
+
 @dataclass(frozen=True)
 class Measurement(Facts):
     """One load point measured once.
+
+    Of a mix of streams counts and rates are those of the streams that share the level, added up,
+    and percentiles are over the requests of them all.
 
     Attributes:
         duration_s: Length of the window the figures are over (not the whole run).
@@ -175,6 +187,11 @@ class Measurement(Facts):
         by_arrival_us: The same in the order in which requests were due, infinite for those that
             were refused or failed (open loop only). Not stored on disk.
         course: How they went over the window; None for closed loops, or from too few requests.
+        streams: Of a mix the figures of each stream, those of the background too; empty where
+            there is the one stream ``""``, and without those of which no request was due.
+        background: A stream's: with a rate of its own, beside the load.
+        models: What the server counted of every model it serves, by label.
+        server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
         disturbances: What else went on on the machine and spoilt it, one sentence each.
@@ -216,8 +233,37 @@ class Measurement(Facts):
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     course: Course | None = None
+    streams: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
+        default_factory=dict
+    )
+    background: Annotated[bool, Field(exclude_if=_empty)] = False
+    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_of_one)] = field(
+        default_factory=dict
+    )
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if _of_one(self.models):  # it is told once
+            own = {} if self.server is None else {"": self.server}
+            object.__setattr__(self, "models", own)
+
+    def of(self, stream: str) -> Measurement | None:
+        """A stream's figures; its own for ``""``; None where no request of the stream was due."""
+        return self.streams.get(stream) if stream else self
+
+    @property
+    def shared(self) -> Mapping[str, Measurement]:
+        """The streams whose figures are added up: all but those of the background."""
+        streams = self.streams or {"": self}
+        return {name: stream for name, stream in streams.items() if not stream.background}
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests answered per second of the window."""
+        if self.streams:  # whose batch sizes may differ
+            return self.completed_count / self.duration_s
+        return self.throughput_infer_per_s / self.batch_size
 
     @property
     def error_rate(self) -> float | None:

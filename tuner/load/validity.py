@@ -140,10 +140,13 @@ def _sent(m: Measurement) -> str:
 
 
 def _sent_late(m: Measurement) -> Iterator[str]:
-    if m.late_sends is not None and m.late_sends > _LATE_SENDS and _lag_matters(m):
-        late = f"{m.late_sends:.0%} of the requests were sent more than 1 ms late"
-        lag_us = m.send_lag_p99_us
-        yield late if lag_us is None else f"{late}, 1% by {digits(lag_us / 1e3)} ms or more"
+    """Of a mix whatever stream's latencies are the client's own."""
+    for own in m.streams.values() or (m,):
+        if own.late_sends is not None and own.late_sends > _LATE_SENDS and _lag_matters(own):
+            late = f"{own.late_sends:.0%} of the requests were sent more than 1 ms late"
+            lag_us = own.send_lag_p99_us
+            yield late if lag_us is None else f"{late}, 1% by {digits(lag_us / 1e3)} ms or more"
+            return
 
 
 def _sent_too_little(m: Measurement) -> float | None:
@@ -199,7 +202,7 @@ def _littles_law(m: Measurement) -> Iterator[str]:
     expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
     if expected is None or m.unanswered_count:
         return
-    found = m.throughput_infer_per_s / m.batch_size * m.avg_latency_us / 1e6
+    found = m.requests_per_s * m.avg_latency_us / 1e6
     if abs(found - expected) > max(_LITTLE * expected, 1.0):
         yield (
             f"Little's law does not hold: rate times latency gives {digits(found)} requests in "

@@ -18,13 +18,15 @@ CONFIDENCE = 0.95
 TAIL = 0.9
 
 
-def value_of(metric: Metric, measurement: Measurement, lost: int = 0) -> float | None:
+def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> float | None:
     """The metric in its base unit, or None when this measurement does not have it.
 
     ``lost``: requests that a percentile ranks above all latencies, so that late answers and lost
     ones share what it allows: of 3000 requests 30 may be late or lost. Needs each request's
     latency; without them the percentile is of the answers alone.
     """
+    if measurement is None:
+        return None
     value: Any = measurement
     for name in metric.reading.split("."):
         value = getattr(value, name, None)
@@ -37,13 +39,15 @@ def value_of(metric: Metric, measurement: Measurement, lost: int = 0) -> float |
 
 
 def judge(slo: Slo, measurement: Measurement) -> SloResult:
-    """One SLO against one measurement.
+    """One SLO against one measurement, of a mix against that of its stream.
 
     A missing or too small sample is never a pass, nor is a load that the server falls behind.
     """
-    value = value_of(slo.metric, measurement, measurement.failed_count)
-    verdict, reason = _verdict(slo, value, measurement), ""
-    if verdict is Verdict.PASS and (reason := unsteadiness(measurement)):
+    own = measurement.of(slo.stream)
+    value = None if own is None else value_of(slo.metric, own, own.failed_count)
+    verdict = Verdict.NOT_ENOUGH_DATA if own is None else _verdict(slo, value, own)
+    reason = ""
+    if verdict is Verdict.PASS and own is not None and (reason := unsteadiness(own)):
         verdict = Verdict.NOT_STEADY
     return SloResult(
         expression=str(slo),
@@ -53,6 +57,7 @@ def judge(slo: Slo, measurement: Measurement) -> SloResult:
         verdict=verdict,
         margin=margin(slo, value),
         reason=reason,
+        stream=slo.stream,
     )
 
 
@@ -96,12 +101,23 @@ def violation(results: Sequence[SloResult]) -> float:
     return total
 
 
-def in_time_rate(slos: Iterable[Slo], measurement: Measurement) -> float | None:
+def in_time_rate(slos: Sequence[Slo], measurement: Measurement) -> float | None:
     """Inferences per second answered within the latency bound of the highest percentile SLO.
 
-    None without a tail-latency SLO (p90 and up) or without each request's latency.
+    None without a tail-latency SLO (p90 and up) or without each request's latency. Each stream is
+    held to its own; all answers are in time of one that has none.
     """
-    tail = tail_slo(slos)
+    rates = {name: _in_time_rate(slos, name, own) for name, own in measurement.shared.items()}
+    if all(rate is None for rate in rates.values()):
+        return None
+    return sum(
+        own.throughput_infer_per_s if (rate := rates[name]) is None else rate
+        for name, own in measurement.shared.items()
+    )
+
+
+def _in_time_rate(slos: Sequence[Slo], stream: str, measurement: Measurement) -> float | None:
+    tail = tail_slo(slo for slo in slos if slo.stream == stream)
     latencies = measurement.latencies_us
     if tail is None or latencies is None or measurement.source is not LatencySource.REQUESTS:
         return None
@@ -113,6 +129,13 @@ def tail_slo(slos: Iterable[Slo]) -> Slo | None:
     """The SLO on the highest percentile of the latency, if any bounds its tail."""
     tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
     return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
+
+
+def tails(slos: Sequence[Slo]) -> list[Slo]:
+    """`tail_slo` of each stream that has one."""
+    streams = dict.fromkeys(slo.stream for slo in slos)
+    found = (tail_slo(slo for slo in slos if slo.stream == stream) for stream in streams)
+    return [slo for slo in found if slo is not None]
 
 
 def tightest_latency(slos: Iterable[Slo]) -> Slo | None:

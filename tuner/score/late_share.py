@@ -7,13 +7,13 @@ would. The *effective* number of requests says how many; the upper limit is that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.facts import Facts
 from tuner.load.measurement import LatencySource, Measurement
-from tuner.score.judge import tail_slo
+from tuner.score.judge import tails
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 
@@ -59,15 +59,20 @@ class LateShare(Facts):
         return f"{share} % late (at most {at_most} %)"
 
 
-def measured_late_share(measurement: Measurement, slos: Iterable[Slo]) -> LateShare | None:
+def measured_late_share(measurement: Measurement, slos: Sequence[Slo]) -> LateShare | None:
     """Of the requests that an open loop's SLO on the tail of the latency is about.
 
-    None without such an SLO, and where the latency of each request is not known.
+    None without such an SLO, and where the latency of each request is not known. Of several
+    streams that of the one in which most may be late, for what its SLO allows.
     """
-    tail, latencies = tail_slo(slos), measurement.by_arrival_us
-    if tail is None or latencies is None or measurement.source is not LatencySource.REQUESTS:
-        return None
-    return late_share(latencies, tail.bound)
+    found = []
+    for tail in tails(slos):
+        own = measurement.of(tail.stream)
+        if own is None or own.by_arrival_us is None or own.source is not LatencySource.REQUESTS:
+            continue
+        share = late_share(own.by_arrival_us, tail.bound)
+        found.append((share.at_most / (1.0 - (tail.metric.quantile or 0.0)), share))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def late_share(latencies_us: npt.NDArray[np.float64], bound_us: float) -> LateShare:

@@ -32,10 +32,10 @@ class Point(Facts):
     slo: tuple[SloResult, ...]
     in_time_infer_per_s: float | None  # rate of answers that met the latency SLOs
 
-    def reading(self, metric: Metric) -> float | None:
+    def reading(self, metric: Metric, stream: str = "") -> float | None:
         """In the base unit; a percentile that the measurement does not keep, as it was judged."""
-        measured = value_of(metric, self.measurement)
-        judged = (result.value for result in self.slo if result.metric == metric.name)
+        measured = value_of(metric, self.measurement.of(stream))
+        judged = (r.value for r in self.slo if (r.metric, r.stream) == (metric.name, stream))
         return next(judged, None) if measured is None else measured
 
     @property
@@ -49,8 +49,7 @@ class Point(Facts):
     @property
     def served_per_s(self) -> float | None:
         measured = self.measurement
-        served = measured.throughput_infer_per_s / measured.batch_size
-        return served if measured.load.arrivals.open_loop else None
+        return measured.requests_per_s if measured.load.arrivals.open_loop else None
 
     @property
     def slo_utilisation(self) -> float | None:

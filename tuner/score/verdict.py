@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from tuner.facts import Facts
 from tuner.spec.metrics import parse_metric
@@ -35,7 +35,7 @@ class SloResult(Facts):
     ``value`` and ``bound`` are in the metric's base unit (microseconds, 0..1, per second, bytes);
     ``value`` is None when it was not measured. ``margin`` is the distance to the bound as a share
     of it, negative when missed (0.25 = a quarter of the bound is left). ``reason`` says why a
-    load was not steady.
+    load was not steady. ``stream``: whose requests it is about.
     """
 
     expression: str
@@ -45,6 +45,7 @@ class SloResult(Facts):
     verdict: Verdict
     margin: float | None
     reason: str = ""
+    stream: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
 
 
 def rank(verdict: Verdict) -> int:

@@ -14,11 +14,15 @@ from tuner.spec.units import AsText, shorten
 
 @dataclass(frozen=True)
 class Slo(AsText):
-    """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text."""
+    """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text.
+
+    ``stream``: whose requests it is about; ``""`` is all of them, or the server.
+    """
 
     metric: Metric
     bound: float
     expression: str = field(default="", compare=False)
+    stream: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Slo:

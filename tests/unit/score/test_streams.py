@@ -1,0 +1,148 @@
+"""Several streams in one measurement: each is held to its own SLOs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import synthetic_measurement
+
+from tuner.bench.settled import missed_while_warming_up
+from tuner.load.measurement import Measurement, ServerStatistics
+from tuner.score.judge import in_time_rate, judge
+from tuner.score.late_share import measured_late_share
+from tuner.score.point import Point, judge_point
+from tuner.score.verdict import Verdict
+from tuner.spec.slo import Slo
+
+FAST = replace(Slo.parse("p99_latency <= 40ms"), stream="fast")
+SLOW = replace(Slo.parse("p99_latency <= 500ms"), stream="slow")
+BESIDE = replace(Slo.parse("p99_latency <= 100ms"), stream="beside")
+SLOS = (FAST, SLOW, BESIDE)
+
+
+def a_mix(fast_us: float = 20e3, slow_us: float = 200e3, beside_us: float = 50e3) -> Measurement:
+    """75/25 at 100/s, and a background of 10/s."""
+    streams = {
+        "fast": synthetic_measurement(75.0, fast_us, count=2250, duration_s=30.0),
+        "slow": synthetic_measurement(25.0, slow_us, count=750, duration_s=30.0),
+        "beside": synthetic_measurement(10.0, beside_us, count=500, duration_s=30.0),
+    }
+    streams["beside"] = replace(streams["beside"], background=True)
+    whole = synthetic_measurement(100.0, max(fast_us, slow_us), count=3000, duration_s=30.0)
+    return replace(whole, streams=streams)
+
+
+def test_a_load_passes_where_every_stream_meets_its_own_slos() -> None:
+    point = judge_point(SLOS, a_mix())
+    assert point.passed
+    assert [r.stream for r in point.slo] == ["fast", "slow", "beside"]
+    assert point.slo_utilisation == pytest.approx(0.5)  # fast and beside
+    assert point.served_per_s == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("missed", "times"),
+    [("fast_us", 50e3), ("slow_us", 600e3), ("beside_us", 120e3)],
+)
+def test_one_stream_over_its_slo_fails_the_load(missed: str, times: float) -> None:
+    point = judge_point(SLOS, a_mix(**{missed: times}))
+    assert not point.passed
+    assert point.slo_utilisation == pytest.approx({50e3: 1.25, 600e3: 1.2, 120e3: 1.2}[times])
+
+
+def test_a_stream_of_which_no_request_was_due_has_no_verdict() -> None:
+    mix = a_mix()
+    streams = {name: m for name, m in mix.streams.items() if name != "slow"}
+    point = judge_point(SLOS, replace(mix, streams=streams))
+    assert point.slo[1].verdict is Verdict.NOT_ENOUGH_DATA
+    assert point.undecided
+
+
+def test_too_few_answers_of_the_rarest_stream_leave_it_undecided() -> None:
+    mix = a_mix()
+    rare = synthetic_measurement(1.0, 20e3, count=100)
+    point = judge_point(SLOS, replace(mix, streams={**mix.streams, "slow": rare}))
+    assert point.undecided
+    assert not point.passed
+
+
+def test_refusals_of_one_stream_are_held_against_that_stream_alone() -> None:
+    mix = a_mix()
+    refusing = replace(mix.streams["slow"], failed_count=30)
+    mix = replace(mix, streams={**mix.streams, "slow": refusing}, failed_count=30)
+    assert judge(SLOW, mix).verdict is Verdict.FAIL
+    assert judge(FAST, mix).verdict is Verdict.PASS
+
+
+def test_a_reading_is_of_the_stream_that_it_is_asked_of() -> None:
+    point = judge_point(SLOS, a_mix())
+    assert point.reading(FAST.metric, "fast") == 20e3
+    assert point.reading(FAST.metric, "slow") == 200e3
+    assert point.reading(FAST.metric) == 200e3
+
+
+def test_answers_in_time_are_added_up_over_the_shared_streams() -> None:
+    assert in_time_rate(SLOS, a_mix()) == pytest.approx(100.0)
+    half_late = in_time_rate(SLOS, a_mix(fast_us=80e3 - 1))  # from 40 to 80 ms
+    assert half_late == pytest.approx(25.0, abs=0.1)
+    assert in_time_rate([SLOW], a_mix()) == pytest.approx(75.0 + 25.0)
+    assert in_time_rate([], a_mix()) is None
+
+
+def test_the_share_of_late_requests_is_that_of_the_worst_stream() -> None:
+    mix = a_mix()
+    rng = np.random.default_rng(1)
+    late = {"fast": 0.0, "slow": 0.04, "beside": 0.0}
+    streams = {
+        name: replace(
+            m, by_arrival_us=np.where(rng.random(2000) < late[name], 1e9, rng.random(2000))
+        )
+        for name, m in mix.streams.items()
+    }
+    found = measured_late_share(replace(mix, streams=streams), SLOS)
+    assert found is not None
+    assert found.share == pytest.approx(0.04, abs=0.015)
+
+
+def test_a_stream_that_was_warming_up_is_told_from_one_that_is_too_slow() -> None:
+    def starting(slow_from: int) -> Point:
+        mix = a_mix()
+        latencies = np.where(np.arange(2000) < slow_from, 900e3, 20e3)
+        ordered = np.sort(latencies)
+        slow = replace(
+            mix.streams["slow"],
+            by_arrival_us=latencies,
+            latencies_us=ordered,
+            p99_latency_us=float(ordered[1979]),
+        )
+        return judge_point(SLOS, replace(mix, streams={**mix.streams, "slow": slow}))
+
+    assert not starting(100).passed
+    assert missed_while_warming_up(SLOS, starting(100))
+    assert not missed_while_warming_up(SLOS, starting(2000))
+
+
+def test_a_measurement_of_several_streams_survives_json() -> None:
+    counted = ServerStatistics(5, 0, 5, 2, 1.0, 2.0, 3.0, 4.0)
+    mix = replace(a_mix(), models={"a": counted, "b": counted})
+    again = Measurement.from_json(mix.to_json())
+    assert again == mix
+    assert again.streams["beside"].background
+    assert again.of("slow") == mix.streams["slow"]
+    assert again.of("") is again
+    assert again.of("none") is None
+    point = judge_point(SLOS, mix)
+    assert Point.from_json(point.to_json()) == point
+
+
+def test_a_measurement_of_one_stream_is_stored_as_it_always_was() -> None:
+    one = replace(synthetic_measurement(), server=ServerStatistics(5, 0, 5, 2, 1.0, 2.0, 3.0, 4.0))
+    stored = judge_point([Slo.parse("p99_latency <= 40ms")], one).to_json()
+    assert {"streams", "models", "background"}.isdisjoint(stored["measurement"])
+    assert "stream" not in stored["slo"][0]
+    assert one.models == {"": one.server}
+    assert Measurement.from_json(one.to_json()).models == one.models
+    with_steps = replace(one, models={"": one.server, "step": one.server})  # type: ignore[dict-item]
+    assert with_steps.to_json()["models"].keys() == {"", "step"}
