@@ -30,8 +30,9 @@ class Costs:
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, dict[str, str]]) -> Costs:
-        """From the config's `parameters`; what is not there has its default."""
-        values = {name: float(value["string_value"]) for name, value in parameters.items()}
+        """From the config's `parameters` but `device`; what is not there has its default."""
+        costs = {name: value for name, value in parameters.items() if name != "device"}
+        values = {name: float(value["string_value"]) for name, value in costs.items()}
         values["pad_to"] = int(values.get("pad_to", 1))
         return cls(**values)
 
@@ -45,20 +46,22 @@ class Costs:
         return (self.exclusive_base_ms + self.exclusive_per_request_ms * self.padded(n)) / 1e3
 
 
-def open_device_lock(model_name: str) -> int:
-    """A file all instances of this model on this server lock, and no other server does.
+def open_device_lock(device: str) -> int:
+    """A file that all instances of this device's models lock on this server, and no other server.
 
     Every instance is a process started by the server: the parent's id names the server.
     """
-    path = Path(tempfile.gettempdir()) / f"{model_name}-{os.getuid()}-{os.getppid()}.lock"
+    path = Path(tempfile.gettempdir()) / f"{device}-{os.getuid()}-{os.getppid()}.lock"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
-        self.costs = Costs.from_parameters(config.get("parameters", {}))
-        self.lock = open_device_lock(config["name"])
+        parameters = config.get("parameters", {})
+        self.costs = Costs.from_parameters(parameters)
+        device = parameters.get("device", {"string_value": config["name"]})
+        self.lock = open_device_lock(device["string_value"])
         # A sleep ends up to 50 us late by default; spinning instead would take a core from the
         # server and the load generator, which share the machine.
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from unit.models.importing import model_module
@@ -50,3 +53,27 @@ def test_the_lock_is_of_one_server_and_never_follows_a_link(
     with pytest.raises(OSError, match="symbolic link"):
         model.open_device_lock("m")
     assert not (tmp_path / "victim").exists()
+
+
+def test_models_that_name_the_same_device_exclude_one_another(
+    model: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(model.tempfile, "gettempdir", lambda: str(tmp_path))
+    one, two, alone = (
+        started(model, name, device) for name, device in [("a", "gpu"), ("b", "gpu"), ("c", "")]
+    )
+    fcntl.flock(one.lock, fcntl.LOCK_EX)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(two.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(alone.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for served in (one, two, alone):
+        served.finalize()
+
+
+def started(model: ModuleType, name: str, device: str) -> Any:
+    parameters = {"exclusive_base_ms": {"string_value": "1"}}
+    if device:
+        parameters["device"] = {"string_value": device}
+    served = model.TritonPythonModel()
+    served.initialize({"model_config": json.dumps({"name": name, "parameters": parameters})})
+    return served
