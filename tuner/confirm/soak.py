@@ -5,7 +5,8 @@ not hold. So the load that a config is credited with is put on it once more, on 
 as long as production would feel it. Where rounds differ much, the lowest of them says little but
 how short its window was: then the soak begins nearly at their mean. Where a load does not hold (an
 SLO is missed, or it is not steady), the claim is lowered to where it does: by the utilisation
-that was seen, or, of an overloaded server, by what it answered.
+that was seen, or, of an overloaded server, by what it answered. One that did not hold while
+something else disturbed the machine says nothing, either way.
 """
 
 from __future__ import annotations
@@ -166,6 +167,8 @@ def soak(
         least_s = max(least_s, remembered_s([point]))
         if tried[-1].held and least_s <= LONGER * lasted_s:
             break
+        if not tried[-1].held and point.measurement.disturbances:
+            return Soak(tuple(tried[:-1]), " ".join(point.measurement.disturbances))
         if not tried[-1].held:
             next_level = _lower(tried, slope, rules.plan)
             if next_level is not None and len(tried) == at_most - 1:

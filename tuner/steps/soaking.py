@@ -50,7 +50,7 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     begin, slope = first_level(proof, session.plan), proof.own.steepness()
     found = _soak(session, proof.candidate, proof.level, proof.points, slope, begin)
     if not found.tried:
-        return Proven(found, reason=f"its load could not be held for long: {found.reason}")
+        return Proven(found, reason=f"whether its load holds for long is not known: {found.reason}")
     if found.held is not None and found.held.level >= proof.level:
         return Proven(found, reason=_above_rounds(proof, found.held))
     reason = f"what its rounds say it stands does not last: {found.tried[0].sentence}"

@@ -225,6 +225,16 @@ def test_a_load_generator_that_cannot_keep_it_up_tells_nothing_of_the_config() -
     assert rows == []
 
 
+def test_a_soak_that_misses_while_the_machine_is_disturbed_tells_nothing_of_the_config() -> None:
+    stolen = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
+    spoilt = LongLoads(lambda level: replace(queue_at(level, 300.0), disturbances=(stolen,)))
+    found, rows, told = soaked(spoilt, 297.0)
+    assert (found.tried, found.held, found.reason) == ((), None, stolen)
+    assert len(rows) == len(told) == 1
+    found, _, _ = soaked(spoilt, 225.0)
+    assert found.held is not None  # what holds even so, holds
+
+
 def test_a_load_without_a_result_is_put_on_it_once_more() -> None:
     bench = Script(LoadFailedError("no export"))
     found, _, _ = soaked(bench, 225.0)

@@ -189,6 +189,23 @@ def test_a_config_that_stands_nothing_for_long_is_not_written() -> None:
     assert len(bench.soaks) == 3
 
 
+def test_a_soak_that_only_a_disturbed_machine_misses_takes_no_proof_back() -> None:
+    stolen = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
+
+    class Robbed(Lasting):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            point = super().soak(level, seed, least_s)
+            return replace(point, measurement=replace(point.measurement, disturbances=(stolen,)))
+
+    bench = Robbed(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {OTHER: 0.3})
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.IMPROVED
+    assert len(bench.soaks) == 1
+    assert any(
+        f"whether its load holds for long is not known: {stolen}" in r for r in verdict.reasons
+    )
+
+
 def test_a_model_that_fails_in_the_soak_is_not_written() -> None:
     spec = spec_of()
     trouble = ModelFailsError("the model failed 3 of 9000 requests: out of handles")
