@@ -33,6 +33,8 @@ class Window:
         slice_s: Length of the stretches of `Measurement.slices`; None for none.
         bounds: Latency SLOs; see `Measurement.within_bounds`.
         ends_early: Whether an open loop ends once it has certainly missed one of them.
+        quiet_only: Spells in which the hypervisor gave the CPU away do not count (open loop
+            only), see `tuner.load.latency.quiet`.
     """
 
     duration_s: float
@@ -42,6 +44,7 @@ class Window:
     slice_s: float | None = None
     bounds: tuple[LatencyBound, ...] = ()
     ends_early: bool = True
+    quiet_only: bool = False
 
     @property
     def total_s(self) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
 from tuner.load.generator import LatencyBound, Window
+from tuner.load.latency.quiet import Span, seconds_of
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.watch.sampler import Sample
 from tuner.spec.digits import digits
@@ -121,6 +122,15 @@ def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
     if window.duration_s >= planned.duration_s:
         return ()
     return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
+
+
+def left_out(window: Window, quiet: Iterable[Span]) -> tuple[str, ...]:
+    """What is to be said of a window of which spells were left out."""
+    missing_s = window.duration_s - seconds_of(quiet)
+    if missing_s < 0.01:
+        return ()
+    missing = f"{digits(missing_s, 2)} s of {digits(window.duration_s, 3)} s were left out"
+    return (f"{missing}: the hypervisor gave the CPU to other guests, and requests were held up.",)
 
 
 def _client_behind(m: Measurement) -> Iterator[str]:

@@ -91,4 +91,4 @@ def soak_for(
     bound_s = max((bound.within_s for bound in window.bounds), default=0.0)
     wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * bound_s, least_s)
     duration_s = min(wanted_s, _SOAK_AT_MOST * soak_s)
-    return lengthen(window, duration_s)
+    return replace(lengthen(window, duration_s), quiet_only=True)

@@ -106,7 +106,7 @@ class Server:
             seed=seed,
             failed_count=0,
             source=LatencySource.REQUESTS,
-            **figures_of(observed, window.duration_s, 1),
+            **figures_of(observed, 1),
         )
 
 

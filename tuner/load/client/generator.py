@@ -32,7 +32,8 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, TunerError
 from tuner.load.client.job import Answers, Job, Outcome, merge
 from tuner.load.client.process import LEAD_NS
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.latency.quiet import seconds_of, within
 from tuner.load.latency.timeline import (
     LATE_US,
     Observed,
@@ -54,9 +55,16 @@ from tuner.load.validity import (
     client_kept_up,
     client_limit,
     ended_early,
+    left_out,
     warnings_about,
 )
-from tuner.load.watch.early_end import Hopeless, check_answered, check_decided, truncate
+from tuner.load.watch.early_end import (
+    Hopeless,
+    check_answered,
+    check_decided,
+    refuse_spoilt_end,
+    truncate,
+)
 from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.triton import health
@@ -86,28 +94,31 @@ class OpenClient(Setup):
                 np.save(Path(private) / "due.npy", due_s)
             hopeless = never if due_s is None else Hopeless(due_s, window, self._settled_count)
             answers, command, stopped_ns = self._execute(job, load, window, hopeless)
+        spells_ns = watched.spells(window)
+        refuse_spoilt_end(stopped_ns, spells_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or becomes_idle(self.scrape, self.target)
         planned = window
         if stopped_ns is not None and due_s is not None:
             window = truncate(window, begun_ns(*_answered(answers, due_s)), stopped_ns)
         check_sent(answers, load)
-        observed = observe(answers, due_s, window)
+        observed = observe(answers, due_s, window, spells_ns)
         if due_s is not None:
             check_decided(observed.latencies_us, due_s, window, planned)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
-            measurement(observed, answers, load, window, self.target.batch_size),
+            measurement(observed, answers, load, window.bounds, self.target.batch_size),
             seed=seed,
             server=server_statistics(samples),
-            host=host_use(samples, self.target.model),
+            host=host_use(samples, self.target.model, observed.quiet_ns),
             backlog=not at_rest,
             wall_s=time.monotonic() - begin,
             command=command,
         )
         if client_kept_up(result):  # else it is the client's fault, and told as that
             check_answered(observed.answered_count, window, planned)
-        warnings = (*given.warnings, *ended_early(window, planned), *_about_client(answers))
+        ends = (*ended_early(window, planned), *left_out(window, observed.quiet))
+        warnings = (*given.warnings, *ends, *_about_client(answers))
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
     def _due(self, load: LoadPoint, window: Window, seed: int) -> Times | None:
@@ -265,7 +276,12 @@ def check_sent(answers: Answers, load: LoadPoint) -> None:
         raise client_limit(load, (1.0 - unsent) * load.level)
 
 
-def observe(answers: Answers, due_s: Times | None, window: Window) -> Observed:
+def observe(
+    answers: Answers,
+    due_s: Times | None,
+    window: Window,
+    spells_ns: Sequence[tuple[int, int]] = (),
+) -> Observed:
     """The window as `observe_open` sees it, with the requests that were refused left out.
 
     Without due times, as `observe_closed` does.
@@ -281,45 +297,51 @@ def observe(answers: Answers, due_s: Times | None, window: Window) -> Observed:
     open_ends = answers.outcomes <= Outcome.UNANSWERED
     waited_for_s = np.append(answered_s, due_s[open_ends])
     refused_s = due_s[answers.outcomes >= Outcome.REJECTED]
-    observed = observe_open(requests, waited_for_s, window, refused_s)
+    observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns)
     # what each request was due for is known here, and so is what was sent and never answered
     begin_ns = observed.start_ns - round(window.warmup_s * 1e9)
     sent = answers.outcomes > Outcome.UNSENT
     due_ns = np.rint(due_s * 1e9).astype(np.int64)
     never_us = window.total_s * 1e6
     lag_us = np.where(sent, (answers.sent_ns - begin_ns - due_ns) / 1e3, never_us)
-    inside = (due_s >= window.warmup_s) & (due_s < window.warmup_s + window.duration_s)
+    inside = within(due_s, observed.quiet)
     sent_count = int((sent & _within(answers.sent_ns, observed)).sum())
+    seconds = seconds_of(observed.quiet)
     return replace(
         observed,
-        sent_per_s=sent_count / window.duration_s,
-        due_per_s=float(inside.sum()) / window.duration_s,
+        sent_per_s=sent_count / seconds,
+        due_per_s=float(inside.sum()) / seconds,
         late_sends=float((lag_us[inside] > LATE_US).mean()),
         send_lag_p99_us=percentile(np.sort(lag_us[inside]), 0.99),
     )
 
 
 def measurement(
-    observed: Observed, answers: Answers, load: LoadPoint, window: Window, batch_size: int
+    observed: Observed,
+    answers: Answers,
+    load: LoadPoint,
+    bounds: Sequence[LatencyBound],
+    batch_size: int,
 ) -> Measurement:
     """The figures; what the client cannot know is left to the caller."""
     told = _within(answers.answered_ns, observed)
     rejected = int((told & (answers.outcomes == Outcome.REJECTED)).sum())
     failed = int((told & (answers.outcomes == Outcome.FAILED)).sum())
     return Measurement(
-        **figures_of(observed, window.duration_s, batch_size),
+        **figures_of(observed, batch_size),
         load=load,
         seed=0,
         failed_count=rejected + failed,
         rejected_count=rejected,
-        within_bounds=within_bounds(observed.latencies_us, rejected + failed, window.bounds),
+        within_bounds=within_bounds(observed.latencies_us, rejected + failed, bounds),
         source=LatencySource.REQUESTS,
         batch_size=batch_size,
     )
 
 
 def _within(moments_ns: npt.NDArray[np.int64], observed: Observed) -> npt.NDArray[np.bool_]:
-    return (moments_ns >= observed.start_ns) & (moments_ns < observed.end_ns)
+    begin_ns = observed.start_ns - round(observed.quiet[0][0] * 1e9)
+    return within((moments_ns - begin_ns) / 1e9, observed.quiet)
 
 
 def _about_client(answers: Answers) -> tuple[str, ...]:

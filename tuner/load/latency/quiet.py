@@ -1,9 +1,9 @@
-"""Which requests of a long window tell of the config, and not of the machine's other guests.
+"""Which stretches of a long window tell of the config, and not of the machine's other guests.
 
 On a shared host the hypervisor gives the CPU away in spells of seconds to minutes. A short window
-that meets one is measured again; a soak of minutes meets one every time. So the requests of a spell
-are left out, with those that it held up: until the first that was answered as fast as half of all
-are. What comes after it begins in a usual state, as if the load had begun there.
+that meets one is measured again; a soak of minutes meets one every time. So a spell is left out,
+with what it held up: until the first request that is answered as fast as half of all are. What
+comes after begins in a usual state, as if the load had begun there.
 """
 
 from __future__ import annotations
@@ -19,44 +19,57 @@ QUIET_SHARE = 0.5
 LEAD = 2.0
 _CLOCK_US = 1.0  # finer differences are those of the clock
 
+#: From when to when, in seconds.
 Span = tuple[float, float]
+Values = npt.NDArray[np.float64]
 
 
-def quiet_requests(
-    due_s: npt.NDArray[np.float64],
-    latency_us: npt.NDArray[np.float64],
-    spells_s: Iterable[Span],
-) -> tuple[npt.NDArray[np.bool_], Sequence[Span]]:
-    """Which requests count, and the spans that were left out.
+def quiet_spans(
+    window: Span, due_s: Values, latency_us: Values, spells: Iterable[Span]
+) -> tuple[Span, ...]:
+    """What of the window counts; all of it where too little is quiet.
 
     Args:
-        due_s: When each was due, ascending.
+        window: On the clock of ``due_s``.
+        due_s: When each request was due, ascending.
         latency_us: Of each; infinite where it was refused.
-        spells_s: From when to when the CPU was given away, on the same clock, ascending.
+        spells: When the CPU was given away, ascending, on the same clock.
     """
-    counts = np.ones(due_s.size, dtype=bool)
-    left_out: list[Span] = []
     if not due_s.size:
-        return counts, left_out
+        return (window,)
     usual_us = float(np.median(latency_us))
-    recovered = np.flatnonzero(latency_us <= usual_us + _CLOCK_US)
-    for start, end in spells_s:
-        first = start - LEAD * usual_us / 1e6
-        after = recovered[np.searchsorted(due_s[recovered], end) :]
-        last = float(due_s[after[0]]) if after.size else np.inf
-        counts &= (due_s < first) | (due_s >= last)
-        left_out = _with(left_out, (first, last))
-    return counts, left_out
+    fast_s = due_s[latency_us <= usual_us + _CLOCK_US]
+    quiet, begin = [], window[0]
+    for start, end in spells:
+        if end <= begin:
+            continue
+        stop = start - LEAD * usual_us / 1e6
+        if stop > begin:
+            quiet.append((begin, min(stop, window[1])))
+        after = np.searchsorted(fast_s, max(end, begin))
+        begin = float(fast_s[after]) if after < fast_s.size else window[1]
+    if begin < window[1]:
+        quiet.append((begin, window[1]))
+    enough = seconds_of(quiet) >= QUIET_SHARE * (window[1] - window[0])
+    return tuple(quiet) if enough else (window,)
 
 
-def _with(spans: list[Span], later: Span) -> list[Span]:
-    """Joined where they meet."""
-    if spans and later[0] <= spans[-1][1]:
-        return [*spans[:-1], (spans[-1][0], max(spans[-1][1], later[1]))]
-    return [*spans, later]
+def seconds_of(spans: Iterable[Span]) -> float:
+    """How long they are in all."""
+    return sum(end - start for start, end in spans)
 
 
-def quiet_s(window: Span, left_out: Iterable[Span]) -> float:
-    """Seconds of the window that are not within a span left out."""
-    low, high = window
-    return high - low - sum(max(min(e, high) - max(s, low), 0.0) for s, e in left_out)
+def within(moments_s: Values, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
+    """Which moments are in one of the spans."""
+    found = np.zeros(moments_s.size, dtype=bool)
+    for start, end in spans:
+        found |= (moments_s >= start) & (moments_s < end)
+    return found
+
+
+def on_one_clock(moments_s: Values, spans: Sequence[Span]) -> Values:
+    """Moments within the spans, on a clock that runs in these only, from 0."""
+    starts, ends = np.array(spans).T
+    before = np.concatenate([[0.0], np.cumsum(ends - starts)[:-1]])
+    which = np.searchsorted(starts, moments_s, side="right") - 1
+    return np.asarray(moments_s - starts[which] + before[which])

@@ -8,7 +8,7 @@ server would look best when it is slowest (coordinated omission).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.course import course_of
+from tuner.load.latency.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
 from tuner.load.measurement import Course, Slice
 from tuner.load.perf_analyzer.export import Requests
 
@@ -31,7 +32,8 @@ LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
 class Observed:
     """The window's figures; see `tuner.load.measurement.Measurement` for what they mean.
 
-    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock.
+    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock, ``quiet`` is what of it
+    counts, in seconds from the start of the load.
     """
 
     start_ns: int
@@ -47,6 +49,13 @@ class Observed:
     slices: tuple[Slice, ...] = ()
     by_arrival_us: npt.NDArray[np.float64] | None = None
     course: Course | None = None
+    quiet: tuple[Span, ...] = ()
+
+    @property
+    def quiet_ns(self) -> tuple[tuple[int, int], ...]:
+        """The same on the wall clock."""
+        begin_ns = self.start_ns - round(self.quiet[0][0] * 1e9)
+        return tuple((begin_ns + round(a * 1e9), begin_ns + round(b * 1e9)) for a, b in self.quiet)
 
 
 def observe_open(
@@ -54,6 +63,7 @@ def observe_open(
     due_s: npt.NDArray[np.float64],
     window: Window,
     refused_s: npt.NDArray[np.float64] | None = None,
+    spells_ns: Iterable[tuple[int, int]] = (),
 ) -> Observed:
     """The window of an open-loop run.
 
@@ -66,78 +76,76 @@ def observe_open(
         due_s: When each request is due, in seconds from the start of the load.
         window: Warm-up and length.
         refused_s: When requests that are in neither of these, for they were refused, were due.
+        spells_ns: When the hypervisor gave the CPU away, on the wall clock: left out with what
+            they held up, see `tuner.load.latency.quiet`.
     """
     count = requests.sent_ns.size
     due_s = _go_round(due_s, count)
     begin_ns = begun_ns(requests, due_s)
-    start_ns, end_ns = _bounds(begin_ns, window)
-    due_us = due_s * 1e6
-    end_us = (requests.end_ns - begin_ns) / 1e3
-    answered_us = (requests.answered_ns - begin_ns) / 1e3
-    latency_us = np.append(answered_us - due_us[:count], end_us - due_us[count:])
+    end_s = (requests.end_ns - begin_ns) / 1e9
+    answered_s = (requests.answered_ns - begin_ns) / 1e9
+    latency_us = 1e6 * np.append(answered_s - due_s[:count], end_s - due_s[count:])
     slowest = float(latency_us[:count].max())
     latency_us[count:] = np.maximum(latency_us[count:], slowest)
-    inside = (due_us >= window.warmup_s * 1e6) & (
-        due_us < (window.warmup_s + window.duration_s) * 1e6
-    )
+    by_arrival = _by_arrival(due_s, latency_us, refused_s, window)
+    spells = [((a - begin_ns) / 1e9, (b - begin_ns) / 1e9) for a, b in spells_ns]
+    quiet = quiet_spans(_span(window), *by_arrival, spells)
+    inside = within(due_s, quiet)
     unanswered = int(inside[count:].sum())
-    sent_inside = _inside(requests.sent_ns, start_ns, end_ns)
-    lag_us = (requests.sent_ns - begin_ns) / 1e3 - due_us[:count]
+    sent_s = (requests.sent_ns - begin_ns) / 1e9
+    lag_us = 1e6 * (sent_s - due_s[:count])
     # of an overload few are answered that were due inside: then all must tell about sends
     told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
+    counts = inside | ~within(due_s, (_span(window),))
+    ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
     observed = _observed(
-        requests,
-        (start_ns, end_ns),
+        begin_ns,
+        answered_s[counts[:count]],
+        quiet,
         latency_us[inside],
         unanswered=unanswered,
         # what was never answered was sent all the same, at a moment that is not known
-        sent=int(sent_inside.sum()) + unanswered,
+        sent=int(within(sent_s, quiet).sum()) + unanswered,
         late_sends=float((lag_us[told] > LATE_US).mean()),
-        in_flight_us=_overlap_us(
-            due_us,
-            np.append(answered_us, np.full(due_us.size - count, np.inf)),
-            ((start_ns - begin_ns) / 1e3, (end_ns - begin_ns) / 1e3),
-        ),
+        in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
     )
     slices: tuple[Slice, ...] = ()
     if window.slice_s is not None:
-        slices = slices_of(due_s, answered_us / 1e6, latency_us, window, refused_s)
+        slices = slices_of(due_s, answered_s, latency_us, window, refused_s)
     return replace(
         observed,
-        due_per_s=float(inside.sum()) / window.duration_s,
+        due_per_s=float(inside.sum()) / seconds_of(quiet),
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
-        by_arrival_us=_with_refused(due_s, latency_us, refused_s, window),
-        course=_course(due_s, latency_us, window),
+        by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
+        course=_course(due_s[inside], latency_us[inside], quiet),
         slices=slices,
     )
 
 
 def _course(
-    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], window: Window
+    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], quiet: Sequence[Span]
 ) -> Course | None:
-    due_s, latency_us = _by_arrival(due_s, latency_us, window)
-    return course_of(latency_us, due_s - window.warmup_s, window.duration_s)
+    order = np.argsort(due_s, kind="stable")
+    return course_of(latency_us[order], on_one_clock(due_s[order], quiet), seconds_of(quiet))
 
 
-def _with_refused(
+def _by_arrival(
     due_s: npt.NDArray[np.float64],
     latency_us: npt.NDArray[np.float64],
     refused_s: npt.NDArray[np.float64] | None,
     window: Window,
-) -> npt.NDArray[np.float64]:
-    """Latencies of the window's requests in the order they were due; infinite for those refused."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Of the window's requests in the order they were due; infinite latency for those refused."""
     refused_s = np.array([]) if refused_s is None else refused_s
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
-    return _by_arrival(np.append(due_s, refused_s), latency_us, window)[1]
-
-
-def _by_arrival(
-    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], window: Window
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Of the window's requests, in the order they were due."""
-    inside = (due_s >= window.warmup_s) & (due_s < window.warmup_s + window.duration_s)
+    due_s = np.append(due_s, refused_s)
+    inside = within(due_s, (_span(window),))
     order = np.argsort(due_s[inside], kind="stable")
     return due_s[inside][order], latency_us[inside][order]
+
+
+def _span(window: Window) -> Span:
+    return window.warmup_s, window.warmup_s + window.duration_s
 
 
 def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:
@@ -180,22 +188,20 @@ def slices_of(
 
 def observe_closed(requests: Requests, window: Window) -> Observed:
     """The window of a closed-loop run: the requests answered inside it."""
-    start_ns, end_ns = _bounds(int(requests.sent_ns[0]), window)
-    latency_us = (requests.answered_ns - requests.sent_ns) / 1e3
-    inside = _inside(requests.answered_ns, start_ns, end_ns)
-    base = requests.sent_ns[0]
+    begin_ns = int(requests.sent_ns[0])
+    sent_s, answered_s = (
+        (moments - begin_ns) / 1e9 for moments in (requests.sent_ns, requests.answered_ns)
+    )
+    spans = (_span(window),)
     return _observed(
-        requests,
-        (start_ns, end_ns),
-        latency_us[inside],
+        begin_ns,
+        answered_s,
+        spans,
+        1e6 * (answered_s - sent_s)[within(answered_s, spans)],
         unanswered=0,
-        sent=int(_inside(requests.sent_ns, start_ns, end_ns).sum()),
+        sent=int(within(sent_s, spans).sum()),
         late_sends=None,
-        in_flight_us=_overlap_us(
-            (requests.sent_ns - base) / 1e3,
-            (requests.answered_ns - base) / 1e3,
-            ((start_ns - base) / 1e3, (end_ns - base) / 1e3),
-        ),
+        in_flight_s=_overlap_s(sent_s, answered_s, spans),
     )
 
 
@@ -223,8 +229,9 @@ def within_bounds(
     )
 
 
-def figures_of(observed: Observed, duration_s: float, batch_size: int) -> dict[str, Any]:
+def figures_of(observed: Observed, batch_size: int) -> dict[str, Any]:
     """Fields of a `Measurement` that follow from what was observed, by name."""
+    duration_s = seconds_of(observed.quiet)
     return {
         "duration_s": duration_s,
         "completed_count": observed.answered_count,
@@ -254,50 +261,41 @@ def _go_round(due_s: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.floa
     return np.concatenate([due_s + i * due_s[-1] for i in range(max(rounds, 1))])
 
 
-def _bounds(begin_ns: int, window: Window) -> tuple[int, int]:
-    start_ns = begin_ns + round(window.warmup_s * 1e9)
-    return start_ns, start_ns + round(window.duration_s * 1e9)
-
-
-def _inside(moments_ns: npt.NDArray[np.int64], start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
-    return (moments_ns >= start_ns) & (moments_ns < end_ns)
-
-
-def _overlap_us(
-    begins_us: npt.NDArray[np.float64],
-    ends_us: npt.NDArray[np.float64],
-    bounds_us: tuple[float, float],
+def _overlap_s(
+    begins_s: npt.NDArray[np.float64], ends_s: npt.NDArray[np.float64], spans: Sequence[Span]
 ) -> float:
-    """Total time requests spent in flight inside the bounds."""
-    low, high = bounds_us
-    return float(np.clip(np.minimum(ends_us, high) - np.maximum(begins_us, low), 0.0, None).sum())
+    """Total time requests spent in flight inside the spans."""
+    return sum(
+        float(np.clip(np.minimum(ends_s, high) - np.maximum(begins_s, low), 0.0, None).sum())
+        for low, high in spans
+    )
 
 
 def _observed(
-    requests: Requests,
-    bounds_ns: tuple[int, int],
+    begin_ns: int,
+    answered_s: npt.NDArray[np.float64],
+    spans: tuple[Span, ...],
     latencies_us: npt.NDArray[np.float64],
     *,
     unanswered: int,
     sent: int,
     late_sends: float | None,
-    in_flight_us: float,
+    in_flight_s: float,
 ) -> Observed:
-    start_ns, end_ns = bounds_ns
-    answered = int(_inside(requests.answered_ns, start_ns, end_ns).sum())
     if latencies_us.size == 0:
         raise LoadFailedError(
             "no request falls inside the measured window",
             "measure for longer, or at a higher rate",
         )
-    seconds = (end_ns - start_ns) / 1e9
+    seconds = seconds_of(spans)
     return Observed(
-        start_ns=start_ns,
-        end_ns=end_ns,
+        start_ns=begin_ns + round(spans[0][0] * 1e9),
+        end_ns=begin_ns + round(spans[-1][1] * 1e9),
         latencies_us=np.sort(latencies_us),
-        answered_count=answered,
+        answered_count=int(within(answered_s, spans).sum()),
         unanswered_count=unanswered,
         sent_per_s=sent / seconds,
         late_sends=late_sends,
-        mean_in_flight=in_flight_us / 1e6 / seconds,
+        mean_in_flight=in_flight_s / seconds,
+        quiet=spans,
     )

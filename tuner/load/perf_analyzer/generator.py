@@ -31,6 +31,7 @@ from tuner.load.validity import (
     client_busy,
     client_limit,
     ended_early,
+    left_out,
     received_count,
     refuse_failures,
     warnings_about,
@@ -40,6 +41,7 @@ from tuner.load.watch.early_end import (
     answered_count,
     check_answered,
     check_decided,
+    refuse_spoilt_end,
     truncate,
 )
 from tuner.load.watch.idle import becomes_idle
@@ -90,21 +92,24 @@ class _Run:
         else:
             if ended.stopped_ns is not None:
                 window = truncate(window, begun_ns(requests, due_s), ended.stopped_ns)
-            observed = observe_open(requests, due_s, window)
+            spells_ns = watched.spells(self.window)
+            refuse_spoilt_end(ended.stopped_ns, spells_ns)
+            observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
             check_answered(observed.answered_count, window, self.window)
             check_decided(observed.latencies_us, due_s, window, self.window)
         samples = watched.between(observed.start_ns, observed.end_ns)
         return Measurement(
             **self._common(command, ended),
-            **figures_of(observed, window.duration_s, self.tool.target.batch_size),
+            **figures_of(observed, self.tool.target.batch_size),
             failed_count=0,  # perf_analyzer gives up at the first
             within_bounds=within_bounds(observed.latencies_us, 0, window.bounds),
             **(_client_times(files.csv) if ended.stopped_ns is None else {}),
             source=LatencySource.REQUESTS,
             server=server_statistics(samples),
-            host=host_use(samples, self.tool.target.model),
+            host=host_use(samples, self.tool.target.model, observed.quiet_ns),
             warnings=(
                 *ended_early(window, self.window),
+                *left_out(window, observed.quiet),
                 *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
             ),
         )

@@ -165,6 +165,16 @@ def check_answered(answered_count: int, window: Window, planned: Window) -> None
     )
 
 
+def refuse_spoilt_end(stopped_ns: int | None, spells_ns: Sequence[tuple[int, int]]) -> None:
+    """Checks that a load that is to be judged without spells was not ended over one.
+
+    Raises:
+        UndecidedError: It may have been.
+    """
+    if stopped_ns is not None and spells_ns:
+        raise UndecidedError("ended early, perhaps over what the hypervisor took meanwhile")
+
+
 def _undecided() -> UndecidedError:
     return UndecidedError("ended early, but no latency SLO was certainly missed")
 

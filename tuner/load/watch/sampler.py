@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 
 import psutil
 
 from tuner.errors import TunerError
+from tuner.load.generator import Window
 from tuner.load.measurement import HostUse, ServerStatistics
 from tuner.load.watch.machine import (
     MachineReading,
@@ -31,6 +33,8 @@ from tuner.triton.server import Place
 from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 PERIOD_S = 0.5
+#: From one sample to the next the hypervisor gave away this share of all cores, or it is no spell.
+SPELL_PERCENT = 5.0
 
 Snapshot = Callable[[], StatisticsSnapshot]
 Scrape = Callable[[], Metrics | None]
@@ -97,6 +101,11 @@ class Sampler:
         last = min(range(len(samples)), key=lambda i: abs(samples[i].time_ns - end_ns))
         return samples[first : last + 1]
 
+    def spells(self, window: Window) -> tuple[tuple[int, int], ...]:
+        """When the hypervisor gave the CPU away, in ns; none where the window counts them too."""
+        pairs = pairwise(self._samples) if window.quiet_only else ()
+        return tuple((a.time_ns, b.time_ns) for a, b in pairs if _stolen(a, b) > SPELL_PERCENT)
+
     def _run(self) -> None:
         remote = self._place is Place.ELSEWHERE
         cores = None if remote else psutil.cpu_count()
@@ -124,8 +133,13 @@ def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:
     return difference(samples[0].statistics, samples[-1].statistics) if len(samples) > 1 else None
 
 
-def host_use(samples: Sequence[Sample], model: str) -> HostUse:
-    """What machines and cache did from the first sample to the last."""
+def host_use(
+    samples: Sequence[Sample], model: str, quiet_ns: Sequence[tuple[int, int]] = ()
+) -> HostUse:
+    """What machines and cache did from the first sample to the last.
+
+    Where only some spans count, what was stolen is that within them.
+    """
     if len(samples) < 2:
         return HostUse()
     before, after = samples[0].machine, samples[-1].machine
@@ -138,7 +152,11 @@ def host_use(samples: Sequence[Sample], model: str) -> HostUse:
     return HostUse(
         cpu_percent=busy_percent(before, after),
         other_cpu_percent=other_percent(before, after),
-        stolen_cpu_percent=stolen_percent(before, after),
+        stolen_cpu_percent=(
+            stolen_meanwhile(samples, quiet_ns)
+            if len(quiet_ns) > 1
+            else stolen_percent(before, after)
+        ),
         cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
         governor=after.governor,
@@ -155,6 +173,22 @@ def host_use(samples: Sequence[Sample], model: str) -> HostUse:
         cache_entries=int(entries[-1]) if entries else None,
         cache_evictions=int(evictions[-1] - evictions[0]) if evictions else None,
     )
+
+
+def stolen_meanwhile(
+    samples: Sequence[Sample], spans_ns: Sequence[tuple[int, int]]
+) -> float | None:
+    """Of all cores, 0..100, the mean over what was sampled within the spans."""
+    inside = [
+        _stolen(a, b)
+        for a, b in pairwise(samples)
+        if any(start <= a.time_ns and b.time_ns <= end for start, end in spans_ns)
+    ]
+    return _mean(inside)
+
+
+def _stolen(before: Sample, after: Sample) -> float:
+    return stolen_percent(before.machine, after.machine) or 0.0
 
 
 def _sums(readings: Sequence[Metrics], name: str, **labels: str) -> list[float]:

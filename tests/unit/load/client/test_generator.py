@@ -60,7 +60,7 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
 
 
 def measured(found: Answers) -> Measurement:
-    return measurement(observe(found, DUE, WINDOW), found, LOAD, WINDOW, batch_size=1)
+    return measurement(observe(found, DUE, WINDOW), found, LOAD, WINDOW.bounds, batch_size=1)
 
 
 EVERY_FIFTH = np.arange(DUE.size) % 5 == 0

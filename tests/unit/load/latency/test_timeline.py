@@ -9,6 +9,7 @@ import pytest
 
 from tuner.errors import LoadFailedError
 from tuner.load.generator import Window
+from tuner.load.latency.quiet import seconds_of
 from tuner.load.latency.timeline import observe_closed, observe_open, percentile
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import poisson
@@ -115,6 +116,28 @@ def test_what_was_due_is_counted_in_the_window() -> None:
     found = observe_open(requests(due, due + 0.010, 3.1), due, replace(WINDOW, duration_s=0.9))
     assert found.due_per_s == pytest.approx(((due >= 0.5) & (due < 1.4)).sum() / 0.9)
     assert found.sent_per_s == pytest.approx(found.due_per_s)
+
+
+def test_a_spell_of_the_hypervisor_and_what_it_held_up_are_left_out() -> None:
+    due = np.arange(0.0, 31.0, 0.01)
+    begin_ns = int(requests(due, due + 0.005, 31.1).sent_ns[0])
+    held_up = due + 0.005
+    held_up[(due > 10.0) & (due < 12.0)] = 12.1
+    long = replace(WINDOW, duration_s=30.0)
+    spells = ((begin_ns + 10_000_000_000, begin_ns + 11_900_000_000),)
+    whole = observe_open(requests(due, held_up, 31.1), due, long)
+    found = observe_open(requests(due, held_up, 31.1), due, long, spells_ns=spells)
+    assert percentile(whole.latencies_us, 0.99) > 1e6
+    assert found.latencies_us == pytest.approx(np.full(found.latencies_us.size, 5e3), abs=1.0)
+    assert 27.8 < seconds_of(found.quiet) < 28.1
+    assert found.due_per_s == pytest.approx(100.0, rel=0.01)
+    assert found.answered_count == pytest.approx(found.latencies_us.size, abs=3)
+    assert found.mean_in_flight == pytest.approx(0.5, rel=0.05)
+    assert found.by_arrival_us is not None
+    assert found.by_arrival_us.size == found.latencies_us.size
+    (_, first_end), (second, _) = found.quiet_ns
+    assert first_end - begin_ns == pytest.approx(9.99e9, rel=1e-3)
+    assert second - begin_ns == pytest.approx(12.0e9, rel=1e-2)
 
 
 def test_no_request_inside_the_window_is_no_result() -> None:

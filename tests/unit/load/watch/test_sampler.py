@@ -3,10 +3,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tuner.errors import ServerGoneError
+from tuner.load.generator import Window
 from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.statistics import difference
@@ -125,6 +127,20 @@ def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
     assert found.other_cpu_percent == pytest.approx(10.0)
     assert found.stolen_cpu_percent == pytest.approx(5.0)
     assert (found.load_1m, found.governor) == (2.5, "powersave")
+
+
+def test_spells_are_told_to_windows_that_leave_them_out_and_the_rest_is_quiet() -> None:
+    stolen_s = [0.0, 0.0, 0.6, 1.2, 1.2]  # of two CPU seconds from one sample to the next
+    samples = [
+        Sample(k, BEFORE, None, replace(machine(k), stolen_s=s)) for k, s in enumerate(stolen_s)
+    ]
+    watched = Sampler(lambda: BEFORE, lambda: None, Place.ELSEWHERE)
+    watched._samples = samples
+    window = Window(4.0, 0.0, 9.0)
+    assert watched.spells(window) == ()
+    assert watched.spells(replace(window, quiet_only=True)) == ((1, 2), (2, 3))
+    assert host_use(samples, "m").stolen_cpu_percent == pytest.approx(15.0)
+    assert host_use(samples, "m", [(0, 1), (3, 4)]).stolen_cpu_percent == 0.0
 
 
 def test_others_are_unknown_where_the_server_is_not_our_child() -> None:
