@@ -41,23 +41,25 @@ from tuner.steps.tools import find_programs
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (
-    ("as it is in the repository", Candidate({"instance_group.count": 1}), None),
-    ("2 instances, delay 500 us", Candidate(BATCHING), 1000.0),
+    ("as it is in the repository", Candidate.of_models({"": {"instance_group.count": 1}}), None),
+    ("2 instances, delay 500 us", Candidate.of_models({"": BATCHING}), 1000.0),
     (
         "3 instances, preferred [4], delay 300 us",
-        Candidate(
+        Candidate.of_models(
             {
-                "instance_group.count": 3,
-                "dynamic_batching": True,
-                "dynamic_batching.preferred_batch_size": (4,),
-                "dynamic_batching.max_queue_delay_microseconds": 300,
+                "": {
+                    "instance_group.count": 3,
+                    "dynamic_batching": True,
+                    "dynamic_batching.preferred_batch_size": (4,),
+                    "dynamic_batching.max_queue_delay_microseconds": 300,
+                }
             }
         ),
         1400.0,
     ),
     (
         "1 instance, delay 0, from far below",
-        Candidate({"instance_group.count": 1, "dynamic_batching": True}),
+        Candidate.of_models({"": {"instance_group.count": 1, "dynamic_batching": True}}),
         200.0,
     ),
 )

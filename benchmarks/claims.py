@@ -109,7 +109,7 @@ SERVERS: Mapping[str, Server] = {
     ),
 }
 
-CURRENT, OTHER = Candidate({"instance_group.count": 1}), Candidate({"instance_group.count": 2})
+CURRENT, OTHER = (Candidate.of_models({"": {"instance_group.count": n}}) for n in (1, 2))
 
 
 @dataclass

@@ -85,7 +85,7 @@ SERVER_NOISE = 0.005
 def candidate(faster: float) -> Candidate:
     """The config whose every service time is divided by 1 + ``faster``."""
     times = {f"parameters.{k}": f"{v / (1.0 + faster):.5f}" for k, v in COSTS.items()}
-    return Candidate({**BATCHING, **times})
+    return Candidate.of_models({"": {**BATCHING, **times}})
 
 
 CURRENT = candidate(0.0)

@@ -122,7 +122,8 @@ def simulate(gain: float, noise: float, finalists: int, runs: int, first: int = 
 def _run(
     gain: float, noise: float, finalists: int, number: int
 ) -> tuple[list[Confirmation], Simulated]:
-    configs = [Candidate({"instance_group.count": n + 1}) for n in range(finalists + 1)]
+    counts = range(1, finalists + 2)
+    configs = [Candidate.of_models({"": {"instance_group.count": n}}) for n in counts]
     current, *others = configs
     capacity = dict.fromkeys(others, CAPACITY * (1.0 + gain)) | {current: CAPACITY}
     bench = Simulated(capacity, noise, number)

@@ -29,15 +29,15 @@ SLOS = (Slo.parse("p99_latency <= 40ms"), Slo.parse("error_rate <= 0%"))
 COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
-CURRENT = Candidate({COUNT: 1, BATCH: 8, PREFERRED: None, DELAY: None})
+CURRENT = Candidate.of_models({"": {COUNT: 1, BATCH: 8, PREFERRED: None, DELAY: None}})
 #: Config, and the load it stands; None: Triton refuses it.
 TRIALS: tuple[tuple[Candidate, float | None], ...] = (
     (CURRENT, 121.0),
-    (Candidate({COUNT: 2, BATCH: 16, PREFERRED: None, DELAY: 0}), 1410.0),
-    (Candidate({COUNT: 4, BATCH: 32, PREFERRED: (16,), DELAY: 8000}), 1380.0),
-    (Candidate({COUNT: 3, BATCH: 32, PREFERRED: (8, 16), DELAY: 5200}), None),
-    (Candidate({COUNT: 2, BATCH: 32, PREFERRED: (4,), DELAY: 951}), 2290.0),
-    (Candidate({COUNT: 2, BATCH: 32, PREFERRED: (8,), DELAY: 1210}), 2120.0),
+    (Candidate.of_models({"": {COUNT: 2, BATCH: 16, PREFERRED: None, DELAY: 0}}), 1410.0),
+    (Candidate.of_models({"": {COUNT: 4, BATCH: 32, PREFERRED: (16,), DELAY: 8000}}), 1380.0),
+    (Candidate.of_models({"": {COUNT: 3, BATCH: 32, PREFERRED: (8, 16), DELAY: 5200}}), None),
+    (Candidate.of_models({"": {COUNT: 2, BATCH: 32, PREFERRED: (4,), DELAY: 951}}), 2290.0),
+    (Candidate.of_models({"": {COUNT: 2, BATCH: 32, PREFERRED: (8,), DELAY: 1210}}), 2120.0),
 )
 REFUSED = "load failed: failed to allocate pinned memory for 3 instances"
 #: A real trial takes longer than these together, so the view has more to do here.
@@ -59,7 +59,7 @@ def tell(events: Events, seconds: float) -> None:
         best = _better(best, trial)
         events.trial_finished(trial, best)
         number += 1
-    events.trial_started(number, Candidate({**CURRENT.fields, DELAY: 700}), CURRENT)
+    events.trial_started(number, Candidate.of_models({"": {**CURRENT.of(""), DELAY: 700}}), CURRENT)
 
 
 def _trial(

@@ -124,7 +124,7 @@ def _machine(programs: Programs) -> dict[str, object]:
 
 
 def _said(recording: Recording) -> str:
-    fields = {k.split(".")[-1]: v for k, v in recording.candidate.fields.items()}
+    fields = {k.split(".")[-1]: v for k, v in recording.candidate.of("").items()}
     loads = ", ".join(
         f"{p.load.level:.0f}/s {p.p99_latency_us / 1e3:.1f} ms" for p in recording.points
     )
@@ -187,7 +187,7 @@ class Recorder:
             try:
                 recording = self._record(server, candidate, repeat, 1.0 / FAR_TOO_HIGH)
             except TrialError as again:
-                print(f"left out for now: {dict(candidate.fields)}: {again.message}")
+                print(f"left out for now: {dict(candidate.of(''))}: {again.message}")
                 server.fresh()
                 return None
         if any(p.backlog for p in recording.points):
@@ -296,10 +296,10 @@ def in_order(space: Space) -> list[Candidate]:
     fewer delays.
     """
     every = list(space.enumerate())
-    delays = spread(sorted({d for c in every if isinstance(d := c.fields.get(DELAY), int)}))
+    delays = spread(sorted({d for c in every if isinstance(d := c.of("").get(DELAY), int)}))
 
     def place(candidate: Candidate) -> tuple[float, ...]:
-        fields = candidate.fields
+        fields = candidate.of("")
         delay, sizes = fields.get(DELAY), fields.get(PREFERRED)
         when = delays.index(delay) if isinstance(delay, int) else 0.5
         preferred = sizes if isinstance(sizes, tuple) else ()

@@ -245,7 +245,7 @@ class RecordedBench:
         """Raises LoadFailedError for a config that is not in the table."""
         key = self._canonical(candidate).key
         if key not in self._world.curves:
-            raise LoadFailedError(f"nothing is recorded of {dict(candidate.fields)}")
+            raise LoadFailedError(f"nothing is recorded of {dict(candidate.of(''))}")
         self._fresh += fresh
         self._key, self._curve = f"{key}/{self._fresh}" if fresh else key, self._world.curves[key]
         return SimpleNamespace(kind=DeploymentKind.RELOAD)

@@ -43,11 +43,11 @@ def _likeness(one: Places, other: Places) -> Places:
 
 
 def _batches(candidate: Candidate) -> bool:
-    return candidate.fields.get("dynamic_batching") is True
+    return candidate.of("").get("dynamic_batching") is True
 
 
 def _place(candidate: Candidate) -> tuple[float, ...]:
-    fields = candidate.fields
+    fields = candidate.of("")
     count, batch = fields["instance_group.count"], fields["max_batch_size"]
     sizes = fields.get("dynamic_batching.preferred_batch_size")
     delay = fields.get("dynamic_batching.max_queue_delay_microseconds")

@@ -31,7 +31,7 @@ def covered(name: str, table: Table) -> Job:
     if not missing:
         return job
     data = yaml.safe_load(path.read_text())
-    without = {c.fields.get(DELAY) for c in missing}
+    without = {c.of("").get(DELAY) for c in missing}
     left = [d for d in data["space"][DELAY]["choice"] if d not in without]
     if not left or None in without:
         raise ValueError(f"the table {name} has no delay of which every config is recorded")

@@ -59,7 +59,7 @@ def config(
     if delay_us is not None:
         fields["dynamic_batching.preferred_batch_size"] = tuple(preferred) or None
         fields["dynamic_batching.max_queue_delay_microseconds"] = delay_us
-    return Candidate(fields)
+    return Candidate.of_models({"": fields})
 
 
 #: The first six are those the twin is fitted to.
@@ -134,7 +134,7 @@ def record(model: str, path: Path, rounds: int, stop_at: float) -> None:
                 }
                 file.write(json.dumps(line) + "\n")
                 file.flush()
-                print(dict(candidate.fields))
+                print(dict(candidate.of("")))
                 for p in points:
                     print(
                         "   ",

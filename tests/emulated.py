@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import DeployRefusedError
@@ -86,7 +87,7 @@ class EmulatedBench:
         self.troubles = troubles or {}
         self.alone_s, self.lasting = alone_s, lasting
         self.answer: Mapping[Candidate, float] = {}
-        self.candidate = Candidate({})
+        self.candidate = candidate_of({})
         self.serves = 0.0
         self.asked: list[Asked] = []
         self.deployed: list[tuple[Candidate, bool]] = []

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from candidates import candidate_of
 from fuzz.mutate import texts
 from fuzz.watch import LONGEST_S, BadBehaviourError
 from hypothesis import strategies as st
@@ -265,7 +266,6 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
     from unit.report.synthetic import COUNT, Toy, make_trials
     from unit.steps.test_opening import opened
 
-    from tuner.space.candidate import Candidate
     from tuner.steps.job import Request, prepare
 
     with TemporaryDirectory() as place:
@@ -276,7 +276,7 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
         with opened(job, Request(spec, output=Path(place) / "results")) as new:
             store = new.store
         for trial, count in zip(make_trials(Toy(trials=3)), (1, 2, 3), strict=True):
-            store.append_trial(replace(trial, candidate=Candidate({COUNT: count})))
+            store.append_trial(replace(trial, candidate=candidate_of({COUNT: count})))
         files = (path for path in store.directory.iterdir() if path.suffix in (".json", ".jsonl"))
         return job, {path.name: path.read_bytes() for path in sorted(files)}
 

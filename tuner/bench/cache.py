@@ -59,7 +59,7 @@ def cache_of(space: Space, candidate: Candidate, *, remote: bool) -> ResponseCac
         candidate: Any of the space.
         remote: The server's arguments are not known: a config that asks for a cache may have one.
     """
-    enabled = candidate.fields.get(CACHE_ENABLE, space.base.response_cache.enable)
+    enabled = candidate.of("").get(CACHE_ENABLE, space.base.response_cache.enable)
     if not enabled:
         return None
     if candidate.cache_bytes is not None:

@@ -30,7 +30,8 @@ from tuner.confirm.rounds import Contender, Entrant, Round, measure_fixed_round,
 from tuner.errors import TrialError
 from tuner.facts import Facts
 from tuner.score.point import Point
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import CACHE, Candidate
+from tuner.space.knob import Knob
 from tuner.space.words import bytes_text
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, is_inside
 
@@ -245,9 +246,13 @@ class _Trials:
 
 
 def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
-    fields: dict[str, FieldValue] = dict(candidate.fields)
-    fields[CACHE_ENABLE] = None if size is None else True
-    return Candidate(fields, size)
+    """Another size; without a cache no model uses one."""
+    off = {} if size is not None else dict.fromkeys(_enabling(candidate))
+    return Candidate({**candidate.values, **off, CACHE: size})
+
+
+def _enabling(candidate: Candidate) -> list[Knob]:
+    return [knob for knob in candidate.fields if knob.path == CACHE_ENABLE]
 
 
 def _changes(
@@ -256,23 +261,24 @@ def _changes(
     """Name of each change with the function that undoes it; what others need comes last."""
     if winner.cache_bytes is None and current.cache_bytes is not None:
         yield "server arguments", lambda c: _without_args(c, current)
-    paths = [p for p, v in winner.fields.items() if current.fields.get(p) != v]
-    for path in sorted(paths, key=lambda p: (-p.count("."), p == DYNAMIC_BATCHING, p)):
-        if path != CACHE_ENABLE:  # goes with the server's argument
-            yield path, lambda c, p=path: _without_field(c, p, current)  # type: ignore[misc]
+    knobs = [k for k, v in winner.fields.items() if current.values.get(k) != v]
+    for knob in sorted(knobs, key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k)):
+        if knob.path != CACHE_ENABLE:  # goes with the server's argument
+            yield str(knob), lambda c, k=knob: _without_field(c, k, current)  # type: ignore[misc]
 
 
-def _without_field(candidate: Candidate, path: str, current: Candidate) -> Candidate:
-    fields: dict[str, FieldValue] = dict(candidate.fields)
-    value = current.fields.get(path)
-    fields[path] = value
+def _without_field(candidate: Candidate, knob: Knob, current: Candidate) -> Candidate:
+    value = current.values.get(knob)
+    values = {**candidate.values, knob: value}
     if value is None:  # what lies inside an absent message is absent too
-        fields = {p: v for p, v in fields.items() if not is_inside(p, path)}
-    return Candidate(fields, candidate.cache_bytes)
+        values = {k: v for k, v in values.items() if not _is_inside(k, knob)}
+    return Candidate(values)
+
+
+def _is_inside(knob: Knob, message: Knob) -> bool:
+    return knob.owner == message.owner and is_inside(knob.path, message.path)
 
 
 def _without_args(candidate: Candidate, current: Candidate) -> Candidate:
-    fields = dict(candidate.fields)
-    if CACHE_ENABLE in fields:
-        fields[CACHE_ENABLE] = current.fields.get(CACHE_ENABLE)
-    return Candidate(fields, current.cache_bytes)
+    enabling = {knob: current.values.get(knob) for knob in _enabling(candidate)}
+    return Candidate({**candidate.values, **enabling, CACHE: current.cache_bytes})

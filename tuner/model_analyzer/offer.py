@@ -84,7 +84,7 @@ def nearest(space: Space, message: Any) -> Candidate | None:
 def _wanted(space: Space, message: Any, path: str) -> FieldValue:
     if path == CACHE_SIZE:
         return space.current.cache_bytes
-    return get(message, path) if varied(path) else space.current.fields.get(path)
+    return get(message, path) if varied(path) else space.current.of("").get(path)
 
 
 def _numbers(parameter: Parameter) -> tuple[int, ...]:

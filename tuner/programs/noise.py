@@ -198,8 +198,8 @@ def neighbour_of(job: Job) -> Candidate | None:
     current = job.space.current
     every = [c for c in islice(job.space.enumerate(), _LOOKED_AT) if c != current]
     for candidate in every:
-        counts = {p: v for p, v in candidate.fields.items() if is_instance_count(p)}
-        other = Candidate({**current.fields, **counts}, current.cache_bytes)
+        counts = {k: v for k, v in candidate.fields.items() if is_instance_count(k.path)}
+        other = Candidate({**current.values, **counts})
         if other != current and not job.space.violations(other):
             return other
     return min(every, key=lambda c: c.differences(current), default=None)

@@ -123,7 +123,8 @@ def varied_fields(data: ReportData) -> tuple[str, ...]:
 def settings(trial: Trial) -> Mapping[str, FieldValue]:
     """All that a trial sets, server arguments as one more field."""
     arguments = cache_text(trial.candidate)
-    return {**trial.candidate.fields, **({"server arguments": arguments} if arguments else {})}
+    fields = {str(knob): value for knob, value in trial.candidate.fields.items()}
+    return {**fields, **({"server arguments": arguments} if arguments else {})}
 
 
 def level_text(value: FieldValue) -> str:

@@ -140,7 +140,7 @@ def _facts(result: Result | None) -> ConfigFacts | None:
 
 def _config(facts: ConfigFacts) -> dict[str, str]:
     candidate = facts.candidate
-    config = {path: field_text(path, value) for path, value in candidate.fields.items()}
+    config = {str(knob): field_text(knob, value) for knob, value in candidate.fields.items()}
     arguments = cache_text(candidate)
     return {**config, "server arguments": arguments} if arguments else config
 

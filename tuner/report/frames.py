@@ -98,7 +98,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "predicted": predicted.value if predicted else None,
         "predicted_low": predicted.low if predicted else None,
         "predicted_high": predicted.high if predicted else None,
-        **{f"field.{path}": _plain(value) for path, value in trial.candidate.fields.items()},
+        **{f"field.{knob}": _plain(value) for knob, value in trial.candidate.fields.items()},
         "server_args": json.dumps(list(trial.candidate.server_args)),
         **(_load(point) if point else {}),
         "deployment": trial.deployment,

@@ -183,7 +183,7 @@ def _current(space: Space, cache_bytes: int | None) -> Candidate:
     if CACHE_SIZE in space.paths:
         enabled = get(space.base, CACHE_ENABLE) is True
         fields[CACHE_ENABLE] = True if enabled else None
-    return Candidate(fields, cache_bytes)
+    return Candidate.of_models({"": fields}, cache_bytes)
 
 
 def _current_value(parameter: Parameter, message: Any) -> FieldValue:

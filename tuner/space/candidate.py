@@ -1,21 +1,29 @@
-"""What a trial tries: model config fields and the size of the server's response cache."""
+"""What a trial tries: fields of the models' configs and the size of the server's response cache."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from tuner.facts import Facts
 from tuner.modelconfig.values import FieldValue
 from tuner.space.cache import server_args, split_args
+from tuner.space.knob import SERVER, Knob
+from tuner.spec.paths import CACHE_SIZE
 
-__all__ = ["Candidate", "FieldValue"]
+__all__ = ["CACHE", "Candidate", "FieldValue"]
+
+#: The size of the server's response cache in bytes.
+CACHE = Knob(SERVER, CACHE_SIZE)
 
 
 def _cache_bytes(args: Any) -> int | None:
@@ -25,13 +33,13 @@ def _cache_bytes(args: Any) -> int | None:
     return size
 
 
-#: In files it is the arguments of the server.
-_CacheBytes = Annotated[
-    int | None,
-    Field(alias="server_args"),
-    BeforeValidator(_cache_bytes),
-    PlainSerializer(server_args),
-]
+@dataclass(frozen=True)
+class _Stored:
+    """A candidate in files: the fields of the model without a label, and of each that has one."""
+
+    fields: dict[str, FieldValue] = field(default_factory=dict)
+    models: dict[str, dict[str, FieldValue]] = field(default_factory=dict)
+    server_args: Annotated[int | None, BeforeValidator(_cache_bytes)] = None
 
 
 @dataclass(frozen=True)
@@ -39,25 +47,66 @@ class Candidate(Facts):
     """One point of the space.
 
     Attributes:
-        fields: ModelConfig path (``instance_group.count``) to value, owned fields only.
-        cache_bytes: Size of the server's response cache that the search chose; None: no cache.
-            A change here restarts the server.
+        values: What the search chose, knob by knob. The size of the response cache is there only
+            where there is a cache; another one restarts the server.
     """
 
     unknown = "ignore"
 
-    fields: Annotated[Mapping[str, FieldValue], PlainSerializer(dict)] = field(default_factory=dict)
-    cache_bytes: _CacheBytes = None
+    values: Mapping[Knob, FieldValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", MappingProxyType(dict(sorted(self.fields.items()))))
+        chosen = sorted((k, v) for k, v in self.values.items() if k != CACHE or v is not None)
+        object.__setattr__(self, "values", MappingProxyType(dict(chosen)))
+
+    @classmethod
+    def of_models(
+        cls, models: Mapping[str, Mapping[str, FieldValue]], cache_bytes: int | None = None
+    ) -> Candidate:
+        """The candidate with these fields: label of the model to ModelConfig path to value."""
+        fields = {Knob(o, path): v for o, found in models.items() for path, v in found.items()}
+        return cls({**fields, CACHE: cache_bytes})
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def read(stored: _Stored) -> Candidate:
+            return cls.of_models({"": stored.fields, **stored.models}, stored.server_args)
+
+        return core_schema.no_info_after_validator_function(
+            read,
+            handler.generate_schema(_Stored),
+            serialization=core_schema.plain_serializer_function_ser_schema(_stored),
+        )
+
+    def of(self, owner: str) -> Mapping[str, FieldValue]:
+        """ModelConfig path to value of the model with this label."""
+        return self.models.get(owner, {})
+
+    @property
+    def fields(self) -> Mapping[Knob, FieldValue]:
+        """What is chosen of the models' configs."""
+        return {knob: v for knob, v in self.values.items() if knob.owner != SERVER}
+
+    @cached_property
+    def models(self) -> Mapping[str, Mapping[str, FieldValue]]:
+        """Label of each model of which something is chosen, to path, to value."""
+        owners = groupby(self.fields, key=lambda knob: knob.owner)
+        return {owner: {k.path: self.values[k] for k in knobs} for owner, knobs in owners}
+
+    @property
+    def cache_bytes(self) -> int | None:
+        """Size of the server's response cache that the search chose; None: no cache."""
+        size = self.values.get(CACHE)
+        return size if isinstance(size, int) else None
 
     @property
     def server_args(self) -> tuple[str, ...]:
         """Extra tritonserver arguments (``--cache-config=local,size=67108864``)."""
         return server_args(self.cache_bytes)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The same for equal candidates, across runs and machines (16 hex digits)."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
@@ -67,7 +116,17 @@ class Candidate(Facts):
         return hash(self.key)
 
     def differences(self, other: Candidate) -> int:
-        """Fields in which the two differ; the size of the cache counts as one."""
-        paths = self.fields.keys() | other.fields.keys()
-        fields = sum(self.fields.get(path) != other.fields.get(path) for path in paths)
-        return fields + (self.cache_bytes != other.cache_bytes)
+        """Knobs in which the two differ; the size of the cache counts as one."""
+        return sum(1 for _ in self.changed(other))
+
+    def changed(self, other: Candidate) -> Iterator[Knob]:
+        """The knobs in which the two differ, in order."""
+        knobs = sorted(self.values.keys() | other.values.keys())
+        return (knob for knob in knobs if self.values.get(knob) != other.values.get(knob))
+
+
+def _stored(candidate: Candidate) -> dict[str, Any]:
+    models = {owner: dict(fields) for owner, fields in candidate.models.items()}
+    fields = models.pop("", {})
+    named = {"models": models} if models else {}
+    return {"fields": fields, **named, "server_args": list(candidate.server_args)}

@@ -111,7 +111,7 @@ class Space:
             if parameter.path == CACHE_SIZE:
                 chosen[CACHE_SIZE] = candidate.cache_bytes
             else:
-                chosen[parameter.path] = candidate.fields.get(parameter.path)
+                chosen[parameter.path] = candidate.of("").get(parameter.path)
         return chosen
 
     def contains(self, candidate: Candidate) -> bool:
@@ -130,7 +130,7 @@ class Space:
         Only the current config can differ from its equal: a file may say what Triton assumes.
         """
         values = self.values(candidate)
-        batching = candidate.fields.get(DYNAMIC_BATCHING) is True
+        batching = candidate.of("").get(DYNAMIC_BATCHING) is True
         if self.batcher_implied and not batching and self._max_batch_size(values) > 1:
             return candidate
         equal = self.candidate(values)
@@ -138,7 +138,7 @@ class Space:
 
     def message(self, candidate: Candidate) -> Any:
         """The model's config with the candidate's fields (a new ModelConfig message)."""
-        return self.config.message(candidate.fields)
+        return self.config.message(candidate.of(""))
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
         """Whether Triton is given the same: what a file leaves out has its default."""
@@ -149,7 +149,7 @@ class Space:
         """Why Triton would refuse the candidate; such a one never reaches a server."""
         completes = self.config.completes
         broken = violations(self.message(candidate), completes=completes)
-        return [*broken, *self.config.violations(candidate.fields)]
+        return [*broken, *self.config.violations(candidate.of(""))]
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
@@ -217,7 +217,7 @@ class Space:
             fields[CACHE_ENABLE] = None if cache_bytes is None else True
         if self.batcher_implied:
             fields[DYNAMIC_BATCHING] = True if self._max_batch_size(chosen) > 1 else None
-        return Candidate(fields, cache_bytes)
+        return Candidate.of_models({"": fields}, cache_bytes)
 
     def _walk(self, index: int, chosen: Values) -> Iterator[Values]:
         if index == len(self.parameters):

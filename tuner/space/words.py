@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.knob import Knob
 from tuner.spec.digits import digits
 from tuner.spec.paths import (
     CACHE_ENABLE,
@@ -25,8 +26,13 @@ _SHORT = {
 }
 
 
-def field_text(path: str, value: FieldValue) -> str:
-    """`instances 2`, `delay 3 ms`, `preferred [4, 8]`, `dynamic batching off`."""
+def field_text(knob: Knob, value: FieldValue) -> str:
+    """`instances 2`, `delay 3 ms`, `preferred [4, 8]`, `tiny-bert: dynamic batching off`."""
+    text = _path_text(knob.path, value)
+    return f"{knob.owner}: {text}" if knob.owner else text
+
+
+def _path_text(path: str, value: FieldValue) -> str:
     name = _SHORT.get(path, path)
     if value is None:
         return f"{name} off" if name in ("dynamic batching", "cache") else f"no {name}"
@@ -57,9 +63,9 @@ def bytes_text(size: int) -> str:
 def changes_text(candidate: Candidate, current: Candidate) -> str:
     """What differs from the current config, in a few words; `current config` when nothing does."""
     fields = [
-        field_text(path, value)
-        for path, value in candidate.fields.items()
-        if current.fields.get(path) != value and path != CACHE_ENABLE
+        field_text(knob, value)
+        for knob, value in candidate.fields.items()
+        if current.values.get(knob) != value and knob.path != CACHE_ENABLE
     ]
     if candidate.cache_bytes != current.cache_bytes:
         fields.append(cache_text(candidate) or f"without {cache_text(current)}")

@@ -178,7 +178,7 @@ def _config_facts(
         points = (*points, side.held.point)
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
     return ConfigFacts(
-        fields=dict(side.candidate.fields),
+        fields=dict(side.candidate.of("")),
         server_args=side.candidate.server_args,
         measurements=tuple(p.measurement for p in side.points),
         goodput_infer_per_s=goodput,

@@ -84,7 +84,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
 
 def _complete(job: Job, deployer: Deployer) -> Job:
     try:
-        running = deployer.try_out(Candidate({}, job.space.current.cache_bytes)).running
+        running = deployer.try_out(Candidate.of_models({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
         raise ModelNotServedError(
             f"the server does not load {job.spec.model} as it is in the repository: "

@@ -18,7 +18,7 @@ def draw_up(job: Job, winner: Candidate) -> Change:
 
     It is what the server was given for the winner's trials; what is completed is not written.
     """
-    after = edit(job.model.text, job.space.config.changes(winner.fields))
+    after = edit(job.model.text, job.space.config.changes(winner.of("")))
     name = f"{job.spec.model}/config.pbtxt"
     return Change(job.model.text, after, unified_diff(job.model.text, after, name))
 

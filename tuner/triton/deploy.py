@@ -166,7 +166,8 @@ class Deployer:
     def _deploy_once(self, candidate: Candidate) -> Deployment:
         deployment = self.try_out(candidate)
         base = self.base
-        expected, paths = base.expect(candidate.fields), base.read_back(candidate.fields)
+        fields = candidate.of("")
+        expected, paths = base.expect(fields), base.read_back(fields)
         different = differences(expected, deployment.running, paths)
         if different:
             # A failed load can leave the old config serving without a word.
@@ -184,7 +185,7 @@ class Deployer:
         """
         started = time.monotonic()
         try:
-            kind = self._bring(candidate, self.base.request(candidate.fields))
+            kind = self._bring(candidate, self.base.request(candidate.of("")))
             running_config = self.control.running_config(self._model)
         except ServerGoneError:
             self._stop()

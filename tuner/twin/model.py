@@ -49,7 +49,7 @@ def unmodelled_paths(candidate: Candidate) -> tuple[str, ...]:
     Such a field may change what a batch costs: a fit holds only for candidates that agree in all
     of them.
     """
-    return tuple(path for path in candidate.fields if not _is_simulated(path))
+    return tuple(path for path in candidate.of("") if not _is_simulated(path))
 
 
 @lru_cache(maxsize=1024)
@@ -61,7 +61,8 @@ def _is_simulated(path: str) -> bool:
 
 def service_key(candidate: Candidate) -> tuple[tuple[str, Any], ...]:
     """What must be equal for two candidates to have the same service times."""
-    return tuple((path, candidate.fields[path]) for path in unmodelled_paths(candidate))
+    fields = candidate.of("")
+    return tuple((path, fields[path]) for path in unmodelled_paths(candidate))
 
 
 def scheduler_of(
@@ -75,7 +76,7 @@ def scheduler_of(
         devices: GPUs the server sees (1 for CPUs).
         response_bytes: Size of a cache entry; needed for candidates with a cache.
     """
-    config = base.message(candidate.fields)
+    config = base.message(candidate.of(""))
     refusal = _refusal(config, devices)
     if refusal is not None:
         return Unmodelled(refusal)

@@ -163,11 +163,11 @@ def test_a_model_without_a_config_that_completes_everything(
         assert found.completed == (
             "the server completes the config: max_batch_size 8, input, output, dynamic_batching"
         )
-        assert space.current.fields == {COUNT: 1, SIZE: 8, BATCHER: True, DELAY: 0, PREFERRED: None}
+        assert space.current.of("") == {COUNT: 1, SIZE: 8, BATCHER: True, DELAY: 0, PREFERRED: None}
         assert written.deployed(space.current) == ""
 
         # What it sets by itself cannot be had otherwise, and is no candidate.
-        assert all(c.fields[SIZE] == 8 for c in space.enumerate())
+        assert all(c.of("")[SIZE] == 8 for c in space.enumerate())
         delayed = written.deployed(candidate(found, delay=500))
         assert delayed == "dynamic_batching {\n  max_queue_delay_microseconds: 500\n}\n"
         # Triton compares preferred sizes with the file's max_batch_size before it is completed.
@@ -185,7 +185,7 @@ def test_max_batch_size_alone_beside_a_batcher_that_is_completed(
 ) -> None:
     with served(OPEN, "max_batch_size: 8\n") as found:
         written = Written(found)
-        assert found.job.space.current.fields[BATCHER] is True
+        assert found.job.space.current.of("")[BATCHER] is True
         assert written.deployed(found.job.space.current) == "max_batch_size: 8\n"
         smaller = written.deployed(candidate(found, size=4))
         assert smaller == "max_batch_size: 4\n"
@@ -210,7 +210,7 @@ def test_a_model_that_completes_tensors_only(
 ) -> None:
     with served("pass", 'max_batch_size: 8\ninput [ { name: "x" } ]\n') as found:
         written = Written(found)
-        assert found.job.space.current.fields[BATCHER] is None
+        assert found.job.space.current.of("")[BATCHER] is None
         on = written.deployed(candidate(found, size=4, batcher=True, delay=500))
         assert "input" in on
         assert "TYPE_FP32" not in on

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
@@ -23,8 +24,8 @@ from tuner.spec.workload import CacheState
 from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
-ONE = Candidate({"instance_group.count": 1})
-CACHED = Candidate({"response_cache.enable": True}, 1024)
+ONE = candidate_of({"instance_group.count": 1})
+CACHED = candidate_of({"response_cache.enable": True}, 1024)
 
 
 class CountingDeployer:

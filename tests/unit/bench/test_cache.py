@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 
 from tuner.bench.cache import ResponseCache, cache_of
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
-from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 
@@ -42,7 +42,7 @@ def test_a_size_of_the_search_is_the_candidates() -> None:
 def test_a_cache_of_the_users_own_counts_the_same() -> None:
     space = a_space(CACHING, args=("--log-verbose=0", FLAG))
     assert cache_of(space, space.current, remote=False) == ResponseCache(4096)
-    assert cache_of(space, Candidate({"instance_group.count": 2}), remote=False) is not None
+    assert cache_of(space, candidate_of({"instance_group.count": 2}), remote=False) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import PAUSES_S, BenchRules, TritonBench
@@ -31,7 +32,7 @@ from tuner.steps.outcome import rejected_facts
 from tuner.triton.deploy import DeploymentKind
 from tuner.triton.server import Endpoints
 
-ONE = Candidate({"instance_group.count": 1})
+ONE = candidate_of({"instance_group.count": 1})
 BOUNDED = Window(1, 0, 10, bounds=(LatencyBound(share=0.99, within_s=0.04),))
 
 

@@ -12,6 +12,7 @@ import live
 import live_report
 import live_state as state
 import pytest
+from candidates import candidate_of
 from live_state import Comparison, LiveSearch, Settings, Shown, Step
 from synthetic import synthetic_server
 
@@ -31,7 +32,7 @@ NONE_OF_THEM: dict[str, Any] = {"minutes": None, "window_s": None, "seed": None}
 
 
 def config(instances: int) -> Candidate:
-    return Candidate({"instance_group.count": instances})
+    return candidate_of({"instance_group.count": instances})
 
 
 def searched(
@@ -77,7 +78,7 @@ def in_round(comparison: Comparison, scale: dict[int, float]) -> Comparison:
     """A round in which each config stands its share of what was searched."""
 
     def probes(entrant: Entrant) -> tuple[Shown, ...]:
-        instances = entrant.candidate.fields["instance_group.count"]
+        instances = entrant.candidate.of("")["instance_group.count"]
         assert isinstance(instances, int)
         capacity = 100.0 * instances * scale.get(instances, 1.0)
         passed = Shown(capacity / 1.02, True, None, 1.0 / 1.1, False)
@@ -190,7 +191,7 @@ class Servers:
     def measure(self, level: float, seed: int) -> Point:
         self.asked.append((level, seed))
         self.now_s += 1.0
-        instances = self.deployed[-1][0].fields["instance_group.count"]
+        instances = self.deployed[-1][0].of("")["instance_group.count"]
         assert isinstance(instances, int)
         return judge_point(JOB.spec.slo, synthetic_server(level, 100.0 * instances))
 
@@ -238,7 +239,7 @@ def test_each_round_begins_with_another_config_on_fresh_servers_with_other_arriv
     for _ in range(2):
         found = live.measured_round(servers, comparison, JOB.plan.levels)  # type: ignore[arg-type]
         comparison = comparison.with_round(found)
-    order = [c.fields["instance_group.count"] for c, _ in servers.deployed]
+    order = [c.of("")["instance_group.count"] for c, _ in servers.deployed]
     assert order == [1, 8, 7, 8, 7, 1]
     assert all(fresh for _, fresh in servers.deployed)
     assert len({seed for _, seed in servers.asked}) == 2

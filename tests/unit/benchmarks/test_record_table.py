@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import record_table
 import recorded_table as tables
+from candidates import candidate_of
 from probes import Probe
 from recorded_bench import RecordedWorld
 from recorded_neighbours import guess
@@ -32,7 +33,7 @@ def test_every_config_of_the_space_comes_once_and_mostly_with_more_instances(
     assert space.canonical(space.current) in order
 
     def rest(candidate: Candidate) -> dict[str, object]:
-        return {k: v for k, v in candidate.fields.items() if k != record_table.COUNT}
+        return {k: v for k, v in candidate.of("").items() if k != record_table.COUNT}
 
     in_place = sum(rest(a) == rest(b) for a, b in itertools.pairwise(order))
     assert in_place == count * 3 // 4
@@ -58,7 +59,7 @@ def test_any_capacity_is_bracketed_closely_from_any_guess(capacity: float) -> No
 
 def test_a_guess_lies_between_its_neighbours() -> None:
     def config(count: int, delay_us: int) -> Candidate:
-        return Candidate(
+        return candidate_of(
             {
                 "instance_group.count": count,
                 "max_batch_size": 16,
@@ -93,7 +94,7 @@ def test_a_table_in_the_making_covers_the_delays_that_are_complete() -> None:
     done = [
         Recording(c, 0, (synthetic_server(100.0, 200.0),))
         for c in space.enumerate()
-        if c.fields.get(record_table.DELAY) != 1000
+        if c.of("").get(record_table.DELAY) != 1000
     ]
     job = covered("tiny-bert", Table({}, tuple(done)))
     assert {c.key for c in job.space.enumerate()} == {r.candidate.key for r in done}

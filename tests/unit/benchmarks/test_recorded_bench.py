@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import recorded_table as tables
+from candidates import candidate_of
 from recorded_bench import (
     FIGURES,
     RecordedBench,
@@ -26,8 +27,8 @@ from tuner.score.judge import passes
 from tuner.space.candidate import Candidate
 
 SLOS = [P99_40MS, NO_ERRORS]
-ONE = Candidate({"instance_group.count": 1})
-TWO = Candidate({"instance_group.count": 2})
+ONE = candidate_of({"instance_group.count": 1})
+TWO = candidate_of({"instance_group.count": 2})
 
 
 def recording(candidate: Candidate, points: list[Measurement], repeat: int = 0) -> Recording:

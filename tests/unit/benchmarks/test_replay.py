@@ -25,7 +25,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
     job = prepare(Request(spec=tables.spec_path("tiny-bert")))
     recordings = []
     for candidate in job.space.enumerate():
-        count, batch = candidate.fields["instance_group.count"], candidate.fields["max_batch_size"]
+        count, batch = candidate.of("")["instance_group.count"], candidate.of("")["max_batch_size"]
         assert isinstance(count, int)
         assert isinstance(batch, int)
         capacity = 100.0 * count + batch

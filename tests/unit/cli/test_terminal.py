@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from candidates import candidate_of
 from rich.console import Console
 
 import tuner.cli
@@ -115,7 +116,7 @@ def test_an_error_and_its_traceback_are_shown_and_not_obeyed(
 
 
 def told(events: PlainEvents | LiveEvents) -> None:
-    candidate = Candidate({f"parameters.{HOSTILE}": HOSTILE})
+    candidate = candidate_of({f"parameters.{HOSTILE}": HOSTILE})
     events.started(Path(f"results/{HOSTILE}"), 2, 3)
     events.phase(HOSTILE)
     events.note(HOSTILE)

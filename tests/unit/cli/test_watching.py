@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
+from candidates import candidate_of
 from rich.console import Console
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
@@ -13,12 +14,11 @@ from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point, score_points
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 from tuner.steps.events import Events
 
-CURRENT = Candidate({"instance_group.count": 1})
-OTHER = Candidate({"instance_group.count": 2})
+CURRENT = candidate_of({"instance_group.count": 1})
+OTHER = candidate_of({"instance_group.count": 2})
 
 
 def tell_a_run(events: Events) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import geometric_mean
 
 import pytest
+from candidates import candidate_of
 from emulated import FreshBench as EmulatedBench
 from synthetic import synthetic_measurement
 
@@ -25,13 +26,12 @@ from tuner.load.measurement import Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio
-from tuner.space.candidate import Candidate
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
 
-CURRENT = Candidate({"instance_group.count": 1})
-OTHER = Candidate({"instance_group.count": 2})
-THIRD = Candidate({"instance_group.count": 3})
+CURRENT = candidate_of({"instance_group.count": 1})
+OTHER = candidate_of({"instance_group.count": 2})
+THIRD = candidate_of({"instance_group.count": 3})
 ROUNDS = 3
 
 

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from candidates import candidate_of
 from emulated import FreshBench, saying
 
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.load.probes.answers import Answers
 from tuner.space.candidate import Candidate
 
-CURRENT = Candidate({"instance_group.count": 1})
-WINNER = Candidate({"instance_group.count": 2})
+CURRENT = candidate_of({"instance_group.count": 1})
+WINNER = candidate_of({"instance_group.count": 2})
 
 
 class Speaking(FreshBench):

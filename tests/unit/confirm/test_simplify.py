@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from candidates import candidate_of
 from emulated import FreshBench
 from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 
@@ -21,8 +22,8 @@ COUNT = "instance_group.count"
 BATCHING = "dynamic_batching"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 ENABLE = "response_cache.enable"
-CURRENT = Candidate({COUNT: 1, BATCHING: None, ENABLE: None})
-FOUND = Candidate({COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, 1024)
+CURRENT = candidate_of({COUNT: 1, BATCHING: None, ENABLE: None})
+FOUND = candidate_of({COUNT: 2, BATCHING: True, DELAY: 500, ENABLE: True}, 1024)
 Capacity = Callable[[Candidate], float]
 
 
@@ -83,15 +84,15 @@ def by(factors: dict[str, float], capacity: float = 1000.0, base: Candidate = CU
     """Each field that is not as in ``base`` multiplies the capacity by its factor."""
 
     def of(candidate: Candidate) -> float:
-        changed = [p for p in factors if candidate.fields.get(p) != base.fields.get(p)]
+        changed = [p for p in factors if candidate.of("").get(p) != base.of("").get(p)]
         return capacity * math.prod(factors[p] for p in changed)
 
     return of
 
 
 def test_what_makes_no_difference_is_undone() -> None:
-    result = tried_on(SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100))
-    assert result.candidate == Candidate({COUNT: 1, BATCHING: True, DELAY: None, ENABLE: None})
+    result = tried_on(SimplerBench(lambda c: 1000 if c.of("")[BATCHING] else 100))
+    assert result.candidate == candidate_of({COUNT: 1, BATCHING: True, DELAY: None, ENABLE: None})
     kept = {p.field: p.kept for p in result.tried}
     assert kept == {
         "response_cache.size off": False,
@@ -105,17 +106,17 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
     """A delay of 0 that is written out and none at all are one config."""
 
     def same(one: Candidate, other: Candidate) -> bool:
-        return {p: v or None for p, v in one.fields.items()} == {
-            p: v or None for p, v in other.fields.items()
+        return {p: v or None for p, v in one.of("").items()} == {
+            p: v or None for p, v in other.of("").items()
         }
 
-    spelled = Candidate({**FOUND.fields, DELAY: 0}, FOUND.cache_bytes)
-    bench = SimplerBench(lambda c: 1000 if c.fields[BATCHING] else 100)
+    spelled = candidate_of({**FOUND.of(""), DELAY: 0}, FOUND.cache_bytes)
+    bench = SimplerBench(lambda c: 1000 if c.of("")[BATCHING] else 100)
     winner = confirmed(bench, spelled, rules_of())
     result = simplify(bench, winner, rules_of(), lambda _: True, same=same)
-    assert result.candidate.fields[DELAY] is None
+    assert result.candidate.of("")[DELAY] is None
     assert set(told(result)) == {"response_cache.size off", COUNT}
-    assert {c.fields[DELAY] for c, _, _ in bench.measured if c.fields[COUNT] == 1} == {None}
+    assert {c.of("")[DELAY] for c, _, _ in bench.measured if c.of("")[COUNT] == 1} == {None}
 
 
 def test_what_matters_stays_and_costs_one_round() -> None:
@@ -143,23 +144,25 @@ def test_what_matters_much_costs_one_measurement() -> None:
 def test_what_is_a_little_worse_is_measured_until_it_passes() -> None:
     rows: list[Row] = []
     bench = SimplerBench(by({COUNT: 1.12, BATCHING: 8.0}))
-    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    found = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
     result = tried_on(bench, rows, found)
     one_instance = told(result)[COUNT]
     assert one_instance.kept
     assert one_instance.without_change == pytest.approx(8_000, rel=0.01)
-    assert len([r for r in rows if r.candidate.fields[COUNT] == 1]) > 1
+    assert len([r for r in rows if r.candidate.of("")[COUNT] == 1]) > 1
 
 
 def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.0, BATCHING: 2.0}))
-    tried_on(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
+    tried_on(bench, found=candidate_of({COUNT: 2, BATCHING: True, ENABLE: None}))
     assert [seed for _, _, seed in bench.measured] == [7, 8, 9]  # brief: one measurement a round
 
 
 def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
-    result = tried_on(bench, found=Candidate({**CURRENT.fields, COUNT: 2, DELAY: 5, BATCHING: 1}))
+    result = tried_on(
+        bench, found=candidate_of({**CURRENT.of(""), COUNT: 2, DELAY: 5, BATCHING: 1})
+    )
     no_delay, one_instance = told(result)[DELAY], told(result)[COUNT]
     assert (no_delay.kept, one_instance.kept) == (False, True)
     assert no_delay.with_change == pytest.approx(10_000, rel=0.01)
@@ -173,7 +176,7 @@ def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> 
 def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) -> None:
     """Two fields changed, one worth 5 %, the other nothing: the first stays, the second goes."""
     worth, nothing = order
-    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    current, found = candidate_of({"a": 1, "b": 1}), candidate_of({"a": 2, "b": 2})
     lost, inside = 0, 0
     for seed in range(40):
         bench = SimplerBench(by({worth: 1.05, nothing: 1.0}, base=current), 0.04, 0.005, seed)
@@ -182,8 +185,8 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
             continue
         result = simplify(bench, winner, rules_of(), lambda _: True)
         assert result.proof.ratio is not None
-        lost += result.candidate.fields[worth] == 1
-        true = 1.05 if result.candidate.fields[worth] == 2 else 1.0
+        lost += result.candidate.of("")[worth] == 1
+        true = 1.05 if result.candidate.of("")[worth] == 2 else 1.0
         inside += result.proof.ratio.low <= true <= result.proof.ratio.high
     assert lost == 0
     assert inside >= 37
@@ -192,8 +195,8 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
 def test_the_gain_told_is_that_of_the_simpler_config() -> None:
     """One field loses 1.5 % where 2 % may be lost: the gain is of what is left."""
     bench = SimplerBench(by({COUNT: 1.015, BATCHING: 4.0}))
-    result = tried_on(bench, found=Candidate({COUNT: 2, BATCHING: True, ENABLE: None}))
-    assert result.candidate.fields[COUNT] == 1
+    result = tried_on(bench, found=candidate_of({COUNT: 2, BATCHING: True, ENABLE: None}))
+    assert result.candidate.of("")[COUNT] == 1
     assert result.proof.ratio is not None
     assert result.proof.ratio.estimate == pytest.approx(4.0, rel=0.005)
     assert result.proof.gain is not None
@@ -202,7 +205,7 @@ def test_the_gain_told_is_that_of_the_simpler_config() -> None:
 
 
 def test_of_a_small_gain_no_more_than_half_of_what_a_change_is_worth_may_be_lost() -> None:
-    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    found = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
     for loss, kept in ((1.004, False), (1.015, True)):
         result = tried_on(SimplerBench(by({COUNT: loss, BATCHING: 1.08})), found=found)
         assert told(result)[COUNT].loss_allowed == 0.01
@@ -213,7 +216,7 @@ def test_a_simpler_config_must_itself_be_worth_a_change() -> None:
     """As good as the winner within what it may lose, but no longer surely above the current one."""
     bench = SimplerBench(by({COUNT: 1.008, BATCHING: 1.018}))
     rules = rules_of(min_gain=0.02)
-    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    found = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
     winner = confirmed(bench, found, rules)
     assert winner.outcome is Outcome.CONFIRMED
     result = simplify(bench, winner, rules, lambda _: True)
@@ -224,8 +227,8 @@ def test_a_simpler_config_must_itself_be_worth_a_change() -> None:
 def test_what_the_search_saw_overloaded_far_below_is_not_measured_again(
     answered: float, again: bool
 ) -> None:
-    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
-    without_a = Candidate({"a": 1, "b": 2})
+    current, found = candidate_of({"a": 1, "b": 1}), candidate_of({"a": 2, "b": 2})
+    without_a = candidate_of({"a": 1, "b": 2})
     bench = SimplerBench(by({"a": 8.0, "b": 1.25}, base=current))
     winner = confirmed(bench, found, rules_of(), current)
     known = {without_a: answered}
@@ -243,19 +246,19 @@ def test_a_simpler_config_is_given_up_when_no_luck_brings_it_back(
     loss: float, rounds: int, kept: bool
 ) -> None:
     """Later rounds may be 4 % better than the winner's, and all three together lose 2 %."""
-    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    current, found = candidate_of({"a": 1, "b": 1}), candidate_of({"a": 2, "b": 2})
     bench = SimplerBench(by({"a": 8.0, "b": 1 / (1 - loss)}, base=current))
     rows: list[Row] = []
     result = simplify(
         bench, confirmed(bench, found, rules_of(), current), rules_of(rows), lambda _: True
     )
     assert told(result)["b"].kept is kept
-    one = [r.round for r in rows if r.candidate == Candidate({"a": 2, "b": 1})]
+    one = [r.round for r in rows if r.candidate == candidate_of({"a": 2, "b": 1})]
     assert sorted(set(one)) == list(range(rounds))
 
 
 def test_a_change_kept_after_one_round_is_told_with_what_the_winner_stood_in_that_one() -> None:
-    current, found = Candidate({"a": 1, "b": 1}), Candidate({"a": 2, "b": 2})
+    current, found = candidate_of({"a": 1, "b": 1}), candidate_of({"a": 2, "b": 2})
     bench = SimplerBench(by({"a": 8.0, "b": 2.0}, base=current), common=0.05, seed=4)
     winner = confirmed(bench, found, rules_of(), current)
     rounds = winner.own.capacities()
@@ -269,13 +272,13 @@ def test_small_losses_of_several_fields_do_not_add_up() -> None:
         """Each change undone costs 1.5 % of a latency that is minimised."""
 
         def reading(self, level: float, seed: int) -> Measurement:
-            undone = sum(self.candidate.fields[name] != 9 for name in "abc")
+            undone = sum(self.candidate.of("")[name] != 9 for name in "abc")
             p99_us = 20e3 * 1.015**undone * (2 if undone == 3 else 1)
             return synthetic_measurement(level, p99_us)
 
     objective = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
     rules = Rules(objective, None, 3, 0.02, 7, lambda _: None)
-    current, found = Candidate(dict.fromkeys("abc", 1)), Candidate(dict.fromkeys("abc", 9))
+    current, found = candidate_of(dict.fromkeys("abc", 1)), candidate_of(dict.fromkeys("abc", 9))
     bench = Slower(lambda _: 300.0)
     winner = confirmed(bench, found, rules, current)
     result = simplify(bench, winner, rules, lambda _: True)
@@ -294,18 +297,18 @@ def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
 
     rules = Rules(Objective.goodput(), LevelRange(1, 512, True), 3, 0.02, 7, lambda _: None)
     bench = Closed(by({COUNT: 1.0, BATCHING: 4.0}, 16))
-    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    found = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
     winner = confirmed(bench, found, rules)
     result = simplify(bench, winner, rules, lambda _: True)
-    assert result.candidate == Candidate({COUNT: 1, BATCHING: True, ENABLE: None})
+    assert result.candidate == candidate_of({COUNT: 1, BATCHING: True, ENABLE: None})
     assert all(level == round(level) for _, level, _ in bench.measured)
 
 
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
     bench = SimplerBench(lambda c: 1000 if c.cache_bytes else 100)
     result = tried_on(bench)
-    assert DELAY not in result.candidate.fields or result.candidate.fields[DELAY] is None
-    assert result.candidate.fields[BATCHING] is None
+    assert DELAY not in result.candidate.of("") or result.candidate.of("")[DELAY] is None
+    assert result.candidate.of("")[BATCHING] is None
     assert result.candidate.cache_bytes == FOUND.cache_bytes
 
 
@@ -325,7 +328,7 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
 
 
 def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
-    only = Candidate({COUNT: 2, BATCHING: None, ENABLE: None})
+    only = candidate_of({COUNT: 2, BATCHING: None, ENABLE: None})
     bench = SimplerBench(by({COUNT: 1.5}))
     result = tried_on(bench, found=only)
     assert result.candidate == only
@@ -336,11 +339,11 @@ def test_the_current_config_itself_is_never_the_simpler_winner() -> None:
 def test_without_a_gain_to_state_a_simpler_config_is_held_to_the_winner_alone() -> None:
     """The current config met the SLOs at no load: there is nothing to compare with."""
     bench = SimplerBench(by({COUNT: 1.0, BATCHING: 2.0}))
-    found = Candidate({COUNT: 2, BATCHING: True, ENABLE: None})
+    found = candidate_of({COUNT: 2, BATCHING: True, ENABLE: None})
     (winner,) = confirm(bench, Entrant(CURRENT, None), [Entrant(found, 2000.0)], rules_of())
     assert winner.gain is None
     result = simplify(bench, winner, rules_of(), lambda _: True)
-    assert result.candidate.fields[COUNT] == 1
+    assert result.candidate.of("")[COUNT] == 1
     assert result.proof.gain is None
     assert result.proof.level == pytest.approx(2000, rel=0.05)
 
@@ -350,7 +353,7 @@ SIZES = tuple(MIB << n for n in range(7))  # 1 to 64 MiB
 
 
 def with_cache(size: int | None, **fields: FieldValue) -> Candidate:
-    return Candidate({**fields, ENABLE: True if size else None}, size)
+    return candidate_of({**fields, ENABLE: True if size else None}, size)
 
 
 def least_cache(
@@ -384,7 +387,7 @@ def size_of(result: Simplified) -> int | None:
 def test_the_smallest_cache_that_serves_as_much_is_chosen(enough: int) -> None:
     result, bench, rows = least_cache(lambda size: 1000 if size >= enough else 900)
     assert size_of(result) == enough
-    assert result.candidate.fields[ENABLE] is True
+    assert result.candidate.of("")[ENABLE] is True
     assert len(bench.measured) == len(rows)
     assert len({(r.candidate, r.round) for r in rows}) <= 2 + 3 * 3
     assert result.tried[0].field == "response_cache.size off"
@@ -414,11 +417,11 @@ def test_a_smaller_cache_may_cost_two_percent_of_a_small_gain_too() -> None:
 
     def capacity(candidate: Candidate) -> float:
         size = candidate.cache_bytes or 0
-        count = 1.0 if candidate.fields.get(COUNT) == 2 else 0.985
+        count = 1.0 if candidate.of("").get(COUNT) == 2 else 0.985
         return 1000.0 * (bench_of[size] * count if candidate != current else 0.9)
 
     rows: list[Row] = []
-    current = Candidate({COUNT: 1, ENABLE: None})
+    current = candidate_of({COUNT: 1, ENABLE: None})
     rules = rules_of(rows, min_gain=0.02)
     bench = SimplerBench(capacity)
     winner = confirmed(bench, with_cache(SIZES[1], **{COUNT: 2}), rules, current)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from candidates import candidate_of
 from emulated import FreshBench
 from synthetic import NO_ERRORS, synthetic_measurement
 
@@ -18,9 +19,8 @@ from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, judge_point
-from tuner.space.candidate import Candidate
 
-WINNER = Candidate({"instance_group.count": 2})
+WINNER = candidate_of({"instance_group.count": 2})
 SEARCHED = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
 
 

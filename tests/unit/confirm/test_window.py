@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from candidates import candidate_of
 from emulated import FreshBench
 from synthetic import P99_40MS, synthetic_measurement
 
@@ -18,7 +19,7 @@ from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo
 
-CURRENT, OTHER = Candidate({"instance_group.count": 1}), Candidate({"instance_group.count": 2})
+CURRENT, OTHER = (candidate_of({"instance_group.count": n}) for n in (1, 2))
 
 
 def searched(power: float, relaxation_s: float, *levels: float) -> list[Point]:

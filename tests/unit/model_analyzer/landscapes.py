@@ -34,7 +34,7 @@ Goodput = Callable[[Candidate], float | None]
 
 
 def number(candidate: Candidate, path: str) -> int:
-    value = candidate.fields.get(path)
+    value = candidate.of("").get(path)
     return value if isinstance(value, int) else 0
 
 

@@ -55,7 +55,7 @@ def test_numbers_outside_the_space_become_the_nearest_by_ratio(
     space = space_of({INSTANCES: {"int": [1, 4]}, BATCH: {"choice": [8, 16, 32]}})
     candidate = nearest(space, wanted(batch, count))
     assert candidate is not None
-    assert (candidate.fields[BATCH], candidate.fields[INSTANCES]) == expected
+    assert (candidate.of("")[BATCH], candidate.of("")[INSTANCES]) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_fields_of_the_batcher_become_the_nearest(
     )
     candidate = nearest(space, wanted(16, 1, batcher))
     assert candidate is not None
-    assert candidate.fields[DELAY] == delay
-    assert candidate.fields[PREFERRED] == preferred
+    assert candidate.of("")[DELAY] == delay
+    assert candidate.of("")[PREFERRED] == preferred
 
 
 def test_other_fields_stay_as_in_the_current_config() -> None:
@@ -94,8 +94,8 @@ def test_other_fields_stay_as_in_the_current_config() -> None:
     threads = 'parameters { key: "threads" value { string_value: "2" } }'
     candidate = nearest(space_of(given, config + threads), wanted(8, 3, ""))
     assert candidate is not None
-    assert candidate.fields["parameters.threads"] == 2
-    assert candidate.fields[INSTANCES] == 3
+    assert candidate.of("")["parameters.threads"] == 2
+    assert candidate.of("")[INSTANCES] == 3
     assert candidate.cache_bytes is None
 
 
@@ -104,8 +104,8 @@ def test_a_batcher_that_is_searched_follows_model_analyzer() -> None:
     on, off = (nearest(space, wanted(8, 2, batcher)) for batcher in ("dynamic_batching { }", ""))
     assert on is not None
     assert off is not None
-    assert on.fields[BATCHER] is True
-    assert off.fields[BATCHER] is None
+    assert on.of("")[BATCHER] is True
+    assert off.of("")[BATCHER] is None
 
 
 def test_a_batch_size_without_preferred_sizes_has_no_candidate() -> None:

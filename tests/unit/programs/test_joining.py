@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from emulated import EmulatedBench
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import a_search, searched, served
@@ -69,8 +70,8 @@ class SlowBench(EmulatedBench):
         if not fresh:
             self.tried.append(candidate)
             time.sleep(0.02)
-        counted = {"instance_group.count": 1, **candidate.fields}
-        return super().deploy(Candidate(counted, candidate.cache_bytes))
+        counted = {"instance_group.count": 1, **candidate.of("")}
+        return super().deploy(candidate_of(counted, candidate.cache_bytes))
 
 
 class PatientBench(SlowBench):
@@ -352,14 +353,14 @@ class TestWhatIsRefused:
 def test_a_workers_trial_costs_the_run_none_of_its_time() -> None:
     theirs = Trial(
         1,
-        Candidate({"instance_group.count": 9}),
+        candidate_of({"instance_group.count": 9}),
         TrialState.FAILED,
         time=TrialTime(measuring_s=1e6),
         worker=Worker("box", "1"),
     )
     assert Trial.from_json(theirs.to_json()) == theirs
     session, searcher = a_search(
-        EmulatedBench(served), [Candidate({"instance_group.count": 1})] * 3, time="60s"
+        EmulatedBench(served), [candidate_of({"instance_group.count": 1})] * 3, time="60s"
     )
     searcher.history.append(theirs)
     searched(session, searcher)

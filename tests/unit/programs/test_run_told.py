@@ -110,7 +110,7 @@ def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -
     assert stopped.value.__cause__ is None
     trials = workplace.result["trials"]
     assert (trials["asked"], trials["duplicates"]) == (len(workplace.store.trials()), 0)
-    assert workplace.result["baseline"]["fields"] == workplace.store.trials()[0].candidate.fields
+    assert workplace.result["baseline"]["fields"] == workplace.store.trials()[0].candidate.of("")
     assert workplace.result["reasons"] == ["stopped by a signal"]
     assert "its proof" not in stopped.value.hint
     assert (workplace.store.directory / "report.html").is_file()

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from candidates import candidate_of
+
 from tuner.load.measurement import (
     Arrivals,
     HostUse,
@@ -38,7 +40,7 @@ COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
-CURRENT = Candidate({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None})
+CURRENT = candidate_of({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None})
 CONFIG = 'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 1\n'
 BETTER = (
     'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 16\n'
@@ -55,9 +57,9 @@ UNFINISHED = ("interrupted", "failed")
 def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) -> Measurement:
     """What the toy would show at ``rate`` requests per second."""
     noise = random.Random(f"{candidate.key}{rate}{seed}")
-    delay = number(candidate.fields.get(DELAY))
+    delay = number(candidate.of("").get(DELAY))
     batch = batch_size(candidate, rate)
-    instances = number(candidate.fields.get(COUNT))
+    instances = number(candidate.of("").get(COUNT))
     service_us = 4000 + 120 * batch + 500 * (instances - 2) ** 2
     capacity = 0.97e6 * batch / service_us
     busy = min(rate / capacity, 0.995)
@@ -112,10 +114,10 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
 
 
 def batch_size(candidate: Candidate, rate: float) -> int:
-    largest = int(number(candidate.fields.get(BATCH)))
-    preferred = candidate.fields.get(PREFERRED)
+    largest = int(number(candidate.of("").get(BATCH)))
+    preferred = candidate.of("").get(PREFERRED)
     wanted = int(max(preferred)) if isinstance(preferred, tuple) else largest  # type: ignore[call-overload]
-    gathered = 1 + rate * (number(candidate.fields.get(DELAY)) + 4000) / 1e6
+    gathered = 1 + rate * (number(candidate.of("").get(DELAY)) + 4000) / 1e6
     return int(max(1, min(largest, wanted, gathered)))
 
 
@@ -162,7 +164,7 @@ def make_trials(toy: Toy) -> list[Trial]:
             DELAY: draw.choice([0, int(math.exp(draw.uniform(4, 9)))]),
         }
         cache_bytes = 64 << 20 if toy.cache and draw.random() < 0.3 else None
-        candidate = Candidate(fields, cache_bytes)
+        candidate = candidate_of(fields, cache_bytes)
         if candidate not in candidates:
             candidates.append(candidate)
     return [make_trial(toy, number, c) for number, c in enumerate(candidates)]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from candidates import candidate_of
 from unit.report.conftest import Made
 from unit.report.synthetic import BATCH, COUNT, DELAY
 
@@ -17,7 +18,6 @@ from tuner.report.analysis import (
 )
 from tuner.report.data import ReportData
 from tuner.run.trial import Score, Trial, TrialState
-from tuner.space.candidate import Candidate
 
 
 def with_trials(data: ReportData, trials: list[Trial]) -> ReportData:
@@ -27,7 +27,7 @@ def with_trials(data: ReportData, trials: list[Trial]) -> ReportData:
 def scored(number: int, fields: dict[str, int], score: float, *, feasible: bool = True) -> Trial:
     return Trial(
         number,
-        Candidate(fields),
+        candidate_of(fields),
         TrialState.MEASURED,
         score=Score(score, feasible, 0.0 if feasible else 1.0, None),
     )

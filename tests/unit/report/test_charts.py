@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from unit.report.conftest import Made
 
 from tuner.report.analysis import unsimplified
@@ -17,7 +18,6 @@ from tuner.report.data import ReportData
 from tuner.report.sentence import config_text
 from tuner.report.side import judged_point
 from tuner.run.trial import Predicted, Trial, TrialState
-from tuner.space.candidate import Candidate
 
 
 def trace(chart: Any, name: str) -> dict[str, Any]:
@@ -28,8 +28,8 @@ def simplified(data: ReportData) -> tuple[ReportData, Trial]:
     """The run as if one field of its best trial had been put back afterwards."""
     assert data.best is not None
     origin = next(t for t in data.trials if t.number == data.best.trial)
-    fields = {**origin.candidate.fields, "max_batch_size": 3}
-    winner = replace(data.best, candidate=Candidate(fields), trial=None, points=())
+    fields = {**origin.candidate.of(""), "max_batch_size": 3}
+    winner = replace(data.best, candidate=candidate_of(fields), trial=None, points=())
     return replace(data, best=winner), origin
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from candidates import candidate_of
 from unit.report.conftest import Made
 from unit.report.synthetic import CURRENT, Toy, make_run, measure
 
@@ -15,7 +16,6 @@ from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import judge_point
 from tuner.score.verdict import Verdict
-from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 
 
@@ -134,7 +134,7 @@ def test_the_current_config_need_not_be_the_first_trial(tmp_path: Path) -> None:
     current = load(run).current
     assert current is not None
     assert (current.candidate, current.trial) == (other, 3)
-    unmeasured = Candidate({"instance_group.count": 77}).to_json()
+    unmeasured = candidate_of({"instance_group.count": 77}).to_json()
     store.write_manifest({**store.manifest().to_json(), "current": unmeasured})
     assert load(run).current is None
 

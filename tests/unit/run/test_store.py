@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
@@ -15,7 +16,6 @@ from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 
 
@@ -23,7 +23,7 @@ def a_trial(number: int) -> Trial:
     point = judge_point([P99_40MS, NO_ERRORS], synthetic_measurement())
     return Trial(
         number=number,
-        candidate=Candidate({"instance_group.count": number, "x": (1, 2), "y": None}, 1 << 20),
+        candidate=candidate_of({"instance_group.count": number, "x": (1, 2), "y": None}, 1 << 20),
         state=TrialState.MEASURED,
         points=(point,),
         score=score_points(Objective.goodput(), [point]),

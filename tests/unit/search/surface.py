@@ -39,7 +39,7 @@ CACHED: dict[str, Any] = {
 
 def synthetic_goodput(candidate: Candidate) -> float:
     """Best, 1000, at 3 instances, batches of 16, a delay of 2 ms, no preferred size."""
-    fields = candidate.fields
+    fields = candidate.of("")
     instances, batch = fields.get(INSTANCES) or 1, fields.get(BATCH) or 16
     assert isinstance(instances, int)
     assert isinstance(batch, int)
@@ -59,7 +59,7 @@ TEMPTING = 4.0
 
 def overshoot(candidate: Candidate) -> float:
     """A long delay with many instances misses the SLO; above 0 it is missed."""
-    delay, instances = candidate.fields.get(DELAY) or 0, candidate.fields.get(INSTANCES) or 1
+    delay, instances = candidate.of("").get(DELAY) or 0, candidate.of("").get(INSTANCES) or 1
     assert isinstance(delay, int)
     assert isinstance(instances, int)
     return (delay + 1000 * instances) / 12_000 - 1.0

@@ -7,6 +7,7 @@ import math
 import statistics
 
 import pytest
+from candidates import candidate_of
 from unit.search.surface import SURFACE, feasible, searched, strategy
 
 from tuner.run.trial import Score, Trial, TrialState
@@ -37,7 +38,7 @@ def measured(number: int, candidate: Candidate, value: float) -> Trial:
 
 def lost(violation: float) -> Trial:
     score = Score(100.0, feasible=False, violation=violation, best_point=None)
-    return Trial(0, Candidate({}), TrialState.PRUNED, score=score)
+    return Trial(0, candidate_of({}), TrialState.PRUNED, score=score)
 
 
 def aim() -> Aim:
@@ -49,19 +50,19 @@ def aim() -> Aim:
 def test_numbers_have_an_order() -> None:
     """More threads were better each time: more still are worth more than one."""
     space, built = strategy(Strategy.GP, ORDERED)
-    every = sorted(space.enumerate(), key=lambda c: int(str(c.fields[THREADS])))
+    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
     scores = {1: 141.0, 2: 200.0, 3: 283.0, 4: 400.0}
     history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
-    assert int(str(chosen_by(space, built, history).fields[THREADS])) >= 32
+    assert int(str(chosen_by(space, built, history).of("")[THREADS])) >= 32
 
 
 def test_the_same_values_told_apart_by_noise_do_not_move_it_far() -> None:
     """A lucky best does not hide that its neighbours are as good."""
     space, built = strategy(Strategy.GP, ORDERED)
-    every = sorted(space.enumerate(), key=lambda c: int(str(c.fields[THREADS])))
+    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
     scores = {0: 50.0, 1: 60.0, 5: 100.0, 4: 96.0}
     history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
-    assert int(str(chosen_by(space, built, history).fields[THREADS])) in (8, 64)
+    assert int(str(chosen_by(space, built, history).of("")[THREADS])) in (8, 64)
 
 
 def test_what_a_race_lost_by_says_where_the_capacity_is() -> None:
@@ -74,10 +75,10 @@ def test_what_a_race_lost_by_says_where_the_capacity_is() -> None:
 def test_only_a_lost_race_leaves_it_open_whether_the_slos_can_be_met() -> None:
     missed = Score(1.0, feasible=False, violation=1.0, best_point=None)
     trials = [
-        measured(0, Candidate({}), 100.0),
+        measured(0, candidate_of({}), 100.0),
         lost(0.5),
-        Trial(0, Candidate({}), TrialState.MEASURED, score=missed),
-        Trial(0, Candidate({}), TrialState.FAILED, reason="out of memory"),
+        Trial(0, candidate_of({}), TrialState.MEASURED, score=missed),
+        Trial(0, candidate_of({}), TrialState.FAILED, reason="out of memory"),
     ]
     assert [overshoot(aim(), t) for t in trials] == [
         (0.0, Told.AT_MOST),

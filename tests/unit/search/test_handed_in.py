@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from synthetic import P99_40MS, synthetic_measurement
 from unit.search.surface import strategy, synthetic_trial
 from unit.search.test_joined import (
@@ -78,7 +79,7 @@ FORGED = {
 
 def test_what_a_worker_measured_is_taken_as_it_is() -> None:
     assert handed_in(good(), ONE.key, SPACE) == Trial.from_json(good())
-    outside = Candidate({"instance_group.count": 99})
+    outside = candidate_of({"instance_group.count": 99})
     with pytest.raises(UnreadableFileError, match="not in the space"):
         handed_in(good(outside), outside.key, SPACE)
 

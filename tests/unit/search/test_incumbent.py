@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from candidates import candidate_of
+
 from tuner.run.trial import Score, Trial, TrialState
 from tuner.search.incumbent import incumbent, ranked, trials_since_best
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
-CURRENT = Candidate({"a": 1, "b": None})
-NEAR = Candidate({"a": 2, "b": None})
-FAR = Candidate({"a": 2, "b": 5}, 1024)
+CURRENT = candidate_of({"a": 1, "b": None})
+NEAR = candidate_of({"a": 2, "b": None})
+FAR = candidate_of({"a": 2, "b": 5}, 1024)
 
 
 def measured(
@@ -59,5 +61,5 @@ def test_patience_counts_from_the_best_trial() -> None:
 
 def test_a_change_is_a_field_or_the_size_of_the_cache() -> None:
     assert [c.differences(CURRENT) for c in (CURRENT, NEAR, FAR)] == [0, 1, 3]
-    assert Candidate({}).differences(CURRENT) == 1
-    assert Candidate({}, 1024).differences(Candidate({}, 2048)) == 1
+    assert candidate_of({}).differences(CURRENT) == 1
+    assert candidate_of({}, 1024).differences(candidate_of({}, 2048)) == 1

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import optuna
 import pytest
+from candidates import candidate_of
 from unit.space.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
 
 from tuner.run.trial import Score, Trial, TrialState
 from tuner.search.observation import CONSTRAINTS, FAILED_VIOLATION, frozen_trial, observe
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
-ANY = Candidate({})
+ANY = candidate_of({})
 GOODPUT = Goal.MAXIMIZE_GOODPUT
 
 

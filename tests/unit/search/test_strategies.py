@@ -43,7 +43,7 @@ def test_a_grid_has_at_most_eight_points_of_a_range() -> None:
 
 def test_a_grid_larger_than_the_budget_is_spread_over_the_space() -> None:
     trials = searched(Searcher(*strategy(Strategy.GRID, SURFACE, trials=24)), 24)
-    delays = {t.candidate.fields.get(DELAY) for t in trials}
+    delays = {t.candidate.of("").get(DELAY) for t in trials}
     assert len(delays) > 4
 
 
@@ -57,7 +57,7 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
             proposal = searcher.next()
             assert isinstance(proposal, Proposal)
             candidate = proposal.candidate
-            instances = candidate.fields["instance_group.count"]
+            instances = candidate.of("")["instance_group.count"]
             assert isinstance(instances, int)
             score = Score(100.0 - number, feasible=True, violation=0.0, best_point=0)
             trial = Trial(number, candidate, TrialState.MEASURED, score=score)

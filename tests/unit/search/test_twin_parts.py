@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from synthetic import synthetic_measurement
 from unit.search.surface import CACHED, SURFACE
 from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
@@ -30,8 +31,8 @@ class TestDesigns:
     def test_corners_of_a_usual_space(self) -> None:
         space = space_of(SURFACE)
         found = designs(space)
-        assert [c.fields[INSTANCES] for c in found] == [2, 6, 1]
-        assert {(c.fields[BATCH], c.fields[DELAY], c.fields[PREFERRED]) for c in found} == {
+        assert [c.of("")[INSTANCES] for c in found] == [2, 6, 1]
+        assert {(c.of("")[BATCH], c.of("")[DELAY], c.of("")[PREFERRED]) for c in found} == {
             (32, 0, None)
         }
         assert all(space.contains(c) for c in found)
@@ -39,8 +40,8 @@ class TestDesigns:
     def test_where_instances_cannot_tell_the_middle_is_one(self) -> None:
         space = space_of({k: v for k, v in SURFACE.items() if k != INSTANCES})
         corner, middle = designs(space)
-        assert corner.fields[DELAY] == 0
-        assert middle.fields[DELAY] not in (0, 50, 20_000)
+        assert corner.of("")[DELAY] == 0
+        assert middle.of("")[DELAY] not in (0, 50, 20_000)
 
     def test_a_cache_is_tried_once_at_its_largest(self) -> None:
         found = designs(space_of(CACHED))
@@ -50,7 +51,7 @@ class TestDesigns:
 
     def test_what_no_twin_knows_stays_as_it_is(self) -> None:
         space = space_of(OTHER, OTHER_CONFIG)
-        assert {str(c.fields["parameters.threads"]) for c in designs(space)} == {"2"}
+        assert {str(c.of("")["parameters.threads"]) for c in designs(space)} == {"2"}
 
     def test_the_current_config_is_none_of_them(self) -> None:
         space = space_of({INSTANCES: {"int": [1, 2]}})
@@ -61,7 +62,7 @@ class TestDesigns:
         config = f'name: "m" backend: "python" max_batch_size: 8 instance_group [ {groups} ]'
         paths = [f"instance_group[gpus={n}].count" for n in (0, 1)]
         space = space_of({p: {"int": [1, 4]} for p in paths}, config)
-        assert [[c.fields[p] for p in paths] for c in designs(space)] == [[4, 4], [1, 1], [3, 3]]
+        assert [[c.of("")[p] for p in paths] for c in designs(space)] == [[4, 4], [1, 1], [3, 3]]
 
 
 OTHER_CONFIG = (
@@ -93,13 +94,13 @@ class TestPool:
         centre = space.candidate({INSTANCES: 3, BATCH: 16, PREFERRED: None, DELAY: 1000})
         found = neighbours(space, centre, random.Random(1), 100)
         assert {differing(c, centre) for c in found} == {1}
-        assert {c.fields[INSTANCES] for c in found} >= {2, 4}
-        assert {999, 1001, 0} <= {c.fields[DELAY] for c in found}
+        assert {c.of("")[INSTANCES] for c in found} >= {2, 4}
+        assert {999, 1001, 0} <= {c.of("")[DELAY] for c in found}
 
 
 def differing(one: Candidate, other: Candidate) -> int:
-    paths = {*one.fields, *other.fields} - {BATCHER}
-    return sum(one.fields.get(p) != other.fields.get(p) for p in paths)
+    paths = {*one.of(""), *other.of("")} - {BATCHER}
+    return sum(one.of("").get(p) != other.of("").get(p) for p in paths)
 
 
 OWN = 0.03
@@ -137,7 +138,7 @@ class TestCorrection:
     def test_values_that_no_twin_knows_stay_uncertain(self) -> None:
         space = space_of(OTHER, OTHER_CONFIG)
         tried, other = (
-            next(c for c in space.enumerate() if str(c.fields["parameters.threads"]) == n)
+            next(c for c in space.enumerate() if str(c.of("")["parameters.threads"]) == n)
             for n in ("1", "4")
         )
         residuals = [Residual(tried, 0.0)]
@@ -155,7 +156,7 @@ def refused(candidate: Candidate) -> Trial:
 
 
 def config(instances: int, batch: int = 8) -> Candidate:
-    return Candidate({INSTANCES: instances, BATCH: batch})
+    return candidate_of({INSTANCES: instances, BATCH: batch})
 
 
 class TestRefusals:
@@ -185,7 +186,7 @@ class TestRefusals:
     def test_what_a_rate_limiter_shares_out_is_no_instance_and_takes_no_memory(self) -> None:
         def limited(instances: int, resources: int) -> Candidate:
             path = "instance_group.rate_limiter.resources[R1].count"
-            return Candidate({INSTANCES: instances, BATCH: 8, path: resources})
+            return candidate_of({INSTANCES: instances, BATCH: 8, path: resources})
 
         history = [
             trial(limited(1, 1), TrialState.MEASURED, memory=3 << 30),

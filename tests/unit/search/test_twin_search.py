@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
+from candidates import candidate_of
 from synthetic import synthetic_measurement
 from unit.search.simulated import SPACE, Simulation
 from unit.space.spaces import BATCH, INSTANCES, space_of
@@ -71,7 +72,7 @@ def test_it_says_beforehand_that_the_first_fit_takes_a_while(simulation: Simulat
 def test_it_leads_with_a_few_instances_unless_it_has_one_trial_only() -> None:
     simulation = Simulation.of()
     first, second = simulation.search(2)
-    assert first.candidate.fields[INSTANCES] == 2
+    assert first.candidate.of("")[INSTANCES] == 2
     assert second.candidate == simulation.space.current
     alone = Simulation.of(spec={"budget": {"trials": 1}})
     assert alone.search(1)[0].candidate == alone.space.current
@@ -130,7 +131,7 @@ def test_it_learns_what_fails() -> None:
     """More than two instances do not load: asking for less and less of them is soon given up."""
 
     def broken(candidate: Candidate) -> str | None:
-        count = candidate.fields[INSTANCES]
+        count = candidate.of("")[INSTANCES]
         assert isinstance(count, int)
         return "out of memory" if count > 2 else None
 
@@ -138,7 +139,7 @@ def test_it_learns_what_fails() -> None:
     simulation.search(10)
     later = simulation.history[4:]
     assert [t.state for t in later].count(TrialState.FAILED) <= 2
-    assert any(t.candidate.fields[INSTANCES] == 2 for t in later)
+    assert any(t.candidate.of("")[INSTANCES] == 2 for t in later)
 
 
 def test_the_fallback_heeds_what_fails_too() -> None:
@@ -146,7 +147,7 @@ def test_the_fallback_heeds_what_fails_too() -> None:
     strategy = STRATEGIES[Strategy.TWIN](simulation.space, simulation.spec)
     assert isinstance(strategy, TwinStrategy)
     every = list(simulation.space.enumerate())
-    large, small = (next(c for c in every if c.fields[INSTANCES] == n) for n in (4, 2))
+    large, small = (next(c for c in every if c.of("")[INSTANCES] == n) for n in (4, 2))
 
     class LargeFirst(Quick):
         at_once = 1
@@ -156,7 +157,7 @@ def test_the_fallback_heeds_what_fails_too() -> None:
 
     strategy.fallback = LargeFirst()
     works = Trial(0, simulation.space.current, TrialState.MEASURED)
-    three = next(c for c in every if c.fields[INSTANCES] == 3)
+    three = next(c for c in every if c.of("")[INSTANCES] == 3)
     history = [works, *(Trial(n, three, TrialState.FAILED, refused=True) for n in (1, 2, 3))]
     for told, expected in ((history[:1], large), (history, small)):
         proposal = strategy.propose(4, told, set())
@@ -209,7 +210,7 @@ def told_of(predicted: float, state: TrialState, answered: float) -> Trial:
     )
     return Trial(
         0,
-        Candidate({}),
+        candidate_of({}),
         state,
         (Point(measured, (result,), None),),
         Score(answered, passed, 0.0 if passed else 0.5, 0 if passed else None),

@@ -121,5 +121,5 @@ def test_what_others_depend_on_comes_first() -> None:
 def test_a_parameter_of_the_model_is_read_as_the_number_it_stands_for() -> None:
     config = BATCHING + 'parameters { key: "threads" value { string_value: "2" } }'
     space = space_of({"parameters.threads": {"choice": [1, 2, 4]}}, config)
-    assert dict(space.current.fields) == {"parameters.threads": 2}
+    assert dict(space.current.of("")) == {"parameters.threads": 2}
     assert space.contains(space.current)

@@ -28,7 +28,7 @@ def test_a_new_condition_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         {LEVELS: {"choice": [1, 2, 3]}, DEFAULT: {"choice": [1, 2, 3]}},
         BATCHING + "dynamic_batching { priority_levels: 2 default_priority_level: 1 }",
     )
-    pairs = {(c.fields[LEVELS], c.fields[DEFAULT]) for c in space.enumerate()}
+    pairs = {(c.of("")[LEVELS], c.of("")[DEFAULT]) for c in space.enumerate()}
     assert pairs == {(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
     assert space.size().count == space._count(0, {}) == 6
     assert not space.contains(space.candidate({LEVELS: 1, DEFAULT: 3}))
@@ -42,4 +42,4 @@ def test_the_models_own_value_counts_where_the_parent_is_not_searched(
     monkeypatch.setitem(conditions.KNOWN, DEFAULT, UpTo(LEVELS))
     own = "dynamic_batching { priority_levels: 2 default_priority_level: 1 }"
     space = space_of({DEFAULT: {"choice": [1, 2, 3]}}, BATCHING + own)
-    assert [c.fields[DEFAULT] for c in space.enumerate()] == [1, 2]
+    assert [c.of("")[DEFAULT] for c in space.enumerate()] == [1, 2]

@@ -125,11 +125,11 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     (tmp_path / "spec.yaml").write_text(text)
     spec = load_spec(tmp_path / "spec.yaml").spec
     before = build_space(spec, Base.of_file(message, completes=True))
-    assert any(DYNAMIC_BATCHING in c.fields for c in before.enumerate())
+    assert any(DYNAMIC_BATCHING in c.of("") for c in before.enumerate())
 
     running = parse(f'name: "m" max_batch_size: {completed} instance_group {{ count: 1 }}')
     asked = build_space(spec, Base.of_server(message, running, completes=True))
-    batched = any(c.fields[DYNAMIC_BATCHING] for c in asked.enumerate())
+    batched = any(c.of("")[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
 
 
@@ -145,4 +145,4 @@ def test_more_instances_alone_can_be_found_for_a_model_that_does_not_batch_today
     alone = {INSTANCES: 2, "max_batch_size": 16, DYNAMIC_BATCHING: None, DELAY: 0}
     candidate = space.candidate({**alone, PREFERRED: None})
     assert space.contains(candidate)
-    assert (candidate.fields[DYNAMIC_BATCHING] is None) is off
+    assert (candidate.of("")[DYNAMIC_BATCHING] is None) is off

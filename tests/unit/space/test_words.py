@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.space.words import field_text
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.knob import Knob
+from tuner.space.words import changes_text, field_text
+from tuner.spec.paths import INSTANCES
 
 
 @pytest.mark.parametrize(
@@ -16,5 +19,11 @@ from tuner.space.words import field_text
         ("dynamic_batching.preferred_batch_size", (4, 8), "preferred [4, 8]"),
     ],
 )
-def test_fields_in_a_few_words(path: str, value: object, text: str) -> None:
-    assert field_text(path, value) == text  # type: ignore[arg-type]
+def test_fields_in_a_few_words(path: str, value: FieldValue, text: str) -> None:
+    assert field_text(Knob("", path), value) == text
+
+
+def test_of_several_models_a_change_is_told_with_the_model_it_is_of() -> None:
+    current = Candidate.of_models({"tiny-bert": {INSTANCES: 1}, "head": {INSTANCES: 1}})
+    changed = Candidate.of_models({"tiny-bert": {INSTANCES: 2}, "head": {INSTANCES: 1}}, 1 << 26)
+    assert changes_text(changed, current) == "tiny-bert: instances 2, cache 64 MiB"

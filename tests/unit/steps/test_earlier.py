@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 from unit.run.test_store import a_manifest
 from unit.steps.test_opening import REPOSITORY, SPEC
@@ -17,7 +18,6 @@ from tuner.load.measurement import Course
 from tuner.run.store import RunStore
 from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare
@@ -42,7 +42,7 @@ def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: st
         store.append_trial(
             Trial(
                 number,
-                Candidate({"n": number}),
+                candidate_of({"n": number}),
                 TrialState.MEASURED,
                 points,
                 score,
@@ -73,7 +73,7 @@ def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
     slow = replace(synthetic_server(300.0, 400.0, 30.0), duration_s=7.0, course=remembers)
     for order, role in enumerate([Role.CURRENT, Role.CANDIDATE, Role.CANDIDATE, Role.SOAK]):
         point = judge_point([P99_40MS, NO_ERRORS], slow)
-        store.append_confirmation(Row(0, order, role, Candidate({"n": 1}), point).to_json())
+        store.append_confirmation(Row(0, order, role, candidate_of({"n": 1}), point).to_json())
     seen = seen_before(results, job)
     assert seen == Seen(400.0, 1.8, 7.0, 0.5 * RELAXATIONS)
     before, found = estimate_run(job, Seen(400.0, 1.8)), estimate_run(job, seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.run.trial import Trial, TrialState
@@ -18,7 +19,7 @@ SPEC = Spec.model_validate(
         "space": {"instance_group.count": {"int": [1, 6]}},
     }
 )
-CURRENT, *OTHERS = (Candidate({"instance_group.count": n}) for n in range(1, 7))
+CURRENT, *OTHERS = (candidate_of({"instance_group.count": n}) for n in range(1, 7))
 NEAR = 1.10
 
 

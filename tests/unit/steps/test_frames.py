@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from emulated import a_session
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
@@ -37,7 +38,7 @@ SPEC = Spec.model_validate(
         "space": {"a": {"int": [1, 2]}},
     }
 )
-CURRENT, OTHER = Candidate({"a": 1}), Candidate({"a": 2})
+CURRENT, OTHER = candidate_of({"a": 1}), candidate_of({"a": 2})
 ENDPOINTS = Endpoints("h:1", "g:1", None)
 
 

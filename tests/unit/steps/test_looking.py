@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from emulated import EmulatedBench
 from synthetic import NO_ERRORS, P99_40MS
 
@@ -13,7 +14,6 @@ from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.score.load_plan import LoadPlan
-from tuner.space.candidate import Candidate
 from tuner.steps.looking import First, Start, first_level, highest_that_holds, rough_capacity
 
 LEVELS = LevelRange(0.1, 1e5)
@@ -26,7 +26,7 @@ class Answering(EmulatedBench):
     def __init__(self, latency_s: float, refuses: bool = False) -> None:
         super().__init__(lambda _: 900.0 / 1.1, alone_s=latency_s)
         self.refuses = refuses
-        self.deploy(Candidate({}))
+        self.deploy(candidate_of({}))
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         answered = super().many_at_once(concurrency, seed)
@@ -122,7 +122,7 @@ class Serving(EmulatedBench):
 
     def __init__(self, capacity: float, alone_s: float = 0.01, **more: Any) -> None:
         super().__init__(lambda _: capacity, alone_s=alone_s, weather=0.0, **more)
-        self.deploy(Candidate({}))
+        self.deploy(candidate_of({}))
 
     @property
     def levels(self) -> list[float]:

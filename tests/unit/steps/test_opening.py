@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
@@ -21,7 +22,6 @@ from tuner.run.trial import Trial, TrialState, TrialTime, Worker
 from tuner.score.point import judge_point
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
-from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.writing import draw_up, write_back
@@ -119,7 +119,7 @@ def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
     facts: Any = Facts()
     theirs = Trial(
         1,
-        Candidate({"instance_group.count": 4}),
+        candidate_of({"instance_group.count": 4}),
         TrialState.FAILED,
         reason="no",
         time=TrialTime(measuring_s=1e6),
@@ -233,7 +233,7 @@ def test_the_manifest_states_no_hash_where_there_is_no_config(tmp_path: Path) ->
 def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Path) -> None:
     job = job_without_config(tmp_path)
     with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
-        winner = Candidate({"instance_group.count": 3})
+        winner = candidate_of({"instance_group.count": 3})
         change = draw_up(job, winner)
         written = write_back(new.manifest, job, winner, change)
     assert (written.path, written.sha256_before) == (job.model.path, None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from emulated import EmulatedBench, a_session, an_overload
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
@@ -26,8 +27,8 @@ from tuner.steps.outcome import Overloads, Side, Verdict
 from tuner.steps.overloading import probe_overload
 from tuner.steps.session import Session
 
-CURRENT = Candidate({"instance_group.count": 1})
-WINNER = Candidate({"instance_group.count": 4})
+CURRENT = candidate_of({"instance_group.count": 1})
+WINNER = candidate_of({"instance_group.count": 4})
 
 
 class Probed(EmulatedBench):

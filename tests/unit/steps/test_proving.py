@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from emulated import FreshBench, a_session
 from synthetic import P99_40MS, synthetic_measurement
 
@@ -24,7 +25,7 @@ from tuner.steps.events import Events, Silent
 from tuner.steps.outcome import Side, Verdict, result_of
 
 COUNT = "instance_group.count"
-CURRENT, OTHER, THIRD = (Candidate({COUNT: n}) for n in (1, 2, 3))
+CURRENT, OTHER, THIRD = (candidate_of({COUNT: n}) for n in (1, 2, 3))
 #: A seed of the search.
 SEARCHED = 1
 AT_300 = "minimize p99_latency at 300/s"
@@ -174,8 +175,8 @@ def test_a_current_config_that_cannot_be_served_does_not_stand_in_the_way() -> N
 
 def test_a_simpler_closed_loop_is_measured_with_about_the_clients_that_were_stood() -> None:
     spec = spec_of(workload={"arrivals": {"kind": "closed"}})
-    found = Candidate({COUNT: 2, "max_batch_size": 8})
-    simpler = Candidate({COUNT: 2, "max_batch_size": None})
+    found = candidate_of({COUNT: 2, "max_batch_size": 8})
+    simpler = candidate_of({COUNT: 2, "max_batch_size": None})
     bench = ProvingBench(spec, {CURRENT: 4.0, found: 17.0, simpler: 17.0}, weather=0.0)
     verdict = prove(bench, trial(bench, 0, CURRENT, 4, 5), trial(bench, 1, found, 17, 18))
     assert verdict.status is Status.IMPROVED
@@ -185,8 +186,8 @@ def test_a_simpler_closed_loop_is_measured_with_about_the_clients_that_were_stoo
 
 
 def test_a_simpler_config_that_triton_would_not_load_is_not_tried() -> None:
-    found = Candidate({COUNT: 2, "max_batch_size": 8})
-    simpler = Candidate({COUNT: 2, "max_batch_size": None})
+    found = candidate_of({COUNT: 2, "max_batch_size": 8})
+    simpler = candidate_of({COUNT: 2, "max_batch_size": None})
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, found: 1000.0, simpler: 1000.0})
     session = a_session(bench, bench.spec, CURRENT)
     space: Any = session.job.space
@@ -199,9 +200,9 @@ def test_a_simpler_config_that_triton_would_not_load_is_not_tried() -> None:
 
 
 def test_each_round_of_a_config_and_of_a_change_undone_is_told_once() -> None:
-    found = Candidate({COUNT: 2, "max_batch_size": 8})
-    simpler = Candidate({COUNT: 2, "max_batch_size": None})
-    capacity = {CURRENT: 100.0, found: 1000.0, simpler: 1000.0, Candidate({COUNT: 1}): 100.0}
+    found = candidate_of({COUNT: 2, "max_batch_size": 8})
+    simpler = candidate_of({COUNT: 2, "max_batch_size": None})
+    capacity = {CURRENT: 100.0, found: 1000.0, simpler: 1000.0, candidate_of({COUNT: 1}): 100.0}
     bench, rounds = ProvingBench(spec_of(), capacity), Rounds()
     first, second = trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, found, 980, 1100)
     verdict = prove(bench, first, second, events=rounds)
@@ -352,7 +353,7 @@ def test_an_infeasible_run_tells_that_every_other_config_failed() -> None:
 def test_a_kept_config_was_compared_with_those_that_did_not_fail() -> None:
     """Some of the space fails, some is no better: both is told."""
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 90.0})
-    fails = trial(bench, 2, Candidate({COUNT: 3}), 98)
+    fails = trial(bench, 2, candidate_of({COUNT: 3}), 98)
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 88), fails)
     assert verdict.status is Status.KEPT
     assert verdict.reasons[1] == "1 of 2 other configs tried failed, the last one: out of memory"
@@ -360,7 +361,7 @@ def test_a_kept_config_was_compared_with_those_that_did_not_fail() -> None:
 
 def test_what_looked_better_and_was_not_leaves_the_failures_told() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 100.0})
-    fails = trial(bench, 2, Candidate({COUNT: 3}), 98)
+    fails = trial(bench, 2, candidate_of({COUNT: 3}), 98)
     looks = trial(ProvingBench(spec_of(), {OTHER: 200.0}), 1, OTHER, 190, 210)
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), looks, fails)
     assert verdict.status in (Status.KEPT, Status.UNCONFIRMED)
@@ -369,7 +370,7 @@ def test_what_looked_better_and_was_not_leaves_the_failures_told() -> None:
 
 def test_a_winner_beside_configs_that_failed_leaves_them_told() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 200.0})
-    fails = trial(bench, 2, Candidate({COUNT: 3}), 98)
+    fails = trial(bench, 2, candidate_of({COUNT: 3}), 98)
     better = trial(bench, 1, OTHER, 190, 210)
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), better, fails)
     assert verdict.status is Status.IMPROVED
@@ -428,7 +429,7 @@ def test_a_run_without_any_measurement_says_so() -> None:
 def test_a_change_without_which_the_search_saw_an_slo_missed_far_below_is_not_undone_again(
     capacity: float, missed: float, again: int
 ) -> None:
-    both, one = (Candidate({COUNT: 2, "max_batch_size": size}) for size in (16, None))
+    both, one = (candidate_of({COUNT: 2, "max_batch_size": size}) for size in (16, None))
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, both: 1000.0, one: capacity})
     known = lost_at(bench, 2, one, missed)
     assert not any(saturated(p) or p.passed for p in known.points)

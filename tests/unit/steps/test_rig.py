@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from candidates import candidate_of
 
 from tuner.bench.cache import ResponseCache
 from tuner.load.generator import LatencyBound
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.run.timebook import TimeBook
-from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps import rig
 from tuner.steps import tools as installing
@@ -170,7 +170,7 @@ def test_a_foreign_server_may_have_a_cache_that_its_arguments_do_not_tell(
         cast("Any", Launcher(restartable=not remote)), cast("Any", None), cast("Any", None), "2"
     )
     deployer = SimpleNamespace(control=None, server=None)
-    candidate = Candidate({"response_cache.enable": True})
+    candidate = candidate_of({"response_cache.enable": True})
     served = Serving(job, programs, cast("Any", deployer))
     with set_up_bench(served, Silent(), TimeBook(), lambda: None):
         assert built["rules"].cache.of(candidate) == cache

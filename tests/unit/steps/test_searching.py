@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from emulated import EmulatedBench, a_session
 from synthetic import synthetic_measurement
 
@@ -39,12 +40,12 @@ from tuner.steps.finalists import finalists_of
 from tuner.steps.searching import CurrentConfigFailsError, search
 from tuner.steps.session import Session
 
-CANDIDATES = [Candidate({"instance_group.count": n}) for n in range(1, 7)]
+CANDIDATES = [candidate_of({"instance_group.count": n}) for n in range(1, 7)]
 
 
 def served(candidate: Candidate) -> float:
     """Instances multiply the capacity."""
-    count = candidate.fields["instance_group.count"]
+    count = candidate.of("")["instance_group.count"]
     assert isinstance(count, int)
     return 100.0 * count
 

@@ -64,7 +64,7 @@ class Deployer:
         pass
 
     def try_out(self, candidate: Candidate) -> Any:
-        config = self.base.request(candidate.fields)
+        config = self.base.request(candidate.of(""))
         batcher = config.HasField(DYNAMIC_BATCHING)
         self.server.given.append((config.max_batch_size, batcher, candidate.cache_bytes))
         if error := self.server.trouble.get(len(self.server.given)):
@@ -165,7 +165,7 @@ def test_whether_the_server_sets_the_batch_size_is_tried_with_the_next_smaller_o
         known = found.job.space.config.overridden
         assert (MAX_BATCH_SIZE in known) is overridden
         assert found.deployer.base.overridden == known
-        sizes = {c.fields[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
+        sizes = {c.of("")[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
         assert sizes == ({8} if overridden else {1, 2, 4, 8, 16})
 
 

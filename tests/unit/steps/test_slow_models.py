@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from candidates import candidate_of
 from emulated import a_session, saying
 
 from tuner.bench.bench import BenchRules, TritonBench
@@ -52,7 +53,7 @@ class Server:
         pass
 
     def deploy(self, candidate: Candidate) -> Any:
-        self.instances = int(candidate.fields["instance_group.count"])  # type: ignore[arg-type]
+        self.instances = int(candidate.of("")["instance_group.count"])  # type: ignore[arg-type]
         return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
 
     def await_first_answers(self, patience_s: float, note: Any) -> None:
@@ -118,7 +119,7 @@ class Listed:
     """A searcher that proposes so many instances, one config after the other."""
 
     def __init__(self, *counts: int) -> None:
-        self.candidates = [Candidate({"instance_group.count": n}) for n in counts]
+        self.candidates = [candidate_of({"instance_group.count": n}) for n in counts]
         self.history: list[Any] = []
 
     def outlook(self) -> None:
@@ -312,7 +313,7 @@ def test_a_slow_model_is_proved_and_soaked_too(service_s: float, slo: str, hours
     verdict = prove(session, trials)
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
-    assert verdict.winner.candidate.fields == {"instance_group.count": 4}
+    assert verdict.winner.candidate.of("") == {"instance_group.count": 4}
     assert verdict.confirmation is not None
     ratio = verdict.confirmation.ratio
     assert ratio is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 from google.protobuf import json_format
 
 from tuner.errors import DeployRefusedError, ServerGoneError
@@ -109,7 +110,7 @@ def deployer(notes: Notes, *, unload_first: bool = False, restartable: bool = Tr
 
 
 def count(value: int, cache_bytes: int | None = None, **more: FieldValue) -> Candidate:
-    return Candidate({"instance_group.count": value, **more}, cache_bytes)
+    return candidate_of({"instance_group.count": value, **more}, cache_bytes)
 
 
 def test_nothing_starts_before_it_is_needed(notes: Notes) -> None:
@@ -141,7 +142,7 @@ def test_work_is_as_little_as_the_change_allows(notes: Notes) -> None:
 def test_every_candidate_starts_from_the_file_not_from_the_one_before(notes: Notes) -> None:
     with deployer(notes) as used:
         used.deploy(count(3, max_batch_size=4))
-        assert used.deploy(Candidate({})).running == FILE
+        assert used.deploy(candidate_of({})).running == FILE
 
 
 def test_a_refusal_leaves_what_ran_before(notes: Notes) -> None:

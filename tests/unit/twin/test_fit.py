@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from candidates import candidate_of
 
 from tuner.load.measurement import (
     Arrivals,
@@ -59,7 +60,7 @@ def config(instances: int, batch: int, delay_us: int | None) -> Candidate:
     if delay_us is not None:
         fields["dynamic_batching"] = True
         fields["dynamic_batching.max_queue_delay_microseconds"] = delay_us
-    return Candidate(fields)
+    return candidate_of(fields)
 
 
 FITTED = (config(1, 8, None), config(1, 16, 0), config(3, 16, 0), config(2, 8, 2000))
@@ -184,7 +185,7 @@ def test_too_few_trials_are_no_fit() -> None:
 def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
     path = "parameters.threads"
     slow = Costs(dataclasses.replace(TRUTH.service, exclusive_base_s=0.05), TRUTH.way)
-    other = Candidate({**FITTED[0].fields, path: "9"})
+    other = candidate_of({**FITTED[0].of(""), path: "9"})
     strange = trial(9, other, [measured(FITTED[0], poisson(rate), slow) for rate in RATES[0]])
     found = fit([*fitted_trials(), strange], SETTING, start=twin)
     assert isinstance(found, Twin)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from candidates import candidate_of
 
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import FieldValue
 from tuner.twin.model import Unmodelled, scheduler_of, service_key, unmodelled_paths
 from tuner.twin.system import QueuePolicy, Scheduler
 
@@ -23,7 +24,7 @@ def scheduler(
     **facts: Any,
 ) -> Scheduler | Unmodelled:
     config = Base.of_file(parse(base, "config.pbtxt"))
-    return scheduler_of(Candidate(fields, cache_bytes), config, **facts)
+    return scheduler_of(candidate_of(fields, cache_bytes), config, **facts)
 
 
 def test_the_config_as_it_is() -> None:
@@ -123,7 +124,7 @@ def test_each_gpu_may_have_its_own_number_of_instances(paths: tuple[str, str]) -
     found = scheduler(fields, base=TWO_GPUS, devices=4)
     assert isinstance(found, Scheduler)
     assert found.device_of == (0, 1, 0, 0)
-    assert unmodelled_paths(Candidate(fields)) == ()
+    assert unmodelled_paths(candidate_of(fields)) == ()
 
 
 def test_a_group_on_cpus_beside_one_on_gpus_is_not_simulated() -> None:
@@ -161,7 +162,7 @@ def test_what_is_not_simulated_is_said(base: str) -> None:
 
 def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> None:
     path = "parameters.intra_op_num_threads"
-    one, two = (Candidate({path: n, "max_batch_size": 8}) for n in ("1", "2"))
+    one, two = (candidate_of({path: n, "max_batch_size": 8}) for n in ("1", "2"))
     assert unmodelled_paths(one) == (path,)
     assert service_key(one) != service_key(two)
 
@@ -169,6 +170,6 @@ def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> 
 def test_the_instances_of_an_open_count_are_those_the_server_has() -> None:
     file = 'backend: "onnxruntime" max_batch_size: 8 instance_group { kind: KIND_CPU }'
     base = Base.of_file(parse(file, "config.pbtxt"))
-    found = scheduler_of(Candidate({}), base)
+    found = scheduler_of(candidate_of({}), base)
     assert isinstance(found, Scheduler)
     assert found.instances == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from candidates import candidate_of
 from synthetic import synthetic_measurement
 
 from tuner.load.measurement import HostUse
@@ -12,7 +13,6 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
-from tuner.space.candidate import Candidate
 from tuner.twin.observation import Setting, observation
 from tuner.twin.setting import with_measured
 from tuner.twin.system import Scheduler
@@ -24,7 +24,7 @@ CACHED = 1 << 20
 def trial(host: HostUse, cache_bytes: int | None = None) -> Trial:
     measurement = replace(synthetic_measurement(32), host=host)
     return Trial(
-        0, Candidate({}, cache_bytes), TrialState.MEASURED, (Point(measurement, (), None),)
+        0, candidate_of({}, cache_bytes), TrialState.MEASURED, (Point(measurement, (), None),)
     )
 
 

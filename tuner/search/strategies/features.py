@@ -34,7 +34,8 @@ class Features:
     def unknown(self) -> tuple[bool, ...]:
         """Of each parameter whether no twin knows what it does."""
         paths = [p.path for p in self.space.parameters]
-        unknown = set(unmodelled_paths(Candidate(dict.fromkeys(paths, 1)))) - {CACHE_SIZE}
+        every = Candidate.of_models({"": dict.fromkeys(paths, 1)})
+        unknown = set(unmodelled_paths(every)) - {CACHE_SIZE}
         return tuple(path in unknown for path in paths)
 
     def squares(

@@ -33,10 +33,10 @@ class Demand:
 
     @classmethod
     def of(cls, candidate: Candidate) -> Demand:
-        counts = [v for p, v in candidate.fields.items() if is_instance_count(p)]
+        counts = [v for k, v in candidate.fields.items() if is_instance_count(k.path)]
         return cls(
             instances=sum(v for v in counts if isinstance(v, int)) or 1,
-            batch=_whole(candidate.fields.get(MAX_BATCH_SIZE)),
+            batch=_whole(candidate.of("").get(MAX_BATCH_SIZE)),
             cache_bytes=candidate.cache_bytes or 0,
         )
 

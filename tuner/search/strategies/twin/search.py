@@ -31,7 +31,7 @@ from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategies.twin.fitting import Fitting, in_words
 from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import CACHE, Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.twin.costs import Costs
@@ -284,7 +284,7 @@ class TwinStrategy:
         if key not in self._schedulers:
             found = setting.scheduler(candidate)
             if isinstance(found, Unmodelled) and candidate.cache_bytes is not None:
-                found = setting.scheduler(replace(candidate, cache_bytes=None))
+                found = setting.scheduler(Candidate({**candidate.values, CACHE: None}))
             self._schedulers[key] = None if isinstance(found, Unmodelled) else found
         return self._schedulers[key]
 

@@ -1,0 +1,26 @@
+"""The address of a value that the search may choose: whose it is, and which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Owner of what belongs to no model but to the server they share.
+SERVER = "(server)"
+
+
+@dataclass(frozen=True, order=True)
+class Knob:
+    """A field of one model, or a setting of the server.
+
+    Its text is for people, for Optuna's names and for columns of CSV files; nothing parses it.
+
+    Attributes:
+        owner: Label of the model, which is empty where the spec serves one model; or `SERVER`.
+        path: ModelConfig path (``instance_group.count``), or the name of a server's setting.
+    """
+
+    owner: str
+    path: str
+
+    def __str__(self) -> str:
+        return self.path if self.owner in ("", SERVER) else f"{self.owner}/{self.path}"
