@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
+    from tuner.space.draft import Part
 
 #: Where models are sought when nothing else is said.
 REPOSITORY = Path("model_repository")
@@ -113,7 +115,33 @@ def _drafted(
     memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
     machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
     where = os.path.relpath(repository, directory)
-    return draft_spec(model, config, machine, where, slo, given, completes=completes)
+    calls, parts = _parts_of(repository, model)
+    return draft_spec(
+        model, config, machine, where, slo, given, completes=completes, calls=calls, parts=parts
+    )
+
+
+def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, Part]]:
+    """What the model's own code calls, and every model that is served with it."""
+    from tuner.lint.model_py import called_models
+    from tuner.modelconfig.files import model_names, read_model
+    from tuner.space.draft import Part
+
+    there, reached = model_names(repository), {}
+    waiting, least = [model], {model: 0}
+    for name in waiting:  # grows
+        if name in reached or name not in there:
+            continue
+        files = read_model(repository, name)
+        config = files.config()
+        calls = tuple(called for called in called_models(files, config) if called in there)
+        reached[name] = Part(config, files.completes(config), calls)
+        steps = [step.model_name for step in config.ensemble_scheduling.step]
+        for step in steps:
+            least[step] = max(least.get(step, 0), config.max_batch_size)
+        waiting += [*steps, *calls]
+    whole = reached.pop(model)
+    return whole.calls, {n: replace(p, least_batch=least.get(n, 0)) for n, p in reached.items()}
 
 
 def _tell(profile: Profile) -> None:

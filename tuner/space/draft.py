@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.errors import SpecError
@@ -58,6 +58,23 @@ class Given:
     left: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Part:
+    """A model that is served with the drafted one: a step of it, or one that its code calls.
+
+    Attributes:
+        config: Its ModelConfig message.
+        completes: The server may complete the config when it loads the model.
+        calls: Models that its own code calls.
+        least_batch: The batches it must take at the least, for the ensembles it is a step of.
+    """
+
+    config: Any
+    completes: bool = False
+    calls: tuple[str, ...] = ()
+    least_batch: int = 0
+
+
 def draft_spec(
     model: str,
     config: Any,
@@ -67,6 +84,8 @@ def draft_spec(
     given: Given | None = None,
     *,
     completes: bool = False,
+    calls: tuple[str, ...] = (),
+    parts: Mapping[str, Part] | None = None,
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
@@ -78,6 +97,8 @@ def draft_spec(
         slo: The first SLO.
         given: What is known already, and takes the place of the draft's own guesses.
         completes: The server may complete the config when it loads the model.
+        calls: Models that its own code calls.
+        parts: The models of its steps, those that its code calls, and theirs, by name.
 
     Raises:
         SpecError: ``slo`` is none, or a kind of model that this search is not for; the hint says
@@ -92,11 +113,18 @@ def draft_spec(
         head, workload = _head(model, repository, slo), _workload(config)
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
-    fields = list(_space(config, machine, bound, completes=completes))
-    if given is not None and given.space:
-        fields = [*_given_space(given.space, fields)]
-    lines = [*head, *workload, "space:", *(f"  {line}" for line in fields)]
-    return "\n".join([*lines, *_tail(machine, given)]) + "\n"
+    whole = Part(config, completes, calls)
+    if _is_ensemble(config) and not parts:
+        hint = "put the models of its steps into the repository: they are what is searched"
+        raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
+    if parts:
+        searched = _models({model: whole, **parts}, machine, bound)
+    else:
+        fields = [*_space(whole, machine, bound, alone=True), *_cache_advice()]
+        if given is not None and given.space:
+            fields = [*_given_space(given.space, fields)]
+        searched = ["space:", *(f"  {line}" for line in fields)]
+    return "\n".join([*head, *workload, *searched, *_tail(machine, given)]) + "\n"
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
@@ -189,31 +217,52 @@ def _workload(config: Any) -> list[str]:
     return lines
 
 
-def _space(config: Any, machine: Machine, slo: Slo, *, completes: bool) -> Iterator[str]:
-    kind = config.WhichOneof("scheduling_choice")
-    if kind == "ensemble_scheduling":
-        yield from _ensemble(config)
-        return
+def _models(models: Mapping[str, Part], machine: Machine, slo: Slo) -> list[str]:
+    """What is searched of each; an ensemble has no instances and no batcher of its own."""
+    named = {n: p for n, p in models.items() if p.calls or not _is_ensemble(p.config)}
+    shared = replace(slo, bound=slo.bound / len(named)) if slo.metric.is_latency else slo
+    lines = [
+        "models:                              # searched together, under the load on the whole"
+    ]
+    for name, part in named.items():
+        lines.append(f"  {_scalar(name)}:")
+        if part.calls:
+            lines.append(
+                f"    calls: {_flow(part.calls)}     # by its own code; add what it names otherwise"
+            )
+        if not _is_ensemble(part.config):
+            fields = _space(part, machine, shared, alone=False)
+            lines += ["    space:", *(f"      {line}" for line in fields)]
+    return [
+        *lines,
+        "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
+        "#   repeat: {kind: zipf, exponent: 0.9}",
+        "# and beside mode, under server:",
+        "#   space: {response_cache.size: {choice: [off, 64MiB, 256MiB]}}",
+    ]
+
+
+def _is_ensemble(config: Any) -> bool:
+    return bool(config.WhichOneof("scheduling_choice") == "ensemble_scheduling")
+
+
+def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[str]:
+    """``alone``: of several models the finer fields would make too many configs."""
+    config = part.config
     yield from _instances(config, machine)
     if config.max_batch_size > 1:
-        yield from _batching(config, slo)
-    elif completes and not config.max_batch_size:
+        yield from _batching(part, slo, alone=alone)
+    elif part.completes and not config.max_batch_size:
         yield from _completed_batching(slo)
     else:
         yield f"# max_batch_size is {config.max_batch_size}: Triton sends requests one by one."
         yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
+
+
+def _cache_advice() -> Iterator[str]:
     yield "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:"
     yield "#   repeat: {kind: zipf, exponent: 0.9}"
     yield "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
-
-
-def _ensemble(config: Any) -> Iterator[str]:
-    steps = dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step)
-    yield "# An ensemble has no instances and no batcher of its own. Tune its steps, slowest first:"
-    yield from (f"#   tune init {name}" for name in steps)
-    yield "# What is its own is the cache of whole answers (every step must allow one)."
-    yield "# Say under workload.inputs how often requests repeat: repeat: {kind: zipf}"
-    yield "response_cache.size: {choice: [off, 64MiB, 256MiB]}"
 
 
 def _instances(config: Any, machine: Machine) -> Iterator[str]:
@@ -245,19 +294,23 @@ def _longest_delay(slo: Slo) -> int:
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
-def _batching(config: Any, slo: Slo) -> Iterator[str]:
+def _batching(part: Part, slo: Slo, *, alone: bool) -> Iterator[str]:
+    config, delay = part.config, _longest_delay(slo)
     largest = config.max_batch_size
     sizes = [s for s in (largest // 4, largest // 2, largest) if s > 1]
-    delay = _longest_delay(slo)
-    yield f"max_batch_size: {{choice: {sizes}}}     # {largest} in config.pbtxt"
+    taken = [size for size in sizes if size >= part.least_batch]
+    if taken:
+        yield f"max_batch_size: {{choice: {taken}}}     # {largest} in config.pbtxt"
     if config.HasField("dynamic_batching"):
         yield "# Naming a field of dynamic_batching keeps it on. To search that too, add"
         yield "#   dynamic_batching: {choice: [off, on]}"
     else:
         yield "dynamic_batching: {choice: [off, on]}     # off in config.pbtxt"
-    yield "# The config as it is now is always measured too; a run ends where it cannot be."
+    if alone:
+        yield "# The config as it is now is always measured too; a run ends where it cannot be."
     yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"
-    yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
+    if alone:
+        yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
 
 
 def _tail(machine: Machine, given: Given | None) -> list[str]:

@@ -3,13 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
-from tuner.space.draft import Machine, draft_spec
+from tuner.space.draft import Machine, Part, draft_spec
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
@@ -39,11 +40,6 @@ CASES = {
     "batch of two": 'name: "m" max_batch_size: 2',
     "batch of three": 'name: "m" max_batch_size: 3',
     "two groups": 'name: "m" max_batch_size: 8 instance_group [{count: 1}, {count: 2}]',
-    "ensemble": (
-        'name: "m" platform: "ensemble" max_batch_size: 8 ensemble_scheduling { step ['
-        '{ model_name: "tokens" model_version: -1 input_map {key: "x" value: "x"}'
-        ' output_map {key: "y" value: "y"} } ] }' + IO
-    ),
 }
 
 
@@ -87,10 +83,40 @@ def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path)
     assert spec.workload.inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
 
 
-def test_an_ensemble_is_told_to_tune_its_steps(tmp_path: Path) -> None:
-    text, _, space = drafted(tmp_path, CASES["ensemble"])
-    assert space.paths == (CACHE,)
-    assert "tune init tokens" in text
+STEPS = 'ensemble_scheduling { step [{ model_name: "tokens" }, { model_name: "bert" }] }'
+ENSEMBLE = f'name: "m" platform: "ensemble" max_batch_size: 8 {STEPS}' + IO
+
+
+def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
+    parts = {
+        "tokens": Part(parse('name: "tokens" max_batch_size: 0' + IO)),
+        "bert": Part(parse('name: "bert" max_batch_size: 16' + IO), least_batch=8),
+    }
+    slo = "p99_latency <= 10ms"
+    text = draft_spec("m", parse(ENSEMBLE), Machine(cores=4), "models", slo, parts=parts)
+    drafted = yaml.safe_load(text)
+    assert drafted["model"] == "m"
+    assert "space" not in drafted
+    assert drafted["models"]["tokens"] == {"space": {INSTANCES: {"int": [1, 4]}}}
+    bert = drafted["models"]["bert"]["space"]
+    assert bert["max_batch_size"] == {"choice": [8, 16]}  # what the ensemble takes at the least
+    assert bert[DELAY]["int"] == [50, 2500]  # the steps share what the SLO leaves
+    assert list(drafted["models"]) == ["tokens", "bert"]
+
+
+def test_a_model_that_calls_others_is_drafted_with_them() -> None:
+    parts = {"bert": Part(parse('name: "bert" max_batch_size: 16' + IO))}
+    whole = parse('name: "m" backend: "python"' + IO)
+    text = draft_spec("m", whole, Machine(cores=4), "models", calls=("bert",), parts=parts)
+    models = yaml.safe_load(text)["models"]
+    assert models["m"] == {"calls": ["bert"], "space": {INSTANCES: {"int": [1, 4]}}}
+    assert INSTANCES in models["bert"]["space"]
+
+
+def test_an_ensemble_without_its_models_is_refused() -> None:
+    with pytest.raises(SpecError, match="none of its models is there") as caught:
+        draft_spec("m", parse(ENSEMBLE), Machine(cores=4), "models")
+    assert "put the models of its steps" in caught.value.hint
 
 
 def test_a_model_that_does_not_batch_gets_advice_and_no_batcher(tmp_path: Path) -> None:
