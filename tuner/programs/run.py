@@ -175,7 +175,7 @@ def _end(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
         if verdict.winner is not None:
             winner = verdict.winner.candidate
             change = draw_up(run.job, winner)
-            after = encode(change.after, run.job.model.encoding)
+            after = encode(change.configs[""].config_after, run.job.model.encoding)
             store.write_best(after, winner.server_args)
         with uninterrupted():
             written = _write(run, opened, verdict, change)
@@ -256,10 +256,7 @@ def _record(
     store = run.store
     verdict = replace(verdict, reasons=(*verdict.reasons, *run.neighbours.remarks))
     result = result_of(
-        run_id=store.run_id,
-        model=run.job.spec.model,
-        spec_sha256=run.job.loaded.sha256,
-        objective=str(run.job.spec.objective),
+        manifest=store.manifest(),
         verdict=verdict,
         trials=store.trials(),
         rejected=store.rejected(),

@@ -18,6 +18,7 @@ from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak
 from tuner.load.measurement import Measurement
 from tuner.load.probes.overload import Overload
+from tuner.report.bottleneck import Bottleneck
 from tuner.run.status import Status
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
@@ -25,6 +26,12 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.writeback.rollback import is_back
 
 SCHEMA_VERSION = 1
+
+
+def _empty(value: object) -> bool:
+    """Of a key that stands only where a run serves several models, or several streams ask."""
+    return not value
+
 
 Count = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -37,10 +44,24 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class StreamFacts(Part):
+    """What a stream of requests got: the worst of the measurements."""
+
+    throughput_infer_per_s: NotNegative
+    p50_latency_us: float
+    p99_latency_us: float
+    slo_utilisation: float | None = Field(description="above 1 an SLO of the stream is missed")
+
+
 class ConfigFacts(Part):
     """A config, what it needs, and what was measured of it."""
 
-    fields: dict[str, FieldValue] = Field(description="ModelConfig path to value, searched ones")
+    fields: dict[str, FieldValue] = Field(
+        description="ModelConfig path to value, searched ones; of the model that has no label"
+    )
+    models: dict[str, dict[str, FieldValue]] = Field(
+        default_factory=dict, exclude_if=_empty, description="the same of the others, by label"
+    )
     server_args: tuple[str, ...] = Field(description="tritonserver arguments it needs")
     measurements: tuple[Measurement, ...] = Field(description="what the numbers below come from")
     goodput_infer_per_s: float | None = Field(
@@ -61,10 +82,17 @@ class ConfigFacts(Part):
     p99_latency_us: float | None
     slo: tuple[SloResult, ...]
     soak: Soak | None = Field(None, description="null: the run did not come to it")
+    streams: dict[str, StreamFacts] = Field(
+        default_factory=dict, exclude_if=_empty, description="by name, where there are several"
+    )
+    bottleneck: Bottleneck | None = Field(
+        None, exclude_if=_empty, description="where a request spends its time, of several models"
+    )
 
     @property
     def candidate(self) -> Candidate:
-        return Candidate.from_json({"fields": self.fields, "server_args": self.server_args})
+        config = {"fields": self.fields, "models": self.models, "server_args": self.server_args}
+        return Candidate.from_json({key: part for key, part in config.items() if part})
 
 
 class Means(Part):
@@ -144,11 +172,27 @@ class WrittenFacts(Part):
     sha256_before: Sha256 | None
     sha256_after: Sha256 | None
     backup: str | None
+    others: tuple[WrittenFacts, ...] = Field(
+        (), exclude_if=_empty, description="the other files of the same write"
+    )
+
+    @property
+    def files(self) -> tuple[WrittenFacts, ...]:
+        return (self, *self.others)
 
     @property
     def is_back(self) -> bool:
-        """It was taken back since."""
-        return is_back(Path(self.path), self.sha256_before, self.sha256_after)
+        """All of it was taken back since."""
+        return all(
+            is_back(Path(file.path), file.sha256_before, file.sha256_after) for file in self.files
+        )
+
+
+class ChangedConfig(Part):
+    """A config.pbtxt as the run read it, and with what the winner needs."""
+
+    config_before: str
+    config_after: str
 
 
 @dataclass(frozen=True)
@@ -183,9 +227,20 @@ class Result(Part):
     simplification: tuple[PutBack, ...] | None = None
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     overload: Overloads | None = Field(None, description="null when the run did not come to it")
-    diff: str | None = Field(None, description="unified diff of config.pbtxt")
-    config_before: str | None = None
-    config_after: str | None = None
+    diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
+    config_before: str | None = Field(None, description="of the model that has no label")
+    config_after: str | None = Field(None, description="of the model that has no label")
+    models: dict[str, ChangedConfig] = Field(
+        default_factory=dict, exclude_if=_empty, description="the same of the others, by label"
+    )
+
+    @property
+    def changed(self) -> dict[str, ChangedConfig]:
+        """The configs that the winner changes, by label."""
+        if self.config_before is None or self.config_after is None:
+            return self.models
+        own = ChangedConfig(config_before=self.config_before, config_after=self.config_after)
+        return {"": own, **self.models}
 
     def to_json(self) -> dict[str, Any]:
         """As `result.json` has it."""

@@ -48,8 +48,7 @@ class KeptConfig(Facts):
         completed: The config as the server completes it, as text; None in runs of an older tune
             and of one that ended before a server was asked.
         overridden: Fields that the server sets whatever config.pbtxt says.
-        calls: Labels of the models that have a part in its answers: an ensemble's steps, and those
-            that the spec says it calls.
+        parts: Labels of the models in its steps, and of those that its code calls.
     """
 
     unknown = "ignore"
@@ -61,7 +60,7 @@ class KeptConfig(Facts):
     encoding: str = UTF_8
     completed: str | None = None
     overridden: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class Manifest(Facts):
     Attributes:
         spec: The effective spec with all defaults, as plain values.
         name: What the run is called: its model's name, or those of several, joined by ``+``.
-        models: The configs of the models it serves, by label.
+        models: The configs of the models it serves, by label, in the order they are loaded.
+        streams: Label of the model that each stream of requests asks, by the stream's name.
         versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
         host: CPU, cores, memory, governor, as `tuner.triton.host` reads them.
         fingerprint: Of the machine and its GPUs.
@@ -108,6 +108,7 @@ class Manifest(Facts):
     noise: Mapping[str, Any] | None = None
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
+    streams: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     arrivals: int | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
@@ -129,6 +130,8 @@ class Manifest(Facts):
         manifest = super().from_json({"choices": written, **data})
         if manifest.noise is not None and not is_noise(manifest.noise):
             raise ValueError("noise is not what `tune doctor --noise` writes")
+        if not manifest.models or not {*manifest.streams.values()} <= manifest.models.keys():
+            raise ValueError("a stream asks a model that is not served")
         for config in manifest.models.values():
             if config.encoding not in ENCODINGS:
                 raise ValueError(f"encoding {config.encoding!r} is none of a config")

@@ -9,7 +9,9 @@ from tuner.confirm.confirm import Confirmation
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak, Soaked
+from tuner.report.bottleneck import bottleneck_of
 from tuner.report.result_schema import (
+    ChangedConfig,
     ConfigFacts,
     Improvement,
     Means,
@@ -17,13 +19,16 @@ from tuner.report.result_schema import (
     RejectedFacts,
     Result,
     Rounds,
+    StreamFacts,
     TimeFacts,
     TrialCounts,
     WrittenFacts,
 )
+from tuner.run.manifest import Manifest
 from tuner.run.rejected import Rejected
 from tuner.run.status import Status
 from tuner.run.trial import Trial, TrialState
+from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import severity
@@ -84,10 +89,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Change:
-    """The winner as text: before, after, and the unified diff between them."""
+    """The winner as text: each config that changes, by label, and the unified diff of them all."""
 
-    before: str
-    after: str
+    configs: Mapping[str, ChangedConfig]
     diff: str
 
 
@@ -103,10 +107,7 @@ def side_of_trial(trial: Trial | None) -> Side | None:
 
 def result_of(
     *,
-    run_id: str,
-    model: str,
-    spec_sha256: str,
-    objective: str,
+    manifest: Manifest,
     verdict: Verdict,
     trials: Sequence[Trial],
     rejected: Sequence[Rejected],
@@ -118,16 +119,18 @@ def result_of(
 ) -> Result:
     """What `result.json` holds."""
     states = [t.state for t in trials]
-    winner = _config_facts(verdict.winner, min)
+    winner = _config_facts(verdict.winner, manifest, min)
+    configs = {} if change is None else {**change.configs}
+    own = configs.pop("", None)
     return Result(
         schema_version=1,
-        run_id=run_id,
-        model=model,
+        run_id=manifest.run_id,
+        model=manifest.name,
         status=verdict.status,
         reasons=verdict.reasons,
-        spec_sha256=spec_sha256,
-        objective=objective,
-        baseline=_config_facts(verdict.baseline, max),
+        spec_sha256=manifest.spec_sha256,
+        objective=str(manifest.spec["objective"]),
+        baseline=_config_facts(verdict.baseline, manifest, max),
         winner=winner,
         improvement=_improvement(verdict),
         trials=TrialCounts(
@@ -145,8 +148,9 @@ def result_of(
         noise=noise,
         overload=verdict.overload,
         diff=None if change is None else change.diff,
-        config_before=None if change is None else change.before,
-        config_after=None if change is None else change.after,
+        config_before=None if own is None else own.config_before,
+        config_after=None if own is None else own.config_after,
+        models=configs,
     )
 
 
@@ -161,7 +165,7 @@ def rejected_facts(rejected: Sequence[Rejected], measuring_s: float) -> Rejected
 
 
 def _config_facts(
-    side: Side | None, of_rounds: Callable[[Iterable[float]], float]
+    side: Side | None, manifest: Manifest, of_rounds: Callable[[Iterable[float]], float]
 ) -> ConfigFacts | None:
     """Facts of one side; ``of_rounds`` picks its goodput from the rounds, in doubt for the current.
 
@@ -178,8 +182,7 @@ def _config_facts(
         points = (*points, side.held.point)
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
     return ConfigFacts(
-        fields=dict(side.candidate.of("")),
-        server_args=side.candidate.server_args,
+        **side.candidate.to_json(),
         measurements=tuple(p.measurement for p in side.points),
         goodput_infer_per_s=goodput,
         worst_round_infer_per_s=min(sustained) if side.feasible and sustained else None,
@@ -189,6 +192,19 @@ def _config_facts(
         # Of one SLO's results over the repeats: what is not enough to judge is no pass.
         slo=tuple(min(found, key=severity) for found in zip(*(p.slo for p in points), strict=True)),
         soak=side.soak,
+        streams={name: _stream_facts(name, points) for name in points[-1].measurement.streams},
+        bottleneck=bottleneck_of(points[-1], manifest),
+    )
+
+
+def _stream_facts(name: str, points: Sequence[Point]) -> StreamFacts:
+    own = [m for p in points if (m := p.measurement.of(name)) is not None]
+    used = [slo_utilisation([r for r in p.slo if r.stream == name]) for p in points]
+    return StreamFacts(
+        throughput_infer_per_s=min(m.throughput_infer_per_s for m in own),
+        p50_latency_us=max(m.p50_latency_us for m in own),
+        p99_latency_us=max(m.p99_latency_us for m in own),
+        slo_utilisation=max((share for share in used if share is not None), default=None),
     )
 
 

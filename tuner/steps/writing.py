@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit, unified_diff
+from tuner.report.result_schema import ChangedConfig
 from tuner.run.manifest import Manifest
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
@@ -20,7 +21,8 @@ def draw_up(job: Job, winner: Candidate) -> Change:
     """
     after = edit(job.model.text, job.space.config.changes(winner.of("")))
     name = f"{job.spec.model}/config.pbtxt"
-    return Change(job.model.text, after, unified_diff(job.model.text, after, name))
+    changed = ChangedConfig(config_before=job.model.text, config_after=after)
+    return Change({"": changed}, unified_diff(job.model.text, after, name))
 
 
 def foreseen(job: Job) -> tuple[str, ...]:
@@ -44,7 +46,7 @@ def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) 
             path=job.model.path,
             sha256_before=manifest.models[""].sha256,
             text_before=job.model.text if job.model.exists else None,
-            text_after=change.after,
+            text_after=change.configs[""].config_after,
             server_args=winner.server_args,
             run_id=manifest.run_id,
             encoding=job.model.encoding,

@@ -147,7 +147,7 @@ class TestJUnit:
 
     def test_what_xml_cannot_hold_is_replaced(self, made: Made) -> None:
         data = made()
-        named = replace(data, manifest=replace(data.manifest, model="a\x00\x1b[31m" + NASTY))
+        named = replace(data, manifest=replace(data.manifest, name="a\x00\x1b[31m" + NASTY))
         cases = self.cases(junit.render(named))
         assert "\ufffd" in str(cases["confirmation"].get("classname"))
 

@@ -32,7 +32,7 @@ def job(tmp_path: Path) -> Job:
 
 def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: str) -> None:
     store = RunStore.create(results, f"{when}-{job.spec.model}-abcd")
-    store.write_manifest(asdict(replace(a_manifest(), model=job.spec.model)))
+    store.write_manifest(asdict(replace(a_manifest(), name=job.spec.model)))
     points = tuple(
         judge_point([P99_40MS, NO_ERRORS], synthetic_server(rate, 2 * rate, 100.0)) for _ in "1"
     )

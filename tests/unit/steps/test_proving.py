@@ -10,6 +10,7 @@ import pytest
 from candidates import candidate_of
 from emulated import FreshBench, a_session
 from synthetic import P99_40MS, synthetic_measurement
+from unit.report.synthetic import Toy, manifest_of
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.measurement import Arrivals, Measurement
@@ -85,10 +86,7 @@ def prove(bench: ProvingBench, *trials: Trial, events: Events | None = None) -> 
 
 def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
     return result_of(
-        run_id="r",
-        model="m",
-        spec_sha256="0" * 64,
-        objective=str(bench.spec.objective),
+        manifest=manifest_of(Toy(), "r"),
         verdict=verdict,
         trials=(),
         rejected=(),
