@@ -70,4 +70,4 @@ class TestRemote(ServerContract):
                     loaded = control.state(MODEL) is ModelState.READY
                 return [MODEL] if loaded else []
 
-            yield ServerCase(RemoteLauncher(theirs.endpoints, MODEL), MODEL, kill, left)
+            yield ServerCase(RemoteLauncher(theirs.endpoints, (MODEL,)), MODEL, kill, left)

@@ -1,19 +1,37 @@
-"""Brings a candidate onto the server with the least work, and makes the server healthy again."""
+"""Brings a candidate onto the server with the least work, and makes the server healthy again.
+
+Several models are brought one by one, parts before wholes. What Triton does with an ensemble
+meanwhile (tried on tritonserver 2.51):
+
+- Loading an ensemble loads those of its steps that are not loaded, with the configs of their files;
+  steps that are loaded stay as they are, with the configs they were given.
+- A reload of a step makes Triton set up the loaded ensembles over it again, with the configs that
+  they were given: at once, and no request to them failed or waited in 10 reloads under load. An
+  update of a step's instances in place leaves them alone.
+- A step that no longer fits an ensemble is loaded without a word, and the ensemble is gone (its
+  requests are answered NOT_FOUND) until the step fits again, then it comes back by itself. So it
+  is when a step is unloaded, and loaded again.
+- A step that is refused leaves the old one serving, and the ensemble with it.
+- Unloading an ensemble leaves its steps loaded.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from tuner.errors import DeployRefusedError, ServerGoneError
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import to_load_json
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import INSTANCE_GROUP
@@ -22,7 +40,11 @@ from tuner.triton import log as server_log
 from tuner.triton.control import Control
 from tuner.triton.server import Endpoints, Server, ServerLauncher
 
+_logger = logging.getLogger(__name__)
 _LOG_LINES = 200
+#: A server that so many changes of a kind crashed or hung is restarted for the next of them: Triton
+#: was seen to crash when it reloads steps of ensembles (Model Analyzer's issue 1018).
+_CRASHES = 2
 #: For a model that completes nothing: it spares each load the process that Triton starts, asks for
 #: the model's completions and waits for, more than a second (tritonserver 2.51, Python backend).
 WITHOUT_COMPLETION = "--disable-auto-complete-config"
@@ -37,19 +59,23 @@ class DeploymentKind(Enum):
     RESTART = "restart"
 
 
+_BY_COST = tuple(DeploymentKind)
+
+
 @dataclass(frozen=True)
 class Deployment:
     """A candidate that is being served.
 
     Attributes:
+        kind: That of the model which took the most.
         seconds: Time it took.
-        running: The ``ModelConfig`` message the server runs, completed by its backend.
+        running: What the server runs of each model, by label, completed by its backend.
     """
 
     kind: DeploymentKind
     seconds: float
     endpoints: Endpoints
-    running: Any
+    running: Mapping[str, ModelConfig]
 
 
 @dataclass
@@ -60,21 +86,23 @@ class _Running:
     control: Control
     cache_bytes: int | None
     stack: ExitStack
-    config: Any = None  # the ModelConfig as asked; None when nothing is loaded for certain
+    #: As asked, by label; a model is missing where it is not known for certain what is loaded.
+    configs: dict[str, ModelConfig] = field(default_factory=dict)
     completes: bool = True
+    #: Label and kind of a change that is not read back yet.
+    change: tuple[str, DeploymentKind] | None = None
 
 
 class Deployer:
     """Owns the server of a run; use it as a context manager. The server starts when needed.
 
-    What the server is given is always the file with a candidate's changes, as it would be written:
-    Triton updates instances in place only when the rest of what was *asked* is equal to what was
-    asked before.
+    What the server is given is always each model's file with a candidate's changes, as it would be
+    written: Triton updates instances in place only when the rest of what was *asked* is equal to
+    what was asked before.
 
     Args:
         launcher: Starts servers.
-        model: The model's name.
-        base: The model's config as its file has it and as the server completes it.
+        served: The models, each with its config as the file has it and as the server completes it.
         log: File for the server's output (appended).
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
@@ -88,20 +116,19 @@ class Deployer:
     def __init__(
         self,
         launcher: ServerLauncher,
-        model: str,
-        base: Base,
+        served: Served,
         log: Path,
         *,
         load_timeout_s: float = 120.0,
         unload_first: bool = False,
     ) -> None:
         self._launcher = launcher
-        self._model = model
-        self.base = base
+        self.served = served
         self._log = log
         self._load_timeout_s = load_timeout_s
         self._unload_first = unload_first
         self._running: _Running | None = None
+        self._crashes: Counter[DeploymentKind] = Counter()  # by changes of parts
         self.completes = True
 
     def __enter__(self) -> Deployer:
@@ -134,13 +161,13 @@ class Deployer:
     def fresh(self) -> None:
         """Lets the next `deploy` begin with a newly started server, its cache empty.
 
-        A server that cannot be restarted has its model unloaded instead; its cache stays.
+        A server that cannot be restarted has its models unloaded instead; its cache stays.
         """
         if self._launcher.restartable or self._running is None:
             self._stop()
-        else:
-            self._running.control.unload(self._model, self._load_timeout_s)
-            self._running.config = None
+            return
+        for label in reversed(self.served.load_order()):
+            self._unload(self._running, label)
 
     def deploy(self, candidate: Candidate) -> Deployment:
         """Serves ``candidate``: nothing else is served when this returns.
@@ -165,13 +192,16 @@ class Deployer:
 
     def _deploy_once(self, candidate: Candidate) -> Deployment:
         deployment = self.try_out(candidate)
-        base = self.base
-        fields = candidate.of("")
-        expected, paths = base.expect(fields), base.read_back(fields)
-        different = differences(expected, deployment.running, paths)
+        different: list[str] = []
+        for label, model in self.served.models.items():
+            fields = candidate.of(label)
+            expected, paths = model.base.expect(fields), model.base.read_back(fields)
+            found = differences(expected, deployment.running[label], paths)
+            if found:
+                # A failed load can leave the old config serving without a word.
+                del self._current().configs[label]
+            different += (_of(label, text) for text in found)
         if different:
-            # A failed load can leave the old config serving without a word.
-            self._current().config = None
             raise DeployRefusedError(f"the server runs another config: {'; '.join(different)}")
         return deployment
 
@@ -185,40 +215,74 @@ class Deployer:
         """
         started = time.monotonic()
         try:
-            kind = self._bring(candidate, self.base.request(candidate.of("")))
-            running_config = self.control.running_config(self._model)
+            kind = self._bring(candidate, self.served.requests(candidate.models))
+            running = {label: self._read(model) for label, model in self.served.models.items()}
         except ServerGoneError:
+            self._note_crash()
             self._stop()
             raise
-        return Deployment(kind, time.monotonic() - started, self.server.endpoints, running_config)
+        self._current().change = None
+        return Deployment(kind, time.monotonic() - started, self.server.endpoints, running)
+
+    def _read(self, model: ServedModel) -> ModelConfig:
+        """What runs of a model: an ensemble goes without a word where its steps do not fit it."""
+        running = self._current()
+        try:
+            return running.control.running_config(model.name)
+        except DeployRefusedError as gone:
+            running.configs.pop(model.label, None)
+            reason = server_log.failure(running.server.log_tail(_LOG_LINES)) or gone.message
+            raise DeployRefusedError(_of(model.label, reason)) from gone
 
     def _current(self) -> _Running:
         if self._running is None:
             raise ServerGoneError("no server is running")
         return self._running
 
-    def _bring(self, candidate: Candidate, config: Any) -> DeploymentKind:
+    def _bring(self, candidate: Candidate, configs: Mapping[str, ModelConfig]) -> DeploymentKind:
         running = self._running
         if running is None or running.cache_bytes != candidate.cache_bytes or not self._healthy():
-            return self._restart(candidate, config)
-        if running.config == config:
-            return DeploymentKind.UNCHANGED
-        in_place = running.config is not None and _without_instances(running.config) == (
-            _without_instances(config)
-        )
-        if not in_place and self._slow_to_load(running):
-            return self._restart(candidate, config)
-        self._load(running, config, unload_first=self._unload_first and not in_place)
-        return DeploymentKind.IN_PLACE if in_place else DeploymentKind.RELOAD
+            return self._restart(candidate, configs)
+        kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
+        dearest = max(kinds.values(), key=_BY_COST.index)
+        if dearest is DeploymentKind.RELOAD and self._slow_to_load(running):
+            return self._restart(candidate, configs)
+        if any(self._crashes_server(label, kind) for label, kind in kinds.items()):
+            return self._restart(candidate, configs)
+        for label, kind in kinds.items():
+            if kind is not DeploymentKind.UNCHANGED:
+                running.change = (label, kind)
+                unload_first = self._unload_first and kind is DeploymentKind.RELOAD
+                self._load(running, label, configs[label], unload_first=unload_first)
+        return dearest
+
+    def _note_crash(self) -> None:
+        change = None if self._running is None else self._running.change
+        if change is None or not self.served.wholes(change[0]):
+            return
+        label, kind = change
+        self._crashes[kind] += 1
+        if self._crashes_server(label, kind):
+            _logger.warning(
+                "the server crashed or hung %d times when a part of another model was changed "
+                "(%s): from now on it is restarted for such a change",
+                *(_CRASHES, kind.value),
+            )
+
+    def _crashes_server(self, label: str, kind: DeploymentKind) -> bool:
+        """Changes of this kind, of a part of another model, crashed the server before."""
+        often = self._crashes[kind] >= _CRASHES and self._launcher.restartable
+        return often and bool(self.served.wholes(label))
 
     def _slow_to_load(self, running: _Running) -> bool:
         """A reload on a server that completes takes longer than to start one that does not."""
         return running.completes and not self.completes and self._launcher.restartable
 
-    def _restart(self, candidate: Candidate, config: Any) -> DeploymentKind:
+    def _restart(self, candidate: Candidate, configs: Mapping[str, ModelConfig]) -> DeploymentKind:
         self._stop()
         running = self._start(candidate.cache_bytes)
-        self._load(running, config)
+        for label, config in configs.items():
+            self._load(running, label, config)
         return DeploymentKind.RESTART
 
     def _healthy(self) -> bool:
@@ -226,9 +290,12 @@ class Deployer:
         if running is None or not self.alive():
             return False
         try:
-            return running.config is None or running.control.ready(self._model)
+            return all(running.control.ready(self._name(label)) for label in running.configs)
         except ServerGoneError:
             return False
+
+    def _name(self, label: str) -> str:
+        return self.served.models[label].name
 
     def _start(self, cache_bytes: int | None) -> _Running:
         if not self.completes:
@@ -255,39 +322,55 @@ class Deployer:
         if running is not None:
             running.stack.close()
 
-    def _load(self, running: _Running, config: Any, *, unload_first: bool = False) -> None:
+    def _load(
+        self, running: _Running, label: str, config: ModelConfig, *, unload_first: bool = False
+    ) -> None:
         """One load, and after an out-of-memory reload another with nothing loaded beside it."""
-        had_one = running.config is not None and not unload_first
+        had_one = label in running.configs and not unload_first
         if unload_first:
-            self._unload(running)
+            self._unload(running, label)
         try:
-            self._load_once(running, config)
+            self._load_once(running, label, config)
         except DeployRefusedError as refused:
             if not (had_one and server_log.out_of_memory(refused.message)):
                 raise
             self._unload_first = True
-            self._unload(running)
-            self._load_once(running, config)
+            self._unload(running, label)
+            self._load_once(running, label, config)
 
-    def _load_once(self, running: _Running, config: Any) -> None:
-        text = to_load_json(config)
+    def _load_once(self, running: _Running, label: str, config: ModelConfig) -> None:
+        name, text = self._name(label), to_load_json(config)
         try:
-            running.control.load(self._model, text, self._load_timeout_s)
+            running.control.load(name, text, self._load_timeout_s)
         except DeployRefusedError as refused:
             log = running.server.log_tail(_LOG_LINES)
-            reason = server_log.refusal(refused.message, self._model, log)
-            raise DeployRefusedError(reason) from refused
+            reason = server_log.refusal(refused.message, name, log)
+            raise DeployRefusedError(_of(label, reason)) from refused
         except ServerGoneError as gone:
             reason = server_log.failure(running.server.log_tail(_LOG_LINES))
             raise ServerGoneError(f"{gone.message}; the log ends with: {reason}") from gone
-        running.config = config
+        running.configs[label] = config
 
-    def _unload(self, running: _Running) -> None:
-        running.config = None
-        running.control.unload(self._model, self._load_timeout_s)
+    def _unload(self, running: _Running, label: str) -> None:
+        """Ensembles over the model go with it."""
+        for gone in (label, *self.served.wholes(label)):
+            running.configs.pop(gone, None)
+        running.control.unload(self._name(label), self._load_timeout_s)
 
 
-def _without_instances(config: Any) -> Any:
+def _kind(before: ModelConfig | None, after: ModelConfig) -> DeploymentKind:
+    """What it takes to have the server, which was asked for ``before``, run ``after``."""
+    if before == after:
+        return DeploymentKind.UNCHANGED
+    in_place = before is not None and _without_instances(before) == _without_instances(after)
+    return DeploymentKind.IN_PLACE if in_place else DeploymentKind.RELOAD
+
+
+def _of(label: str, text: str) -> str:
+    return f"{label}: {text}" if label else text
+
+
+def _without_instances(config: ModelConfig) -> ModelConfig:
     rest = deepcopy(config)
     rest.ClearField(INSTANCE_GROUP)
     return rest

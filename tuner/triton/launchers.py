@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tuner.errors import SpecError
@@ -15,30 +15,35 @@ from tuner.triton.server import Endpoints, ServerLauncher
 
 
 def server_launcher(
-    spec: Spec, environment: Mapping[str, str]
+    spec: Spec, models: Sequence[str], environment: Mapping[str, str]
 ) -> AbstractContextManager[ServerLauncher]:
     """What starts the server the spec asks for; use it as a context manager.
 
     Args:
-        spec: Its `server`, `repository` and `model` are used.
+        spec: Its `server` and `repository` are used.
+        models: Names of the models of the run, parts before wholes.
         environment: Variables of this process.
 
     Raises:
         EnvironmentNotReadyError: There is no tritonserver that runs here.
         SpecError: A remote server without its addresses.
     """
-    return _BY_MODE[spec.server.mode](spec, environment)
+    return _BY_MODE[spec.server.mode](spec, models, environment)
 
 
 @contextmanager
-def _local(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLauncher]:
+def _local(
+    spec: Spec, _: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[ServerLauncher]:
     variables = {**environment, **resolve(spec.server.environment, environment)}
     with tritonserver(spec.server.binary, variables) as installation:
         yield LocalLauncher(installation, spec.repository, spec.server.args, spec.server.gpus)
 
 
 @contextmanager
-def _docker(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLauncher]:
+def _docker(
+    spec: Spec, _: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[ServerLauncher]:
     from tuner.triton.docker import DockerLauncher
 
     if spec.server.image is None:
@@ -56,7 +61,7 @@ def _docker(spec: Spec, environment: Mapping[str, str]) -> Iterator[ServerLaunch
 
 
 @contextmanager
-def _remote(spec: Spec, _: Mapping[str, str]) -> Iterator[ServerLauncher]:
+def _remote(spec: Spec, models: Sequence[str], _: Mapping[str, str]) -> Iterator[ServerLauncher]:
     server = spec.server
     if server.http is None or server.grpc is None:
         raise SpecError(
@@ -64,10 +69,10 @@ def _remote(spec: Spec, _: Mapping[str, str]) -> Iterator[ServerLauncher]:
             "name both addresses as host:port",
         )
     endpoints = Endpoints(server.http, server.grpc, server.metrics)
-    yield RemoteLauncher(endpoints, spec.model, server.load_timeout)
+    yield RemoteLauncher(endpoints, tuple(models), server.load_timeout)
 
 
-_Maker = Callable[[Spec, Mapping[str, str]], AbstractContextManager[ServerLauncher]]
+_Maker = Callable[[Spec, Sequence[str], Mapping[str, str]], AbstractContextManager[ServerLauncher]]
 _BY_MODE: dict[ServerMode, _Maker] = {
     ServerMode.LOCAL: _local,
     ServerMode.DOCKER: _docker,

@@ -57,17 +57,17 @@ class RemoteServer:
 class RemoteLauncher:
     """Starts nothing; see `tuner.triton.server.ServerLauncher`.
 
-    The model that is tuned is put back when the context is left: loaded with the config it ran
-    with before, else unloaded. (Loading it without a config would change nothing: Triton sees
-    the same files as before.) When tune is killed with SIGKILL the last config tried stays.
+    The models of the run are put back when the context is left: loaded with the config they ran
+    with before, else unloaded. (Loading them without a config would change nothing: Triton sees
+    the same files as before.) When tune is killed with SIGKILL the last configs tried stay.
 
     Attributes:
-        model: The model that is tuned.
-        load_timeout_s: Deadline for putting it back.
+        models: Names of the models of the run, parts before wholes.
+        load_timeout_s: Deadline for putting each back.
     """
 
     endpoints: Endpoints
-    model: str
+    models: tuple[str, ...]
     load_timeout_s: float = 120.0
     restartable: ClassVar[bool] = False
     place: ClassVar[Place] = Place.ELSEWHERE
@@ -91,24 +91,26 @@ class RemoteLauncher:
             )
         check(self.endpoints)
         with Control(self.endpoints) as control:
-            loaded = control.state(self.model) is ModelState.READY
-            config = to_load_json(control.running_config(self.model)) if loaded else None
+            loaded = [m for m in self.models if control.state(m) is ModelState.READY]
+            before = {model: to_load_json(control.running_config(model)) for model in loaded}
         try:
             yield RemoteServer(self.endpoints)
         finally:
-            self._put_back(config)
+            for model in reversed(self.models):
+                if model not in before:
+                    self._put_back(model, None)
+            for model, config in before.items():
+                self._put_back(model, config)
 
-    def _put_back(self, config_json: str | None) -> None:
+    def _put_back(self, model: str, config_json: str | None) -> None:
         try:
             with Control(self.endpoints) as control:
                 if config_json is not None:
-                    control.load(self.model, config_json, self.load_timeout_s)
+                    control.load(model, config_json, self.load_timeout_s)
                 else:
-                    control.unload(self.model, self.load_timeout_s)
+                    control.unload(model, self.load_timeout_s)
         except TunerError as error:
             _logger.warning(
                 "%s on %s could not be put back as it was: %s",
-                self.model,
-                self.endpoints.grpc,
-                error.message,
+                *(model, self.endpoints.grpc, error.message),
             )

@@ -65,3 +65,41 @@ def make_repository(directory: Path) -> Path:
     (repository / MODEL / "config.pbtxt").write_text(CONFIG)
     (repository / MODEL / "1" / "model.py").write_text(textwrap.dedent(CODE))
     return repository
+
+
+FIRST, SECOND, WHOLE = "first", "second", "whole"
+#: Doubles twice, by two models that can misbehave on order.
+ENSEMBLE = """\
+platform: "ensemble"
+max_batch_size: 4
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+ensemble_scheduling {
+  step [
+    {
+      model_name: "first"
+      model_version: -1
+      input_map { key: "x" value: "x" }
+      output_map { key: "y" value: "middle" }
+    },
+    {
+      model_name: "second"
+      model_version: -1
+      input_map { key: "x" value: "middle" }
+      output_map { key: "y" value: "y" }
+    }
+  ]
+}
+"""
+
+
+def make_ensemble(directory: Path) -> Path:
+    """Writes an ensemble of two steps into ``directory/models`` and returns that path."""
+    repository = directory / "models"
+    for name in (FIRST, SECOND):
+        (repository / name / "1").mkdir(parents=True)
+        (repository / name / "config.pbtxt").write_text(CONFIG)
+        (repository / name / "1" / "model.py").write_text(textwrap.dedent(CODE))
+    (repository / WHOLE / "1").mkdir(parents=True)
+    (repository / WHOLE / "config.pbtxt").write_text(ENSEMBLE)
+    return repository

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from candidates import candidate_of
 from contract.server_contract import answer, eventually
-from integration.triton.repository import CONFIG, MODEL
+from integration.triton.repository import MODEL
 
 from tuner.errors import DeployRefusedError, ServerGoneError
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
+from tuner.modelconfig.served import read_served
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import LocalLauncher, LocalServer
@@ -38,8 +37,7 @@ def make(launcher: LocalLauncher, tmp_path: Path) -> Callable[..., Deployer]:
     def deployer(load_timeout_s: float = 30.0) -> Deployer:
         return Deployer(
             launcher,
-            MODEL,
-            Base.of_file(parse(CONFIG)),
+            read_served(launcher.repository, {"": MODEL}),
             tmp_path / "server.log",
             load_timeout_s=load_timeout_s,
         )
@@ -60,13 +58,13 @@ def test_each_change_takes_the_least_it_can(make: Callable[..., Deployer]) -> No
 
         wider = deployer.deploy(candidate(count=2))
         assert wider.kind is DeploymentKind.IN_PLACE
-        assert wider.running.instance_group[0].count == 2
+        assert wider.running[""].instance_group[0].count == 2
         # Triton keeps its counters through an in-place update, and drops them in a reload.
         eventually(lambda: deployer.control.statistics(MODEL).success_count == 1)
 
         smaller = deployer.deploy(candidate(count=2, size=4))
         assert smaller.kind is DeploymentKind.RELOAD
-        assert smaller.running.max_batch_size == 4
+        assert smaller.running[""].max_batch_size == 4
         assert deployer.control.statistics(MODEL).success_count == 0
 
         cached = deployer.deploy(candidate(CACHE))
@@ -148,9 +146,9 @@ def test_a_reload_that_runs_out_of_memory_unloads_the_old_copy_first(
         # Two copies do not fit: the first attempt fails, the second finds the memory free.
         deployment = deployer.deploy(candidate(lock=memory, size=4))
         assert deployment.kind is DeploymentKind.RELOAD
-        assert deployment.running.max_batch_size == 4
+        assert deployment.running[""].max_batch_size == 4
 
         # Two instances of one model do not fit either, whatever is unloaded.
         with pytest.raises(DeployRefusedError, match="out of memory"):
             deployer.deploy(candidate(lock=memory, size=2, count=2))
-        assert deployer.deploy(candidate(lock=memory)).running.max_batch_size == 8
+        assert deployer.deploy(candidate(lock=memory)).running[""].max_batch_size == 8

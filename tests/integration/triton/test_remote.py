@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from candidates import candidate_of
 from contract.server_contract import eventually
-from integration.triton.repository import CONFIG, MODEL
+from integration.triton.repository import MODEL
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
+from tuner.modelconfig.served import read_served
 from tuner.triton import health, process
 from tuner.triton.control import Control, ModelState
 from tuner.triton.deploy import Deployer, DeploymentKind
@@ -53,7 +52,7 @@ def test_a_server_that_loads_nothing_on_request_is_refused(
 ) -> None:
     with server_in_mode(launcher, mode) as endpoints:
         with pytest.raises(EnvironmentNotReadyError, match="none or poll mode") as refused:
-            with RemoteLauncher(endpoints, MODEL).launch([], tmp_path / "unused"):
+            with RemoteLauncher(endpoints, (MODEL,)).launch([], tmp_path / "unused"):
                 pass
         assert "--model-control-mode=explicit" in refused.value.hint
         with Control(endpoints) as control:
@@ -63,7 +62,7 @@ def test_a_server_that_loads_nothing_on_request_is_refused(
 def test_no_server_is_an_error_with_the_address(tmp_path: Path) -> None:
     with free_ports(1) as (port,):
         nowhere = f"{ADDRESS}:{port}"
-    launcher = RemoteLauncher(Endpoints(nowhere, nowhere, None), MODEL)
+    launcher = RemoteLauncher(Endpoints(nowhere, nowhere, None), (MODEL,))
     with pytest.raises(EnvironmentNotReadyError, match=nowhere):
         with launcher.launch([], tmp_path / "unused"):
             pass
@@ -73,7 +72,7 @@ def test_a_wrong_grpc_address_is_told_apart(launcher: LocalLauncher, tmp_path: P
     with launcher.launch([], tmp_path / "log") as theirs:
         wrong = Endpoints(theirs.endpoints.http, "127.0.0.1:1", None)
         with pytest.raises(EnvironmentNotReadyError, match=r"over gRPC at 127.0.0.1:1"):
-            with RemoteLauncher(wrong, MODEL).launch([], tmp_path / "unused"):
+            with RemoteLauncher(wrong, (MODEL,)).launch([], tmp_path / "unused"):
                 pass
 
 
@@ -81,8 +80,9 @@ def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path:
     wider = candidate_of({"instance_group.count": 2})
     with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
         control.load(MODEL, None, 30)
-        remote = RemoteLauncher(theirs.endpoints, MODEL)
-        with Deployer(remote, MODEL, Base.of_file(parse(CONFIG)), tmp_path / "unused") as deployer:
+        remote = RemoteLauncher(theirs.endpoints, (MODEL,))
+        served = read_served(launcher.repository, {"": MODEL})
+        with Deployer(remote, served, tmp_path / "unused") as deployer:
             # Nothing is known about what ran before, so the first one counts as a start.
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART
             assert control.running_config(MODEL).instance_group[0].count == 2
@@ -98,7 +98,7 @@ def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path:
 
 def test_a_model_that_was_not_loaded_is_unloaded(launcher: LocalLauncher, tmp_path: Path) -> None:
     with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
-        with RemoteLauncher(theirs.endpoints, MODEL).launch([], tmp_path / "unused"):
+        with RemoteLauncher(theirs.endpoints, (MODEL,)).launch([], tmp_path / "unused"):
             control.load(MODEL, None, 30)
         assert control.state(MODEL) is ModelState.UNAVAILABLE
 
@@ -107,7 +107,7 @@ def test_a_server_that_is_gone_at_the_end_is_a_warning_only(
     launcher: LocalLauncher, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with launcher.launch([], tmp_path / "log") as theirs:
-        remote = RemoteLauncher(theirs.endpoints, MODEL).launch([], tmp_path / "unused")
+        remote = RemoteLauncher(theirs.endpoints, (MODEL,)).launch([], tmp_path / "unused")
         remote.__enter__()
     remote.__exit__(None, None, None)
     assert f"{MODEL} on {theirs.endpoints.grpc} could not be put back" in caplog.text

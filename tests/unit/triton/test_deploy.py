@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from candidates import candidate_of
 from google.protobuf import json_format
+from serving import served_one, served_several
 
 from tuner.errors import DeployRefusedError, ServerGoneError
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
 from tuner.space.candidate import Candidate, FieldValue
@@ -23,7 +23,7 @@ from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.server import Endpoints, Server
 
 FILE = parse("max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
-BASE = Base.of_file(FILE)
+SERVED = served_one(FILE)
 HERE = Endpoints("h:1", "g:1", None)
 OUT_OF_MEMORY = "load failed for model 'm': version 1 is at UNAVAILABLE state: out of memory"
 
@@ -34,7 +34,8 @@ class Notes:
 
     events: list[str] = field(default_factory=list)
     answers: list[Exception | None] = field(default_factory=list)
-    running: Any = None
+    running: dict[str, Any] = field(default_factory=dict)
+    ensembles: dict[str, Any] = field(default_factory=dict)
     ignores_loads: bool = False
     alive: bool = True
     too_old: bool = False
@@ -59,7 +60,7 @@ class FakeLauncher:
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[Server]:
-        self.notes.alive, self.notes.running = True, None
+        self.notes.alive, self.notes.running, self.notes.ensembles = True, {}, {}
         self.notes.events.append(" ".join(["start", *server_args]))
         if self.notes.too_old and deploy.WITHOUT_COMPLETION in server_args:
             raise ServerGoneError(f"unrecognized option '{deploy.WITHOUT_COMPLETION}'")
@@ -78,21 +79,36 @@ class FakeControl:
         pass
 
     def load(self, model: str, config_json: str, deadline_s: float) -> None:
-        count = json.loads(config_json)["instance_group"][0]["count"]
-        self.notes.events.append(f"load {count}")
+        groups = json.loads(config_json).get("instance_group", ())
+        which = () if model == "m" else (model,)
+        self.notes.events.append(" ".join(["load", *which, *(str(g["count"]) for g in groups)]))
         if self.notes.answers and (error := self.notes.answers.pop(0)):
             raise error
         if not self.notes.ignores_loads:
-            self.notes.running = json_format.Parse(config_json, new_config())
+            self.notes.running[model] = json_format.Parse(config_json, new_config())
+            self._set_up_ensembles(model)
+
+    def _set_up_ensembles(self, loaded: str) -> None:
+        """As Triton does: one that a step's batches do not fit is gone, until they fit again."""
+        running = self.notes.running
+        if running[loaded].ensemble_scheduling.step:
+            self.notes.ensembles[loaded] = running[loaded]
+        for name, config in self.notes.ensembles.items():
+            models = [running[step.model_name] for step in config.ensemble_scheduling.step]
+            running[name] = config
+            if any(model.max_batch_size < config.max_batch_size for model in models):
+                del running[name]
 
     def unload(self, model: str, deadline_s: float) -> None:
-        self.notes.events.append("unload")
+        self.notes.events.append("unload" if model == "m" else f"unload {model}")
 
     def ready(self, model: str) -> bool:
-        return True
+        return model in self.notes.running
 
     def running_config(self, model: str) -> Any:
-        return self.notes.running
+        if model not in self.notes.running:
+            raise DeployRefusedError(f"Request for unknown model: '{model}'")
+        return self.notes.running[model]
 
 
 @pytest.fixture
@@ -105,7 +121,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 def deployer(notes: Notes, *, unload_first: bool = False, restartable: bool = True) -> Deployer:
     return Deployer(
-        FakeLauncher(notes, restartable), "m", BASE, Path("log"), unload_first=unload_first
+        FakeLauncher(notes, restartable), SERVED, Path("log"), unload_first=unload_first
     )
 
 
@@ -142,7 +158,7 @@ def test_work_is_as_little_as_the_change_allows(notes: Notes) -> None:
 def test_every_candidate_starts_from_the_file_not_from_the_one_before(notes: Notes) -> None:
     with deployer(notes) as used:
         used.deploy(count(3, max_batch_size=4))
-        assert used.deploy(candidate_of({})).running == FILE
+        assert used.deploy(candidate_of({})).running == {"": FILE}
 
 
 def test_a_refusal_leaves_what_ran_before(notes: Notes) -> None:
@@ -293,3 +309,144 @@ def test_a_tritonserver_that_does_not_know_the_argument_is_started_without_it(
         used.deploy(count(1))
         assert used.completes
     assert notes.events == [WITHOUT, "start", "load 1", "stop"]
+
+
+COUNT = "instance_group.count"
+SIZE = "max_batch_size"
+STEP = """
+backend: "python" max_batch_size: 8 instance_group { count: 1 kind: KIND_CPU }
+input { name: "x" data_type: TYPE_FP32 dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }
+"""
+WHOLE = """
+platform: "ensemble" max_batch_size: 4
+input { name: "in" data_type: TYPE_FP32 dims: 4 }
+output { name: "out" data_type: TYPE_FP32 dims: 4 }
+ensemble_scheduling {
+  step {
+    model_name: "first" model_version: -1
+    input_map { key: "x" value: "in" } output_map { key: "y" value: "middle" }
+  }
+  step {
+    model_name: "second" model_version: -1
+    input_map { key: "x" value: "middle" } output_map { key: "y" value: "out" }
+  }
+}
+"""
+
+
+def ensemble(notes: Notes, directory: Path, *, restartable: bool = True) -> Deployer:
+    served = served_several(directory, whole=WHOLE, first=STEP, second=STEP)
+    return Deployer(FakeLauncher(notes, restartable), served, Path("log"))
+
+
+def steps(**fields: Mapping[str, FieldValue]) -> Candidate:
+    return Candidate.of_models(fields)
+
+
+def test_of_several_models_only_those_that_changed_are_loaded_parts_before_wholes(
+    notes: Notes, tmp_path: Path
+) -> None:
+    with ensemble(notes, tmp_path) as used:
+        kinds = [
+            used.deploy(candidate).kind.value
+            for candidate in (
+                steps(),
+                steps(),
+                steps(second={COUNT: 2}),
+                steps(second={COUNT: 3}, first={SIZE: 16}),
+                steps(whole={SIZE: 2}, first={SIZE: 16}),
+            )
+        ]
+    assert kinds == ["restart", "unchanged", "in place", "reload", "reload"]
+    assert notes.events == [
+        *("start", "load first 1", "load second 1", "load whole"),
+        "load second 2",
+        *("load first 1", "load second 3"),
+        *("load second 1", "load whole"),
+        "stop",
+    ]
+
+
+def test_every_model_is_read_back_and_a_wrong_one_named(notes: Notes, tmp_path: Path) -> None:
+    with ensemble(notes, tmp_path) as used:
+        deployment = used.deploy(steps(first={COUNT: 2}))
+        assert deployment.running["first"].instance_group[0].count == 2
+        assert set(deployment.running) == {"first", "second", "whole"}
+        notes.ignores_loads = True
+        with pytest.raises(DeployRefusedError, match=r"another config: second: .*count"):
+            used.deploy(steps(first={COUNT: 2}, second={COUNT: 2}))
+
+
+def test_an_ensemble_that_is_gone_with_its_steps_config_is_named_and_the_next_deploy_works(
+    notes: Notes, tmp_path: Path
+) -> None:
+    with ensemble(notes, tmp_path) as used:
+        used.deploy(steps())
+        with pytest.raises(DeployRefusedError, match="^whole: the last words$"):
+            used.deploy(steps(first={SIZE: 2}))
+        notes.events.clear()
+        assert used.deploy(steps(first={SIZE: 2}, whole={SIZE: 2})).kind is DeploymentKind.RELOAD
+    assert notes.events == ["load whole", "stop"]
+
+
+def test_a_refused_step_is_named_and_what_was_loaded_before_it_is_known(
+    notes: Notes, tmp_path: Path
+) -> None:
+    with ensemble(notes, tmp_path) as used:
+        used.deploy(steps())
+        notes.answers = [None, DeployRefusedError("load failed for model 'second': no weights")]
+        with pytest.raises(DeployRefusedError, match=r"^second: no weights$"):
+            used.deploy(steps(first={SIZE: 16}, second={SIZE: 16}))
+        notes.events.clear()
+        used.deploy(steps())
+    assert notes.events == ["load first 1", "stop"], "the second still serves what it did"
+
+
+def crash(used: Deployer, notes: Notes, candidate: Candidate) -> None:
+    used.deploy(steps())
+    notes.answers = [ServerGoneError("loading first: the server is gone")]
+    with pytest.raises(ServerGoneError):
+        used.deploy(candidate)
+    notes.alive = False
+
+
+def test_a_server_that_two_reloads_of_steps_crashed_is_restarted_for_the_next(
+    notes: Notes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ensemble(notes, tmp_path) as used:
+        crash(used, notes, steps(first={SIZE: 16}))
+        used.deploy(steps())
+        assert used.deploy(steps(second={SIZE: 16})).kind is DeploymentKind.RELOAD
+        crash(used, notes, steps(second={SIZE: 12}))
+        assert "it is restarted for such a change" in caplog.text
+
+        used.deploy(steps())
+        assert used.deploy(steps(first={SIZE: 16})).kind is DeploymentKind.RESTART
+        assert used.deploy(steps(first={SIZE: 16, COUNT: 2})).kind is DeploymentKind.IN_PLACE
+        wider = steps(first={SIZE: 16, COUNT: 2}, whole={SIZE: 2})
+        assert used.deploy(wider).kind is DeploymentKind.RELOAD, "an ensemble is no step"
+
+
+def test_crashes_of_a_model_that_is_no_step_change_nothing(notes: Notes) -> None:
+    with deployer(notes) as used:
+        for _ in range(3):
+            used.deploy(count(1))
+            notes.answers = [ServerGoneError("loading m: the server is gone")]
+            with pytest.raises(ServerGoneError):
+                used.deploy(count(1, max_batch_size=4))
+            notes.alive = False
+        used.deploy(count(1))
+        assert used.deploy(count(1, max_batch_size=4)).kind is DeploymentKind.RELOAD
+
+
+def test_a_server_that_cannot_be_restarted_goes_on_reloading_and_is_emptied_wholes_first(
+    notes: Notes, tmp_path: Path
+) -> None:
+    with ensemble(notes, tmp_path, restartable=False) as used:
+        for size in (16, 12):
+            crash(used, notes, steps(first={SIZE: size}))
+        used.deploy(steps())
+        assert used.deploy(steps(first={SIZE: 16})).kind is DeploymentKind.RELOAD
+        notes.events.clear()
+        used.fresh()
+    assert notes.events == ["unload whole", "unload second", "unload first", "stop"]

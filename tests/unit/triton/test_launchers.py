@@ -28,13 +28,13 @@ def spec(server: dict[str, Any]) -> Spec:
 
 def test_remote_takes_its_addresses_from_the_spec() -> None:
     given = spec({"mode": "remote", "http": "a:1", "grpc": "a:2", "load_timeout": "30s"})
-    with server_launcher(given, {}) as launcher:
-        assert launcher == RemoteLauncher(Endpoints("a:1", "a:2", None), "m", 30.0)
+    with server_launcher(given, ("m",), {}) as launcher:
+        assert launcher == RemoteLauncher(Endpoints("a:1", "a:2", None), ("m",), 30.0)
 
 
 def test_docker_takes_its_engine_from_the_environment() -> None:
     given = spec({"mode": "docker", "image": "triton:1", "gpus": [0], "args": ["--log-verbose=1"]})
-    with server_launcher(given, {"DOCKER_HOST": "unix:///s"}) as launcher:
+    with server_launcher(given, ("m",), {"DOCKER_HOST": "unix:///s"}) as launcher:
         assert isinstance(launcher, DockerLauncher)
         assert launcher.image == "triton:1"
         assert launcher.gpus == (0,)
@@ -46,5 +46,5 @@ def test_docker_takes_its_engine_from_the_environment() -> None:
 @pytest.mark.parametrize("server", [{"mode": "remote", "http": "a:1"}, {"mode": "docker"}])
 def test_what_a_mode_needs_must_be_there(server: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="missing"):
-        with server_launcher(spec(server), {}):
+        with server_launcher(spec(server), ("m",), {}):
             pass
