@@ -7,14 +7,14 @@ measurements there; empty needs a new server for every measurement.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tuner.bench.protocol import LoadClient
 from tuner.load import seeds
+from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.cache import split_args
 from tuner.space.candidate import Candidate
-from tuner.space.space import Space
 from tuner.spec.paths import CACHE_ENABLE
 from tuner.spec.workload import CacheState
 
@@ -51,21 +51,30 @@ def no_caches() -> CacheRules:
     return CacheRules(CacheState.WARM, lambda _: None, lambda _: None)
 
 
-def cache_of(space: Space, candidate: Candidate, *, remote: bool) -> ResponseCache | None:
+def cache_of(
+    served: Served, own_args: Sequence[str], candidate: Candidate, *, remote: bool
+) -> ResponseCache | None:
     """The cache of a candidate, whether the search owns its size or the user's config has it.
 
+    It is the server's, one for all models; each model's config says whether it uses it.
+
     Args:
-        space: Its model and its server's own arguments count beside the candidate's.
+        served: The models; what their configs say counts beside the candidate's fields.
+        own_args: The server's own arguments, which count beside the candidate's.
         candidate: Any of the space.
         remote: The server's arguments are not known: a config that asks for a cache may have one.
     """
-    enabled = candidate.of("").get(CACHE_ENABLE, space.base.response_cache.enable)
-    if not enabled:
+    if not any(_uses_cache(model, candidate) for model in served.models.values()):
         return None
     if candidate.cache_bytes is not None:
         return ResponseCache(candidate.cache_bytes)
     try:
-        _, size = split_args(space.server_args)
+        _, size = split_args(own_args)
     except ValueError:  # redis, or a local one without a size
         return ResponseCache(None)
     return ResponseCache(size) if remote or size is not None else None
+
+
+def _uses_cache(model: ServedModel, candidate: Candidate) -> bool:
+    own = model.base.completed.response_cache.enable
+    return bool(candidate.of(model.label).get(CACHE_ENABLE, own))

@@ -190,7 +190,7 @@ def _commands(
 
 def cache_notes(job: Job) -> list[str]:
     """A sentence for each size; none where popularity or the size of an answer is not known."""
-    inputs, answer = job.spec.workload.inputs, _answer_bytes(job.config)
+    inputs, answer = job.spec.workload.inputs, _answer_bytes(job.space.base)
     repeat = inputs.repeat
     known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
     if not known or answer is None:

@@ -198,11 +198,13 @@ def job_of(offer: Offer, spec: Spec) -> Job:
         )
     path = offer.directory / Path(manifest.spec_path).name
     job = job_from(LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {}), spec)
-    if job.model.file_sha256 != manifest.models[""].sha256:
-        raise SpecError(
-            f"{job.model.path} is not the config that {manifest.run_id} measures",
-            "copy the run's model repository as it is and name the copy with --repository DIR",
-        )
+    for label, model in job.served.models.items():
+        kept = manifest.models.get(label)
+        if kept is None or model.files.file_sha256 != kept.sha256:
+            raise SpecError(
+                f"{model.files.path} is not the config that {manifest.run_id} measures",
+                "copy the run's model repository as it is and name the copy with --repository DIR",
+            )
     return job
 
 

@@ -32,7 +32,7 @@ class Measuring(Facts):
     Attributes:
         what: Its command: run, check, worker, doctor.
         run: Id of the run or check.
-        model: The model's directory, links resolved.
+        models: Directories of the models it searches, links resolved.
         gpus: Its server may see: ``all``, ``none``, or numbers.
         started_at: ISO 8601, UTC.
     """
@@ -40,7 +40,7 @@ class Measuring(Facts):
     pid: int
     what: str
     run: str
-    model: str
+    models: tuple[str, ...]
     gpus: str | tuple[int, ...]
     started_at: str
 

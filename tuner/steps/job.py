@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
-from tuner.modelconfig.files import ModelFiles, read_model
-from tuner.modelconfig.message import parse
-from tuner.modelconfig.tree import field_place
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.served import Served, read_served
 from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
@@ -49,36 +46,47 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A checked spec with the model it is about.
+    """A checked spec with the models it is about.
 
     Attributes:
         spec: With the command line's words in it.
-        config: Triton's ModelConfig message of the file as it is.
-        space: Over the config as far as it is known: what the file says, until a server was asked.
+        served: The models, with their configs as far as they are known: what the files say, until
+            a server was asked.
+        space: Over these configs.
     """
 
     loaded: LoadedSpec
     spec: Spec
-    model: ModelFiles
-    config: Any
+    served: Served
     space: Space
     plan: LoadPlan
 
-    def over(self, base: Base) -> Job:
+    @property
+    def model(self) -> ModelFiles:
+        """Of the one model of a spec's short form."""
+        return self.served.models[""].files
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Labels of the models whose configs the search changes, and may write."""
+        return tuple(self.space.current.models)
+
+    def over(self, served: Served) -> Job:
         """The same over what a server completed.
 
         Raises:
             SpecError: The spec's space is wrong for it.
             NothingToSearchError: It leaves nothing to search.
         """
-        return replace(self, space=_space(self.loaded, self.spec, self.model, base))
+        return replace(self, served=served, space=_space(self.loaded, self.spec, served))
 
 
 def prepare(request: Request) -> Job:
-    """Reads and checks the spec, the model's config, and the space of both.
+    """Reads and checks the spec, the configs of its models, and the space of both.
 
     Raises:
-        SpecError: The spec is wrong, by itself or for this model.
+        SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
+            beside each other.
         NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
@@ -87,23 +95,17 @@ def prepare(request: Request) -> Job:
 
 
 def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
-    """The model that a checked spec is about, and the space of both.
+    """The models that a checked spec is about, and the space of both.
 
     Raises:
-        SpecError: The spec is wrong for this model.
+        SpecError: The spec is wrong for these models, or they are.
         NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    model = read_model(spec.repository, spec.model)
-    config = parse(model.text, str(model.path))
-    if not config.name:
-        config.name = spec.model
-    _refuse_mixed_encodings(model, spec)
-    base = Base.of_file(config, completes=model.completes(config))
-    space = _space(loaded, spec, model, base)
-    return Job(
-        loaded, spec, model, config, space, load_plan(spec.workload, spec.objective, spec.slo)
-    )
+    served = read_served(spec.repository, {"": spec.model})
+    _refuse_mixed_encodings(served.models[""].files, spec)
+    space = _space(loaded, spec, served)
+    return Job(loaded, spec, served, space, load_plan(spec.workload, spec.objective, spec.slo))
 
 
 def _refuse_mixed_encodings(model: ModelFiles, spec: Spec) -> None:
@@ -115,10 +117,10 @@ def _refuse_mixed_encodings(model: ModelFiles, spec: Spec) -> None:
         )
 
 
-def _space(loaded: LoadedSpec, spec: Spec, model: ModelFiles, base: Base) -> Space:
-    refuse_unmeasurable(spec.model, base.completed)
-    place = partial(field_place, str(model.path), model.text)
-    return build_space(spec, base, loaded.space_positions, place)
+def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
+    model = served.models[""]
+    refuse_unmeasurable(spec.model, model.base.completed)
+    return build_space(spec, model.base, loaded.space_positions, model.place)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

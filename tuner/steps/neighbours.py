@@ -1,11 +1,11 @@
-"""Other `tune`s: none on the same model, and those told that disturb the measurements."""
+"""Other `tune`s: none on the same models, and those told that disturb the measurements."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,8 +63,8 @@ def among_neighbours(
         note: Told of each that disturbs.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    model = str(_directory(job).resolve())
-    mine = Measuring(os.getpid(), what, run, model, job.spec.server.gpus, started)
+    models = tuple(str(directory.resolve()) for directory in _directories(job))
+    mine = Measuring(os.getpid(), what, run, models, job.spec.server.gpus, started)
     with registered(mine) as own:
         neighbours = Neighbours(mine, own, note)
         neighbours.look()
@@ -73,18 +73,26 @@ def among_neighbours(
 
 @contextmanager
 def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
-    """Nobody else tunes this model meanwhile: the lock of its directory is held, not a file made.
+    """Nobody else tunes these models meanwhile: the locks of their directories are held, no file
+    is made.
 
     Where the file system has no locks, those on the same machine are kept apart all the same.
 
     Args:
-        job: Its model.
-        reading: The config is measured and not searched: several may do that at once.
+        job: Its searched models; those that are only loaded are anybody's.
+        reading: The configs are measured and not searched: several may do that at once.
 
     Raises:
         EnvironmentNotReadyError: Another one does, with its process, run and beginning.
     """
-    directory = _directory(job)
+    with ExitStack() as stack:
+        for directory in _directories(job):
+            stack.enter_context(_only_one_in(directory, reading=reading))
+        yield
+
+
+@contextmanager
+def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         held = lock(descriptor, shared=reading)
@@ -99,13 +107,13 @@ def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _directory(job: Job) -> Path:
-    return job.model.path.parent
+def _directories(job: Job) -> list[Path]:
+    return [job.served.models[label].files.directory for label in job.searched]
 
 
 def _first_on(directory: Path, *, reading: bool) -> Measuring | None:
     model = str(directory.resolve())
-    there = (o for o in others(None) if o.model == model and o.what not in _BESIDE)
+    there = (o for o in others(None) if model in o.models and o.what not in _BESIDE)
     return next((o for o in there if not (reading and o.what == "check")), None)
 
 

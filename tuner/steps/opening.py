@@ -136,7 +136,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         spec=job.spec.model_dump(mode="json", by_alias=True),
         name=job.spec.model,
         seed=job.spec.search.seed,
-        models={"": _kept(job)},
+        models=_kept(job),
         versions=programs.versions(),
         host=host,
         gpus=gpus,
@@ -150,26 +150,32 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
     )
 
 
-def _kept(job: Job) -> KeptConfig:
-    model = job.model
-    return KeptConfig(
-        job.spec.model, str(model.path), model.text, model.file_sha256, model.encoding
-    )
+def _kept(job: Job) -> dict[str, KeptConfig]:
+    return {
+        label: KeptConfig(
+            *(m.name, str(m.files.path), m.files.text, m.files.file_sha256, m.files.encoding),
+            parts=m.parts,
+        )
+        for label, m in job.served.models.items()
+    }
 
 
 def with_completed(manifest: Manifest, job: Job) -> Manifest:
-    """With what the server makes of the config, and the space over that."""
+    """With what the server makes of the configs, and the space over that."""
+    bases = {label: model.base for label, model in job.served.models.items()}
+    models = {
+        label: replace(
+            kept,
+            completed=to_text(bases[label].completed),
+            overridden=tuple(sorted(bases[label].overridden)),
+        )
+        for label, kept in _kept(job).items()
+    }
     return replace(
         manifest,
         space_size=job.space.size().count,
         current=job.space.current,
-        models={
-            "": replace(
-                _kept(job),
-                completed=to_text(job.space.base),
-                overridden=tuple(sorted(job.space.config.overridden)),
-            )
-        },
+        models=models,
         client=client_of(job).kind.name,
     )
 

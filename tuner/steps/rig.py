@@ -55,7 +55,10 @@ def set_up_bench(
             cache=CacheRules(
                 spec.workload.cache,
                 lambda candidate: cache_of(
-                    job.space, candidate, remote=not programs.launcher.restartable
+                    job.served,
+                    job.space.server_args,
+                    candidate,
+                    remote=not programs.launcher.restartable,
                 ),
                 events.note,
             ),

@@ -1,16 +1,18 @@
-"""The first server of a run, asked for the config that it makes of the file in the repository."""
+"""The first server of a run, asked for the configs that it makes of the files in the repository."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.errors import DeployRefusedError, ServerGoneError, TooManyFailedTrialsError
 from tuner.modelconfig.base import Base
+from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.served import ServedModel
 from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -24,7 +26,7 @@ _KEEP_THE_SIZE = ("tensorrt", "onnxruntime", "openvino")
 
 
 class ModelNotServedError(TooManyFailedTrialsError):
-    """The server does not serve the model as it is in the repository; `message` has its words."""
+    """The server does not serve the models as they are there; `message` has its words."""
 
     @property
     def refused(self) -> bool:
@@ -34,12 +36,12 @@ class ModelNotServedError(TooManyFailedTrialsError):
 
 @dataclass(frozen=True)
 class Serving:
-    """A server with the model on it.
+    """A server with the models on it.
 
     Attributes:
-        job: With the space over the config as the server completes it.
+        job: With the space over the configs as the server completes them.
         deployer: Its server goes on to serve the first trial.
-        load_s: What starting it and loading the model took.
+        load_s: What starting it and loading the models took.
     """
 
     job: Job
@@ -50,27 +52,31 @@ class Serving:
     @property
     def completed(self) -> str:
         """One sentence on what was completed; empty when nothing was."""
-        config = self.job.space.config
-        size = config.completed.max_batch_size
-        named = {MAX_BATCH_SIZE: f"max_batch_size {size}"}
-        found = ", ".join(named.get(name, name) for name in config.completions)
-        return found and f"the server completes the config: {found}"
+        found = (_completed(model) for model in self.job.served.models.values())
+        return "; ".join(sentence for sentence in found if sentence)
+
+
+def _completed(model: ServedModel) -> str:
+    size = model.base.completed.max_batch_size
+    named = {MAX_BATCH_SIZE: f"max_batch_size {size}"}
+    found = ", ".join(named.get(name, name) for name in model.base.completions)
+    whose = f" of {model.label}" if model.label else ""
+    return found and f"the server completes the config{whose}: {found}"
 
 
 @contextmanager
 def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterator[Serving]:
-    """Loads the model as it is in the repository.
+    """Loads the models as they are in the repository.
 
     Raises:
         ModelNotServedError: The server cannot, in its own words.
         EnvironmentNotReadyError: No server can be started at all.
-        SpecError: The spec is wrong for the config as it was completed.
-        NothingToSearchError: That config leaves nothing to search.
+        SpecError: The spec is wrong for the configs as they were completed.
+        NothingToSearchError: These configs leave nothing to search.
     """
     with Deployer(
         programs.launcher,
-        job.spec.model,
-        job.space.config,
+        job.served,
         logs / "server.log",
         load_timeout_s=float(job.spec.server.load_timeout),
         unload_first=job.spec.server.unload_first,
@@ -78,7 +84,8 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):
             completed = _complete(job, deployer)
-        deployer.completes = not _completes_nothing(completed)
+        models = completed.served.models.values()
+        deployer.completes = not all(_is_completed_in_nothing(model) for model in models)
         yield Serving(completed, programs, deployer, time.monotonic() - begin)
 
 
@@ -91,67 +98,76 @@ def _complete(job: Job, deployer: Deployer) -> Job:
             f"{error.message}",
             "logs/server.log holds the server's own words; `tune lint` knows Triton's rules",
         ) from error
-    known = job.space.config
-    deployer.base = Base.of_server(known.file, running, completes=known.completes)
-    job = job.over(deployer.base)
-    overridden = deployer.base.overridden | _find_overridden(job.space, deployer)
-    if overridden == deployer.base.overridden:
-        return job
-    deployer.base = replace(deployer.base, overridden=overridden)
-    return job.over(deployer.base)
+    bases = {
+        label: Base.of_server(model.base.file, running[label], completes=model.base.completes)
+        for label, model in job.served.models.items()
+    }
+    job = _over(bases, job, deployer)
+    found = {la: _find_overridden(job.served.models[la], job.space, deployer) for la in bases}
+    more = {la: bases[la].overridden | names for la, names in found.items() if names}
+    overridden = {la: replace(bases[la], overridden=names) for la, names in more.items()}
+    return _over(overridden, job, deployer) if overridden else job
 
 
-def _completes_nothing(job: Job) -> bool:
-    """Whether a server that completes no config serves the same: known of a Python model that has
-    no code for it, was completed in nothing, and loads no other models, which it may be the first
-    to complete.
+def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:
+    """With what the server made of the configs, the deployer as well as the job."""
+    deployer.served = job.served.over(bases)
+    return job.over(deployer.served)
+
+
+def _is_completed_in_nothing(model: ServedModel) -> bool:
+    """Whether a server that completes no config serves the same: known of an ensemble, and of a
+    Python model that has no code for it, was completed in nothing, and loads no other models,
+    which it may be the first to complete.
     """
-    base = job.space.config
+    base = model.base
+    if is_ensemble(base.file):
+        return True
     if base.file.backend != "python" or base.completes or base.completions:
         return False
-    return not job.model.mentions("load_model")
+    return not model.files.mentions("load_model")
 
 
-def _find_overridden(space: Space, deployer: Deployer) -> frozenset[str]:
+def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> frozenset[str]:
     """What the server sets by itself, of what the space would have otherwise: tried, a load each.
 
     Only of a model that may complete its config.
     """
     found = set()
-    if space.config.completes:
-        smaller, unbatched = _with_smaller_batches(space), _without_batcher(space)
-        running = None if smaller is None else _try(deployer, smaller)
-        if running is not None and running.max_batch_size == space.base.max_batch_size:
+    if model.base.completes:
+        smaller, unbatched = _with_smaller_batches(model, space), _without_batcher(model, space)
+        running = None if smaller is None else _try(deployer, smaller, model.label)
+        if running is not None and running.max_batch_size == model.base.completed.max_batch_size:
             found.add(MAX_BATCH_SIZE)
-        running = None if unbatched is None else _try(deployer, unbatched)
+        running = None if unbatched is None else _try(deployer, unbatched, model.label)
         if running is not None and running.HasField(DYNAMIC_BATCHING):
             found.add(DYNAMIC_BATCHING)
     return frozenset(found)
 
 
-def _with_smaller_batches(space: Space) -> Candidate | None:
+def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:
     """The current config with a smaller max_batch_size of the space."""
     searched = next((p for p in space.parameters if p.path == MAX_BATCH_SIZE), ())
-    now = space.base.max_batch_size
-    smaller = [v for v in searched if isinstance(v, int) and 1 <= v < now]
-    if not smaller or space.base.backend in _KEEP_THE_SIZE:
+    config = model.base.completed
+    smaller = [v for v in searched if isinstance(v, int) and 1 <= v < config.max_batch_size]
+    if not smaller or config.backend in _KEEP_THE_SIZE:
         return None
     return space.candidate({**space.values(space.current), MAX_BATCH_SIZE: max(smaller)})
 
 
-def _without_batcher(space: Space) -> Candidate | None:
+def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:
     """The current config with its dynamic batching off, where the space may have it so."""
     searched = next((p for p in space.parameters if p.path == DYNAMIC_BATCHING), ())
-    known = DYNAMIC_BATCHING in space.config.overridden
+    known = DYNAMIC_BATCHING in model.base.overridden
     values = space.values(space.current)
     if known or None not in searched or values.get(DYNAMIC_BATCHING) is not True:
         return None
     return space.candidate({**values, DYNAMIC_BATCHING: None})
 
 
-def _try(deployer: Deployer, candidate: Candidate) -> ModelConfig | None:
+def _try(deployer: Deployer, candidate: Candidate, label: str) -> ModelConfig | None:
     """What the server runs of it; None where it refuses: then a trial will tell."""
     try:
-        return deployer.try_out(candidate).running
+        return deployer.try_out(candidate).running[label]
     except (DeployRefusedError, ServerGoneError):
         return None

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from tuner import __version__
+from tuner.modelconfig.ensembles import is_ensemble
+from tuner.modelconfig.schema import ModelConfig
 from tuner.steps.job import Job
 from tuner.triton import binaries
 from tuner.triton.binaries import Installation
@@ -57,10 +59,16 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     """
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
+    models = job.served.models.values()
     with (
-        server_launcher(spec, environment) as launcher,
+        server_launcher(spec, [model.name for model in models], environment) as launcher,
         binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
     ):
-        if launcher.python is not None and job.config.backend in ("", "python"):
+        in_python = any(_may_be_python(model.base.file) for model in models)
+        if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)
         yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
+
+
+def _may_be_python(config: ModelConfig) -> bool:
+    return config.backend in ("", "python") and not is_ensemble(config)

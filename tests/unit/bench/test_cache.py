@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from candidates import candidate_of
+from serving import served_one, served_several
 
 from tuner.bench.cache import ResponseCache, cache_of
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
+from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 
@@ -29,20 +30,30 @@ def a_space(config: str = "", *, args: tuple[str, ...] = (), searched: bool = Fa
             "space": fields,
         }
     )
-    text = f'name: "m" backend: "python" max_batch_size: 4 {config}'
-    return build_space(spec, Base.of_file(parse(text, "m")))
+    return build_space(spec, served_one(config_text(config)).models[""].base)
+
+
+def config_text(more: str) -> str:
+    return f'name: "m" backend: "python" max_batch_size: 4 {more}'
+
+
+def cache(
+    space: Space, config: str, candidate: Candidate | None = None, *, remote: bool = False
+) -> ResponseCache | None:
+    served = served_one(config_text(config))
+    return cache_of(served, space.server_args, candidate or space.current, remote=remote)
 
 
 def test_a_size_of_the_search_is_the_candidates() -> None:
     space = a_space(searched=True)
-    found = {cache_of(space, c, remote=False) for c in space.enumerate()}
+    found = {cache(space, "", c) for c in space.enumerate()}
     assert found == {None, ResponseCache(64 << 20)}
 
 
 def test_a_cache_of_the_users_own_counts_the_same() -> None:
     space = a_space(CACHING, args=("--log-verbose=0", FLAG))
-    assert cache_of(space, space.current, remote=False) == ResponseCache(4096)
-    assert cache_of(space, candidate_of({"instance_group.count": 2}), remote=False) is not None
+    assert cache(space, CACHING) == ResponseCache(4096)
+    assert cache(space, CACHING, candidate_of({"instance_group.count": 2})) is not None
 
 
 @pytest.mark.parametrize(
@@ -51,11 +62,18 @@ def test_a_cache_of_the_users_own_counts_the_same() -> None:
 )
 def test_server_and_model_must_both_want_it(config: str, args: tuple[str, ...]) -> None:
     space = a_space(config, args=args)
-    assert cache_of(space, space.current, remote=False) is None
+    assert cache(space, config) is None
 
 
 def test_of_a_remote_server_and_of_other_caches_the_size_is_not_known() -> None:
     remote = a_space(CACHING)
-    assert cache_of(remote, remote.current, remote=True) == ResponseCache(None)
+    assert cache(remote, CACHING, remote=True) == ResponseCache(None)
     redis = a_space(CACHING, args=("--cache-config=redis,host=h",))
-    assert cache_of(redis, redis.current, remote=False) == ResponseCache(None)
+    assert cache(redis, CACHING) == ResponseCache(None)
+
+
+def test_the_servers_cache_is_used_where_any_model_wants_it(tmp_path: Path) -> None:
+    served = served_several(tmp_path, one=config_text("").replace('"m"', '"one"'), two="")
+    without, with_it = Candidate(), Candidate.of_models({"two": {"response_cache.enable": True}})
+    assert cache_of(served, (FLAG,), without, remote=False) is None
+    assert cache_of(served, (FLAG,), with_it, remote=False) == ResponseCache(4096)

@@ -40,9 +40,10 @@ def test_a_spec_fits_its_model_which_starts_unbatched(
     models.write_repository(tmp_path / "models", models.Device.GPU)
     (tmp_path / "specs").mkdir()
     job = prepare(Request(spec=Path(shutil.copy(path, tmp_path / "specs"))))
-    assert not job.config.HasField("dynamic_batching")
-    assert [(g.count, g.kind) for g in job.config.instance_group] == [(1, 1)]  # KIND_GPU
-    assert violations(job.config) == []
+    config = job.served.models[""].base.file
+    assert not config.HasField("dynamic_batching")
+    assert [(g.count, g.kind) for g in config.instance_group] == [(1, 1)]  # KIND_GPU
+    assert violations(config) == []
     assert job.space.size().count > 1
     assert job.spec.model in [model.name for model in models.MODELS]
 

@@ -19,7 +19,7 @@ def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measuring(gpus: str | tuple[int, ...] = "all", run: str = "r") -> Measuring:
-    return Measuring(7, "run", run, "/models/m", gpus, "2025-03-01T10:00:00+00:00")
+    return Measuring(7, "run", run, ("/models/m",), gpus, "2025-03-01T10:00:00+00:00")
 
 
 def test_others_are_seen_while_they_measure() -> None:

@@ -205,7 +205,8 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
         directory = new.store.directory
     resumed = replace(request, resume=directory)
     running = parse(job.model.text + "input { name: 'more' }")
-    other = job.over(Base.of_server(job.config, running, completes=True))
+    base = Base.of_server(job.served.models[""].base.file, running, completes=True)
+    other = job.over(job.served.over({"": base}))
     with pytest.raises(SpecError, match="completes the model's config otherwise") as refused:
         with opened(other, resumed):
             pass

@@ -195,7 +195,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     seen: list[Any] = []
 
     @contextmanager
-    def launcher(spec: Spec, environment: Mapping[str, str]) -> Iterator[Any]:
+    def launcher(spec: Spec, _: object, environment: Mapping[str, str]) -> Iterator[Any]:
         seen.append((spec.server.args, environment))
         yield SimpleNamespace(python=python, version=lambda: "2.51.0")
 
@@ -209,7 +209,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     monkeypatch.setattr(installing, "numpy_of_models", seen.append)
     monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
     job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
-    job.config.backend = backend
+    job.served.models[""].base.file.backend = backend
     with find_programs(job, {"A": "b"}) as programs:
         assert (programs.server_version, programs.perf_analyzer.version) == ("2.51.0", "2.50.0")
         assert programs.host == ("host", {"A": "b"})

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tuner.errors import DeployRefusedError, ServerGoneError
-from tuner.modelconfig.base import Base
+from tuner.modelconfig.served import Served
 from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
@@ -46,15 +46,16 @@ class Server:
     trouble: dict[int, Exception] = field(default_factory=dict)
     given: list[tuple[int, bool, tuple[str, ...]]] = field(default_factory=list)
 
-    def deployer(self, _: object, model: str, base: Base, log: Path, **options: Any) -> Any:
-        self.model, self.log, self.options = model, log, options
-        return Deployer(self, base)
+    def deployer(self, _: object, served: Served, log: Path, **options: Any) -> Any:
+        self.names = [model.name for model in served.models.values()]
+        self.log, self.options = log, options
+        return Deployer(self, served)
 
 
 @dataclass
 class Deployer:
     server: Server
-    base: Base
+    served: Served
     completes: bool = True
 
     def __enter__(self) -> Deployer:
@@ -64,7 +65,7 @@ class Deployer:
         pass
 
     def try_out(self, candidate: Candidate) -> Any:
-        config = self.base.request(candidate.of(""))
+        config = self.served.requests(candidate.models)[""]
         batcher = config.HasField(DYNAMIC_BATCHING)
         self.server.given.append((config.max_batch_size, batcher, candidate.cache_bytes))
         if error := self.server.trouble.get(len(self.server.given)):
@@ -72,7 +73,7 @@ class Deployer:
         self.server.completes(config)
         if not config.instance_group:
             config.instance_group.add(count=1)
-        return SimpleNamespace(running=config)
+        return SimpleNamespace(running={"": config})
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
         assert found.job.space.config.known
         assert found.job.space.config.overridden == frozenset()
     assert server.given == [(8, False, None)]
-    assert (server.model, server.log) == ("m", tmp_path / "logs" / "server.log")
+    assert (server.names, server.log) == (["m"], tmp_path / "logs" / "server.log")
     assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
     assert found.load_s > 0.0
     assert found.load_s == pytest.approx(book.seconds(Phase.DEPLOYING), abs=0.05)
@@ -164,7 +165,7 @@ def test_whether_the_server_sets_the_batch_size_is_tried_with_the_next_smaller_o
         assert server.given == [(8, False, None), (4, False, None)]
         known = found.job.space.config.overridden
         assert (MAX_BATCH_SIZE in known) is overridden
-        assert found.deployer.base.overridden == known
+        assert found.deployer.served.models[""].base.overridden == known
         sizes = {c.of("")[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
         assert sizes == ({8} if overridden else {1, 2, 4, 8, 16})
 

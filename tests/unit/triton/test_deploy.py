@@ -382,7 +382,7 @@ def test_an_ensemble_that_is_gone_with_its_steps_config_is_named_and_the_next_de
 ) -> None:
     with ensemble(notes, tmp_path) as used:
         used.deploy(steps())
-        with pytest.raises(DeployRefusedError, match="^whole: the last words$"):
+        with pytest.raises(DeployRefusedError, match=r"^whole: the last words$"):
             used.deploy(steps(first={SIZE: 2}))
         notes.events.clear()
         assert used.deploy(steps(first={SIZE: 2}, whole={SIZE: 2})).kind is DeploymentKind.RELOAD

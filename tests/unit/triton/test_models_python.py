@@ -79,6 +79,6 @@ def test_a_run_of_a_python_model_is_refused_and_of_another_not(
     job = prepare(Request(spec=QUICKSTART))
     with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), programs.find_programs(job, {}):
         pass
-    job.config.backend = "onnxruntime"
+    job.served.models[""].base.file.backend = "onnxruntime"
     with programs.find_programs(job, {}) as found:
         assert found.launcher is launcher
