@@ -44,6 +44,7 @@ def lines_of(directory: Path, result: Result) -> list[str]:
     winner = result.winner
     lines += _numbers(result, winner) if winner else [f"  {r}" for r in result.reasons]
     lines += [f"  soak      {sentence}" for sentence in _soaks(winner or result.baseline)]
+    lines += _bottleneck(winner or result.baseline)
     lines += ["", *_colored(result.diff)] if result.diff else []
     lines += _next_steps(directory, result)
     return lines
@@ -58,6 +59,11 @@ def _numbers(result: Result, winner: ConfigFacts) -> list[str]:
         worst = f"worst of the rounds{soak}; a point estimate"
         lines.append(f"  slo       {slo.expression}: {value}, {worst}")
     return lines
+
+
+def _bottleneck(facts: ConfigFacts | None) -> list[str]:
+    found = facts and facts.bottleneck
+    return [f"  time      {found.sentence}"] if found else []
 
 
 def _soaks(facts: ConfigFacts | None) -> list[str]:
@@ -124,7 +130,8 @@ def _next_steps(directory: Path, result: Result) -> list[str]:
     written = result.written
     back = written is not None and written.is_back
     if written is not None:
-        lines.append(f"  written   {written.path}{', and taken back since' if back else ''}")
+        since = ", and taken back since" if back else ""
+        lines += [f"  written   {file.path}{since}" for file in written.files]
     if written is not None and not back:
         repository = Path(written.path).parent.parent
         undo = ["tune", "rollback", result.model, "--repository", str(repository)]

@@ -29,28 +29,42 @@ class TrialPoint:
     on_front: bool
 
 
-def pareto(data: ReportData, metric: str) -> tuple[TrialPoint, ...]:
-    """Every measured trial by throughput and ``metric``; the front has no trial dominated.
+@dataclass(frozen=True)
+class Latency:
+    """A latency metric of the spec (``p99_latency``), of the requests of one stream, or of all."""
+
+    metric: str
+    stream: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.stream}: {self.metric}" if self.stream else self.metric
+
+    def of(self, point: Point) -> float:
+        """In microseconds, where it `is_known`."""
+        found = point.reading(METRICS[self.metric], self.stream)
+        assert found is not None
+        return found
+
+    def is_known(self, point: Point) -> bool:
+        """A request of the stream was due."""
+        return point.reading(METRICS[self.metric], self.stream) is not None
+
+
+def pareto(data: ReportData, latency: Latency) -> tuple[TrialPoint, ...]:
+    """Every measured trial by throughput and ``latency``; the front has no trial dominated.
 
     A trial is dominated when another has at least its throughput at no more latency, and is
     better in one of the two.
     """
-    judged = [(t, p) for t in data.scored if (p := judged_point(t)) is not None]
-    judged.sort(key=lambda tp: (-tp[1].measurement.throughput_infer_per_s, value(tp[1], metric)))
+    judged = [(t, p) for t in data.scored if (p := judged_point(t)) and latency.is_known(p)]
+    judged.sort(key=lambda tp: (-tp[1].measurement.throughput_infer_per_s, latency.of(tp[1])))
     lowest = float("inf")
     rows = []
     for trial, point in judged:
-        on_front = value(point, metric) < lowest
-        lowest = min(lowest, value(point, metric))
+        on_front = latency.of(point) < lowest
+        lowest = min(lowest, latency.of(point))
         rows.append(TrialPoint(trial, point, on_front))
     return tuple(rows)
-
-
-def value(point: Point, metric: str) -> float:
-    """A latency metric of the spec (``p99_latency``) in microseconds."""
-    found = point.reading(METRICS[metric])
-    assert found is not None
-    return found
 
 
 def unsimplified(data: ReportData) -> Trial | None:

@@ -29,6 +29,7 @@ from tuner.report.result_schema import SCHEMA_VERSION
 from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
+    bottleneck_sentences,
     change_text,
     config_text,
     overload_sentences,
@@ -118,6 +119,7 @@ def _words(data: ReportData) -> dict[str, Any]:
         "simpler_note": simpler_note(data),
         "overload_sentences": overload_sentences(data),
         "soak_sentences": soak_sentences(data),
+        "bottleneck_sentences": bottleneck_sentences(data),
         "warnings": _warnings(data),
         "diff": [(_diff_kind(line), line) for line in data.diff.splitlines()],
         "next_steps": next_steps(data),

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from tuner.report.data import ReportData
 from tuner.report.quantities import margin_text, metric_text, verdict_text
-from tuner.report.sentence import soak_sentences, verdict_sentence
+from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
 from tuner.run.status import Status
 from tuner.score.verdict import SloResult, Verdict
 
@@ -73,7 +73,7 @@ def _add_confirmation(suite: ET.Element, data: ReportData) -> None:
     elif data.status is Status.INFEASIBLE:
         reason = "nothing to confirm: no config meets the SLOs"
         add_problem(case, "skipped", data.status.value, reason)
-    add_output(case, " ".join((sentence, *soak_sentences(data))))
+    add_output(case, " ".join((sentence, *soak_sentences(data), *bottleneck_sentences(data))))
 
 
 def add_case(suite: ET.Element, model: str, kind: str, name: str) -> ET.Element:

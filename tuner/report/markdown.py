@@ -23,6 +23,7 @@ from tuner.report.quantities import (
 from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
+    bottleneck_sentences,
     change_text,
     overload_sentences,
     score_text,
@@ -49,6 +50,7 @@ def render(data: ReportData) -> str:
         *titled_slos(slo_table(data)),
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled("In numbers", comparison(data)),
+        *bottleneck_lines(data),
         *titled("Searched and measured again", measured_again(data)),
         *([escaped(note)] if (note := simpler_note(data)) else []),
         *titled_code("The change", data.diff, "diff"),
@@ -193,6 +195,12 @@ def _failures(data: ReportData) -> list[str]:
     lines = [f"- trial {t.number}: {escaped(t.reason or '')}" for t in data.failed[:MOST_TRIALS]]
     more = len(data.failed) - len(lines)
     return ["### Failed trials", *lines, *([f"- and {more} more"] if more else [])]
+
+
+def bottleneck_lines(data: ReportData) -> list[str]:
+    """Heading and sentences; nothing where one model is served."""
+    lines = [f"- {escaped(sentence)}" for sentence in bottleneck_sentences(data)]
+    return ["### Where the time goes", *lines] if lines else []
 
 
 def overload_lines(data: ReportData) -> list[str]:

@@ -13,6 +13,7 @@ from tuner.modelconfig.edit import unified_diff
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load
 from tuner.report.markdown import (
+    bottleneck_lines,
     escaped,
     joined,
     overload_lines,
@@ -83,6 +84,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("In numbers", comparison(data)),
+        *bottleneck_lines(data),
         *titled("Field by field", simplification(data)),
         *overload_lines(data),
         *titled("Measured on", _environment(data)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.report.bottleneck import bottleneck_of
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, rate_text
 from tuner.report.side import Side
@@ -92,6 +93,18 @@ def soak_sentences(data: ReportData) -> list[str]:
     soak = data.subject.soak
     sentences = [*(s.sentence for s in soak.tried), *([soak.reason] if soak.reason else [])]
     return [f"Soak: {sentence}." for sentence in sentences]
+
+
+def bottleneck_sentences(data: ReportData) -> list[str]:
+    """In which model a request of each config spends most of its time, where there are several."""
+    named = (("current config", data.current), (data.best_name, data.best))
+    sentences = []
+    for name, side in named:
+        point = None if side is None else side.judged
+        found = None if point is None else bottleneck_of(point, data.manifest)
+        if found is not None:
+            sentences.append(f"{name.capitalize()}: {found.sentence}.")
+    return sentences
 
 
 def _improved(data: ReportData) -> str:

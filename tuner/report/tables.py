@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from tuner.load.measurement import ServerStatistics
 from tuner.report.charts.chart import Table, outcome_of
 from tuner.report.charts.latency import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     count_text,
+    latency_text,
     load_text,
     metric_text,
     rate_text,
@@ -19,6 +21,7 @@ from tuner.report.quantities import (
 from tuner.report.sentence import score_text
 from tuner.report.side import Side
 from tuner.run.trial import Point, Trial, TrialState
+from tuner.score.judge import slo_utilisation
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
 from tuner.spec.metrics import METRICS
@@ -41,9 +44,9 @@ def comparison(data: ReportData) -> Table | None:
     rows += _means(data) if len(shown) == 2 else []  # of both configs
     by_point = [_numbers(point) for point in points]
     rows += [
-        (name, *(numbers[name] for numbers in by_point))
-        for name in by_point[0]
-        if any(numbers[name] != NOTHING for numbers in by_point)
+        (name, *(numbers.get(name, NOTHING) for numbers in by_point))
+        for name in dict.fromkeys(name for numbers in by_point for name in numbers)
+        if any(numbers.get(name, NOTHING) != NOTHING for numbers in by_point)
     ]
     return Table(("", *names), tuple(rows))
 
@@ -65,9 +68,7 @@ def _means(data: ReportData) -> list[tuple[str, ...]]:
 
 
 def _numbers(point: Point) -> dict[str, str]:
-    m, server, host = point.measurement, point.measurement.server, point.measurement.host
-    batch = server.mean_batch_size if server else None
-    hits = server.cache_hit_rate if server and server.cache_hit_count else None
+    m, host = point.measurement, point.measurement.host
     cpu = None if host.cpu_percent is None else host.cpu_percent / 100
     memory = host.gpu_memory_used_bytes
     timed = (metric for metric in METRICS.values() if metric.is_latency)
@@ -79,13 +80,37 @@ def _numbers(point: Point) -> dict[str, str]:
         "failed requests": f"{m.failed_count:,}",
         "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
-        "mean batch": NOTHING if batch is None else digits(batch),
-        "cache hit rate": share_text(hits),
+        **{_of(la, name): text for la, s in m.models.items() for name, text in _served(s).items()},
+        **{f"{name}: {what}": text for name in m.streams for what, text in _got(point, name)},
         "CPU, all cores": share_text(cpu),
         "GPU memory": NOTHING if memory is None else bytes_text(memory),
         "GPU utilisation": share_text(host.gpu_utilization),
         "GPU power": NOTHING if host.gpu_power_w is None else f"{host.gpu_power_w:.0f} W",
     }
+
+
+def _of(label: str, name: str) -> str:
+    return f"{label}: {name}" if label else name
+
+
+def _served(server: ServerStatistics) -> dict[str, str]:
+    """Of one model."""
+    batch, hits = server.mean_batch_size, server.cache_hit_rate if server.cache_hit_count else None
+    return {
+        "mean batch": NOTHING if batch is None else digits(batch),
+        "cache hit rate": share_text(hits),
+    }
+
+
+def _got(point: Point, stream: str) -> Iterator[tuple[str, str]]:
+    """Of one stream of several."""
+    own = point.measurement.streams[stream]
+    yield "throughput", rate_text(own.throughput_infer_per_s)
+    yield "p50 latency", latency_text(own.p50_latency_us)
+    yield "p99 latency", latency_text(own.p99_latency_us)
+    used = slo_utilisation([r for r in point.slo if r.stream == stream])
+    yield "SLO utilisation", share_text(used)
+    yield "failed requests", f"{own.failed_count:,}" if own.failed_count else NOTHING
 
 
 def rejections(data: ReportData, at_most: int | None = None) -> Table | None:
@@ -201,6 +226,8 @@ def environment(data: ReportData) -> Table:
         "objective": str(data.objective),
         "configs in the space": manifest.space_size,
         "spec": f"{manifest.spec_path} (sha256 {manifest.spec_sha256[:12]})",
+        **{f"model {label}": c.path for label, c in manifest.models.items() if label},
+        **{f"stream {name}": f"asks {la}" for name, la in manifest.streams.items() if name},
         **manifest.versions,
         **{
             f"host {_label(key)}": _plain(key, value)

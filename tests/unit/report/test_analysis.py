@@ -8,16 +8,18 @@ from unit.report.conftest import Made
 from unit.report.synthetic import BATCH, COUNT, DELAY
 
 from tuner.report.analysis import (
+    Latency,
     importance,
     incumbent,
     level_order,
     level_text,
     pareto,
-    value,
     varied_fields,
 )
 from tuner.report.data import ReportData
 from tuner.run.trial import Score, Trial, TrialState
+
+P99 = Latency("p99_latency")
 
 
 def with_trials(data: ReportData, trials: list[Trial]) -> ReportData:
@@ -34,10 +36,9 @@ def scored(number: int, fields: dict[str, int], score: float, *, feasible: bool 
 
 
 def test_no_trial_on_the_front_is_dominated(made: Made) -> None:
-    rows = pareto(made(), "p99_latency")
+    rows = pareto(made(), P99)
     places = [
-        (r.point.measurement.throughput_infer_per_s, value(r.point, "p99_latency"), r.on_front)
-        for r in rows
+        (r.point.measurement.throughput_infer_per_s, P99.of(r.point), r.on_front) for r in rows
     ]
     for rate, latency, on_front in places:
         dominated = any(

@@ -149,7 +149,10 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
         values: What must be in sight; empty leaves the range to plotly.
         more: Plotly's own settings.
     """
-    common = {"title": {"text": title, "font": {"size": 13}}, "automargin": True}
+    common = {
+        "title": {"text": escape(title, quote=False), "font": {"size": 13}},
+        "automargin": True,
+    }
     positive = sorted(v for v in values if v > 0)
     if not positive:
         return {**common, "rangemode": "tozero", **more}

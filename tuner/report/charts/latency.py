@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tuner.report.analysis import unsimplified, value
+from tuner.report.analysis import Latency, unsimplified
 from tuner.report.charts.chart import (
     BEST,
     CURRENT,
@@ -37,13 +37,13 @@ def sides(data: ReportData) -> Iterator[tuple[str, str, Side]]:
         yield data.best_name, BEST, data.best
 
 
-def latency_slos(data: ReportData) -> dict[str, list[SloResult]]:
-    """SLOs by latency metric; ``p99_latency`` without any when no SLO is on a latency."""
-    found: dict[str, list[SloResult]] = {}
+def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
+    """SLOs by the latency they bound; ``p99_latency`` without any when no SLO is on a latency."""
+    found: dict[Latency, list[SloResult]] = {}
     for row in data.slo:
         if METRICS[row.found.metric].is_latency:
-            found.setdefault(row.found.metric, []).append(row.found)
-    return found or {"p99_latency": []}
+            found.setdefault(Latency(row.found.metric, row.found.stream), []).append(row.found)
+    return found or {Latency("p99_latency"): []}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,11 @@ def curves(data: ReportData) -> tuple[Chart, ...]:
     shown = list(_series(data))
     if not shown:
         return ()
-    return tuple(_curve(metric, slos, shown) for metric, slos in latency_slos(data).items())
+    charts = []
+    for number, (latency, slos) in enumerate(latency_slos(data).items()):
+        suffix = f"-{number}" if latency.stream else ""  # whose name may be any text
+        charts.append(_curve(f"curve-{latency.metric}{suffix}", latency, slos, shown))
+    return tuple(charts)
 
 
 def _series(data: ReportData) -> Iterator[_Series]:
@@ -80,29 +84,34 @@ def _series(data: ReportData) -> Iterator[_Series]:
         yield _Series(label, GREY, by_load(origin.points), dash="dot")
 
 
-def _curve(metric: str, slos: Sequence[SloResult], shown: Sequence[_Series]) -> Chart:
-    latencies = [value(p, metric) * MS for series in shown for p in series.points]
+def _curve(
+    name: str, latency: Latency, slos: Sequence[SloResult], series: Sequence[_Series]
+) -> Chart:
+    known = ((s, tuple(p for p in s.points if latency.is_known(p))) for s in series)
+    shown = [replace(s, points=points) for s, points in known if points]
+    latencies = [latency.of(p) * MS for series in shown for p in series.points]
     layout: dict[str, Any] = {
         "xaxis": axis("throughput (infer/s)"),
-        "yaxis": axis(f"{metric} (ms)", [*latencies, *(s.bound * MS for s in slos)]),
+        "yaxis": axis(f"{latency} (ms)", [*latencies, *(s.bound * MS for s in slos)]),
     }
     bound_lines(layout, slos, MS)
-    rows = tuple(_point_row(series.label, p, metric) for series in shown for p in series.points)
+    whose = f" of {latency.stream}" if latency.stream else ""
+    rows = tuple(_point_row(series.label, p, latency) for series in shown for p in series.points)
     return Chart(
-        name=f"curve-{metric}",
-        title=f"Throughput and {metric.replace('_', ' ')}",
+        name=name,
+        title=f"Throughput and {latency.metric.replace('_', ' ')}{whose}",
         note="Each point is one load; further right and lower is better. A config serves as much "
         "as its last point under the dashed line.",
-        figure={"data": [_trace(series, metric) for series in shown], "layout": layout},
-        table=Table(("config", "load", "throughput", metric, "SLOs"), rows),
+        figure={"data": [_trace(series, latency) for series in shown], "layout": layout},
+        table=Table(("config", "load", "throughput", str(latency), "SLOs"), rows),
     )
 
 
-def _trace(series: _Series, metric: str) -> dict[str, Any]:
+def _trace(series: _Series, latency: Latency) -> dict[str, Any]:
     return scatter(
         series.label,
         [p.measurement.throughput_infer_per_s for p in series.points],
-        [value(p, metric) * MS for p in series.points],
+        [latency.of(p) * MS for p in series.points],
         color=series.color,
         text=[_point_text(series.label, p) for p in series.points],
         mode=series.mode,
@@ -127,13 +136,13 @@ def _found_text(result: SloResult) -> str:
     return f"{result.expression}: {found_text(result)}, {VERDICTS[result.verdict]}"
 
 
-def _point_row(label: str, point: Point, metric: str) -> tuple[str, ...]:
+def _point_row(label: str, point: Point, latency: Latency) -> tuple[str, ...]:
     measurement = point.measurement
     verdicts = ", ".join(f"{s.expression} {VERDICTS[s.verdict]}" for s in point.slo)
     return (
         label,
         load_text(measurement.load),
         rate_text(measurement.throughput_infer_per_s),
-        latency_text(value(point, metric)),
+        latency_text(latency.of(point)),
         verdicts,
     )

@@ -188,7 +188,7 @@ def _draw_bars(place: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping
 def _set_axis(place: Axes, which: _Direction, wanted: Mapping[str, Any]) -> None:
     """``wanted`` is plotly's axis."""
     axis = {"x": place.xaxis, "y": place.yaxis}[which]
-    place.set(**{f"{which}label": wanted.get("title", {}).get("text", "")})
+    place.set(**{f"{which}label": unescape(wanted.get("title", {}).get("text", ""))})
     logarithmic = wanted.get("type") == "log"
     if logarithmic:
         place.set(**{f"{which}scale": "log"})

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape, unescape
+
+from tuner.report.bottleneck import times_of
 from tuner.report.charts.chart import (
     BLUE,
     GREEN,
@@ -98,11 +102,76 @@ def latency_parts(data: ReportData) -> Chart | None:
     )
 
 
-def batches(data: ReportData) -> Chart | None:
-    """Batch sizes Triton formed, as shares of its executions."""
+def model_times(data: ReportData) -> Chart | None:
+    """Where the average request spends its time, model by model, of the current and best config."""
+    if not any(data.manifest.models):
+        return None
+    streams = data.manifest.streams
+    found = [
+        (stream, time, name)
+        for stream in streams
+        for name, _, side in sides(data)
+        if side.judged is not None
+        for time in times_of(side.judged, data.manifest, stream)
+    ]
+    models = list(dict.fromkeys(time.model for _, time, _ in found))
+    found.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
+    rows = [
+        (time, f"{escape(_asked(time.model, stream), quote=False)}<br>{name}")
+        for stream, time, name in found
+    ]
+    labels = [label for _, label in rows]
+    traces = [
+        bar(
+            part,
+            [us * MS for us in lengths],
+            labels,
+            color,
+            orientation="h",
+            hovertemplate=f"{part} %{{x:.3g}} ms<extra></extra>",
+        )
+        for part, color, lengths in (
+            ("queue", ORANGE, [time.queue_us for time, _ in rows]),
+            ("compute", BLUE, [time.compute_us for time, _ in rows]),
+        )
+    ]
+    layout = {
+        "barmode": "stack",
+        "xaxis": axis("average time of a request (ms)"),
+        "yaxis": {"automargin": True, "autorange": "reversed"},
+        "height": 150 + 44 * len(rows),
+    }
+    cells = tuple(
+        (unescape(label.replace("<br>", ", ")), *map(latency_text, (t.queue_us, t.compute_us)))
+        for t, label in rows
+    )
+    return Chart(
+        name="models",
+        title="The average request, model by model",
+        note="Averages at the load each config is judged at, as often as a request asks the model. "
+        "What a model waits for others is theirs. The longest bar is the bottleneck: more of its "
+        "instances or larger batches may help where it queues.",
+        figure={"data": traces, "layout": layout},
+        table=Table(("model and config", "queue", "compute"), cells),
+    )
+
+
+def _asked(model: str, stream: str) -> str:
+    return f"{model} for {stream}" if stream else model
+
+
+def batches(data: ReportData) -> Sequence[Chart]:
+    """Batch sizes Triton formed, one chart a model."""
+    labels = data.manifest.models
+    charts = (_batches(data, number, label) for number, label in enumerate(labels))
+    return [chart for chart in charts if chart is not None]
+
+
+def _batches(data: ReportData, number: int, label: str) -> Chart | None:
+    """Batch sizes of one model, as shares of its executions."""
     traces, rows = [], []
     for name, color, side in sides(data):
-        server = side.judged.measurement.server if side.judged else None
+        server = side.judged.measurement.models.get(label) if side.judged else None
         if server is None or not server.batch_stats:
             continue
         total = sum(count for _, count, _ in server.batch_stats)
@@ -137,8 +206,8 @@ def batches(data: ReportData) -> Chart | None:
         "yaxis": axis("share of executions (%)"),
     }
     return Chart(
-        name="batches",
-        title="Batches Triton formed",
+        name=f"batches-{number}" if label else "batches",
+        title=f"Batches Triton formed: {label}" if label else "Batches Triton formed",
         note="What the batcher really did at the load each config is judged at.",
         figure={"data": traces, "layout": layout},
         table=Table(("config", "batch size", "executions", "share", "compute each"), tuple(rows)),

@@ -7,7 +7,7 @@ from tuner.report.charts.front import front
 from tuner.report.charts.latency import curves
 from tuner.report.charts.overload import over_time
 from tuner.report.charts.prediction import predicted
-from tuner.report.charts.request import batches, latency_parts
+from tuner.report.charts.request import batches, latency_parts, model_times
 from tuner.report.charts.resources import cache, gpu
 from tuner.report.charts.search import history, importances, slices, wall_time
 from tuner.report.data import ReportData
@@ -17,7 +17,7 @@ def by_section(data: ReportData) -> dict[str, tuple[Chart, ...]]:
     """Charts that the run has data for; a section without any is empty."""
     return {
         "load": (*curves(data), *_given(front(data))),
-        "request-time": _given(latency_parts(data), batches(data)),
+        "request-time": (*_given(latency_parts(data), model_times(data)), *batches(data)),
         "importance": _given(importances(data)),
         "slices": slices(data),
         "prediction": _given(predicted(data)),
