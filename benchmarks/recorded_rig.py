@@ -58,5 +58,5 @@ def rig(job: Job, programs: Programs) -> Iterator[Rig]:
     """Everything of it is gone afterwards."""
     with private_directory() as directory:
         log = directory / "server.log"
-        with Deployer(programs.launcher, job.spec.model, job.space.config, log) as deployer:
+        with Deployer(programs.launcher, job.served, log) as deployer:
             yield Rig(job, programs, deployer, directory)

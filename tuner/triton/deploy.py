@@ -1,18 +1,9 @@
 """Brings a candidate onto the server with the least work, and makes the server healthy again.
 
-Several models are brought one by one, parts before wholes. What Triton does with an ensemble
-meanwhile (tried on tritonserver 2.51):
-
-- Loading an ensemble loads those of its steps that are not loaded, with the configs of their files;
-  steps that are loaded stay as they are, with the configs they were given.
-- A reload of a step makes Triton set up the loaded ensembles over it again, with the configs that
-  they were given: at once, and no request to them failed or waited in 10 reloads under load. An
-  update of a step's instances in place leaves them alone.
-- A step that no longer fits an ensemble is loaded without a word, and the ensemble is gone (its
-  requests are answered NOT_FOUND) until the step fits again, then it comes back by itself. So it
-  is when a step is unloaded, and loaded again.
-- A step that is refused leaves the old one serving, and the ensemble with it.
-- Unloading an ensemble leaves its steps loaded.
+Several models are brought one by one, parts before wholes. Triton then leaves the parts of an
+ensemble as they were loaded, and sets up the ensembles over a part that is reloaded by itself; one
+that the part does not fit any more is gone without a word, so every model is read back
+(docs/internals/ensembles.md has what was tried).
 """
 
 from __future__ import annotations
