@@ -6,8 +6,9 @@ code (business logic scripting, BLS) shows in no config, so the spec names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +28,8 @@ from tuner.spec.suggest import did_you_mean
 #: Label of each model of which something is set, to ModelConfig path, to value.
 FieldsOfModels = Mapping[str, Mapping[str, FieldValue]]
 
+#: Answers of `Served.violations`; more take memory and are not asked for again.
+_REMEMBERED = 20_000
 #: What the rules between models look at.
 _SEEN_BY_OTHERS = (MAX_BATCH_SIZE, "input", "output", "ensemble_scheduling")
 
@@ -69,9 +72,7 @@ class Served:
     """
 
     models: Mapping[str, ServedModel]
-    _judged: dict[object, tuple[Violation, ...]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _judged: dict[object, list[Violation]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", MappingProxyType(dict(self.models)))
@@ -107,31 +108,40 @@ class Served:
         return {la: m.base.request(fields.get(la, {})) for la, m in self.models.items()}
 
     def violations(self, fields: FieldsOfModels) -> list[Violation]:
-        """Why Triton would refuse ``fields``: rules of each model, and those between them."""
-        own = (m.violations(fields.get(la, {})) for la, m in self.models.items())
-        return [*(v for found in own for v in found), *self._between(fields)]
+        """Why Triton would refuse ``fields``: rules of each model, and those between them.
+
+        Answers are remembered: a search asks about many candidates that are alike in most models.
+        """
+        found: list[Violation] = []
+        for label, model in self.models.items():
+            own = fields.get(label, {})
+            found += self._once((label, *own.items()), partial(model.violations, own))
+        for label, whole in self.models.items():
+            if whole.base.file.ensemble_scheduling.step:
+                members = (label, *whole.parts)
+                seen = {la: _seen_by_others(fields.get(la, {})) for la in members}
+                key = tuple((la, *own.items()) for la, own in seen.items())
+                found += self._once(key, partial(self._between, whole, seen))
+        return found
 
     def place(self, violation: Violation) -> str:
         """``file:line:column: path`` of the field that a violation is about."""
         return self.models[violation.owner].place(violation.path)
 
-    def _between(self, fields: FieldsOfModels) -> Iterator[Violation]:
-        for whole in self.models.values():
-            if whole.base.file.ensemble_scheduling.step:
-                yield from self._between_steps(whole, fields)
+    def _between(self, whole: ServedModel, fields: FieldsOfModels) -> list[Violation]:
+        """An ensemble against its steps."""
+        configs = {la: _as_known(self.models[la].base, own) for la, own in fields.items()}
+        named = {self.models[la].name: configs[la] for la in whole.parts}
+        return [
+            Violation(Rule.ENSEMBLE_STEP, path, message, hint, whole.label)
+            for path, message, hint in mistakes_between(configs[whole.label], named)
+        ]
 
-    def _between_steps(self, whole: ServedModel, fields: FieldsOfModels) -> Iterable[Violation]:
-        """An ensemble against its steps; remembered, since most fields make no difference."""
-        members = (whole.label, *whole.parts)
-        seen = {la: _seen_by_others(fields.get(la, {})) for la in members}
-        key = (whole.label, tuple((la, *found.items()) for la, found in seen.items()))
+    def _once(self, key: object, judge: Callable[[], list[Violation]]) -> list[Violation]:
         if key not in self._judged:
-            configs = {la: _as_known(self.models[la].base, found) for la, found in seen.items()}
-            named = {self.models[la].name: configs[la] for la in whole.parts}
-            self._judged[key] = tuple(
-                Violation(Rule.ENSEMBLE_STEP, path, message, hint, whole.label)
-                for path, message, hint in mistakes_between(configs[whole.label], named)
-            )
+            if len(self._judged) >= _REMEMBERED:
+                self._judged.clear()
+            self._judged[key] = judge()
         return self._judged[key]
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import served_several
 from unit.steps.test_opening import SPEC
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.neighbours import among_neighbours, only_one_on
 
@@ -110,3 +112,37 @@ def test_gpus_of_their_own_are_not_told(job: Job) -> None:
 def on(job: Job, gpus: Any) -> Job:
     server = job.spec.server.model_copy(update={"gpus": gpus})
     return replace(job, spec=job.spec.model_copy(update={"server": server}))
+
+
+@pytest.fixture
+def several(job: Job) -> Job:
+    """Three models, of which one is only loaded."""
+    repository = job.served.models[""].files.directory.parent
+    served = served_several(repository, one="", two="", beside="")
+    return searching(replace(job, served=served), "one", "two")
+
+
+def searching(job: Job, *labels: str) -> Job:
+    fields = Candidate.of_models({label: {"max_batch_size": 4} for label in labels})
+    return replace(job, space=replace(job.space, current=fields))
+
+
+@pytest.mark.parametrize("label", ["one", "two"])
+def test_a_run_of_several_models_keeps_others_from_each_that_it_searches(
+    label: str, several: Job
+) -> None:
+    with only_one_on(several), among_neighbours("run", "the-first", several, print):
+        with pytest.raises(EnvironmentNotReadyError, match=f"models/{label} is.*the-first"):
+            with only_one_on(searching(several, label)):
+                pass
+    with only_one_on(searching(several, label)), pytest.raises(EnvironmentNotReadyError):
+        with only_one_on(several):
+            pass
+    with only_one_on(several):  # what it got before it was refused is free again
+        pass
+
+
+def test_a_model_that_is_only_loaded_is_anybodys(several: Job) -> None:
+    with only_one_on(several), among_neighbours("run", "the-first", several, print):
+        with only_one_on(searching(several, "beside")):
+            pass
