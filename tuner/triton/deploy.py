@@ -317,7 +317,8 @@ class Deployer:
         self, running: _Running, label: str, config: ModelConfig, *, unload_first: bool = False
     ) -> None:
         """One load, and after an out-of-memory reload another with nothing loaded beside it."""
-        had_one = label in running.configs and not unload_first
+        before = dict(running.configs)
+        had_one = label in before and not unload_first
         if unload_first:
             self._unload(running, label)
         try:
@@ -328,6 +329,8 @@ class Deployer:
             self._unload_first = True
             self._unload(running, label)
             self._load_once(running, label, config)
+        # Ensembles that went with it are there again, as they were.
+        running.configs = {**before, label: config}
 
     def _load_once(self, running: _Running, label: str, config: ModelConfig) -> None:
         name, text = self._name(label), to_load_json(config)
@@ -340,7 +343,6 @@ class Deployer:
         except ServerGoneError as gone:
             reason = server_log.failure(running.server.log_tail(_LOG_LINES))
             raise ServerGoneError(f"{gone.message}; the log ends with: {reason}") from gone
-        running.configs[label] = config
 
     def _unload(self, running: _Running, label: str) -> None:
         """Ensembles over the model go with it."""

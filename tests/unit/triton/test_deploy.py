@@ -94,13 +94,17 @@ class FakeControl:
         if running[loaded].ensemble_scheduling.step:
             self.notes.ensembles[loaded] = running[loaded]
         for name, config in self.notes.ensembles.items():
-            models = [running[step.model_name] for step in config.ensemble_scheduling.step]
+            models = [running.get(step.model_name) for step in config.ensemble_scheduling.step]
             running[name] = config
-            if any(model.max_batch_size < config.max_batch_size for model in models):
+            if not all(m and m.max_batch_size >= config.max_batch_size for m in models):
                 del running[name]
 
     def unload(self, model: str, deadline_s: float) -> None:
         self.notes.events.append("unload" if model == "m" else f"unload {model}")
+        self.notes.running.pop(model, None)
+        for name, config in self.notes.ensembles.items():
+            if any(step.model_name == model for step in config.ensemble_scheduling.step):
+                self.notes.running.pop(name, None)
 
     def ready(self, model: str) -> bool:
         return model in self.notes.running
@@ -337,6 +341,26 @@ ensemble_scheduling {
 def ensemble(notes: Notes, directory: Path, *, restartable: bool = True) -> Deployer:
     served = served_several(directory, whole=WHOLE, first=STEP, second=STEP)
     return Deployer(FakeLauncher(notes, restartable), served, Path("log"))
+
+
+def test_a_step_that_is_unloaded_first_takes_the_ensemble_along_and_back(
+    notes: Notes, tmp_path: Path
+) -> None:
+    with ensemble(notes, tmp_path) as used:
+        used.deploy(steps())
+        notes.events.clear()
+        notes.answers = [DeployRefusedError("load failed for model 'first': out of memory")]
+        used.deploy(steps(first={SIZE: 16}))
+        assert notes.events == ["load first 1", "unload first", "load first 1"]
+        assert used.deploy(steps(first={SIZE: 16})).kind is DeploymentKind.UNCHANGED
+
+        notes.answers = [DeployRefusedError("load failed for model 'first': no")]
+        with pytest.raises(DeployRefusedError):
+            used.deploy(steps(first={SIZE: 12}))
+        notes.events.clear()
+        assert used.deploy(steps(first={SIZE: 16})).kind is DeploymentKind.RELOAD
+    again = ["unload first", "load first 1", "unload whole", "load whole", "stop"]
+    assert notes.events == again, "neither is known to be there"
 
 
 def steps(**fields: Mapping[str, FieldValue]) -> Candidate:
