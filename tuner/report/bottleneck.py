@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tuner.load.measurement import LoadPoint, ServerStatistics
+from tuner.report.quantities import load_text
 from tuner.run.manifest import Manifest
 from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
@@ -49,11 +50,11 @@ class Bottleneck:
 
     @property
     def sentence(self) -> str:
-        """In words: 78 % of a request's time is spent in tiny-bert, 61 % of it queueing."""
-        whose = f"the time of a request of {self.stream}" if self.stream else "a request's time"
-        spent, queueing = f"{self.share:.0%}", f"{self.queue_share:.0%}"
-        text = f"{spent} of {whose} is spent in {self.model}, {queueing} of it queueing"
-        return f"at {self.load} {text}".replace("%", " %")
+        """In words: a request spends 78 % of its time in tiny-bert, 61 % of that queueing."""
+        whose = f" of the stream {self.stream}" if self.stream else ""
+        spent, queueing = (f"{100 * part:.0f} %" for part in (self.share, self.queue_share))
+        where = f"{spent} of its time in {self.model}, {queueing} of that queueing"
+        return f"at {load_text(self.load)} a request{whose} spends {where}"
 
 
 def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:

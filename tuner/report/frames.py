@@ -7,14 +7,16 @@ arguments are JSON. Load columns of a trial are of the measurement its score sta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.load.measurement import ServerStatistics
 from tuner.report.data import load
 from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
+from tuner.score.judge import passes, slo_utilisation
 from tuner.space.candidate import FieldValue
 from tuner.spec.metrics import METRICS
 
@@ -33,6 +35,8 @@ class RunFrames:
         points: A row for each load that a trial was measured at, in the order they were made.
         rounds: A row for each measurement of the confirmation; ``candidate_key`` is a trial's, but
             where the winner was made simpler.
+
+    A load of several streams has a row more for each of them in the latter two.
     """
 
     trials: pd.DataFrame
@@ -51,16 +55,19 @@ def read_run(path: Path) -> RunFrames:
     trials = trials_frame(data.trials)
     keys = [t.candidate.key for t in data.trials]
     trials.insert(min(1, len(keys)), "candidate_key", keys)
-    points = _frame({"trial": t.number, **_judged(p)} for t in data.trials for p in t.points)
+    points = _frame(
+        {"trial": t.number, **row} for t in data.trials for p in t.points for row in _judged(p)
+    )
     rounds = _frame(
         {
             "round": r.round,
             "order": r.order,
             "role": r.role,
             "candidate_key": r.candidate_key,
-            **_judged(r.point),
+            **row,
         }
         for r in data.repeats
+        for row in _judged(r.point)
     )
     return RunFrames(trials.convert_dtypes(), points.convert_dtypes(), rounds.convert_dtypes())
 
@@ -83,8 +90,47 @@ def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
     return pd.DataFrame(cells, columns=names, dtype=object)  # whole numbers stay whole
 
 
-def _judged(point: Point) -> Mapping[str, Cell]:
-    return {"met_slos": point.passed, **_load(point)}
+def _judged(point: Point) -> Iterator[dict[str, Cell]]:
+    """Of all streams, and of each where there are several."""
+    yield {"stream": "", "met_slos": point.passed, **_load(point), **_models(point)}
+    for name in point.measurement.streams:
+        met = passes([r for r in point.slo if r.stream == name])
+        yield {"stream": name, "met_slos": met, **_load(point, name)}
+
+
+def _streams(point: Point) -> dict[str, Cell]:
+    """What of each stream is a column of its own; nothing where there is one without a name."""
+    timed = [x for x in METRICS.values() if x.is_latency]
+    row: dict[str, Cell] = {}
+    for name, m in point.measurement.streams.items():
+        figures: dict[str, Cell] = {
+            "throughput_infer_per_s": m.throughput_infer_per_s,
+            **{x.column: point.reading(x, name) for x in timed},
+            "error_rate": m.error_rate,
+            "slo_utilisation": slo_utilisation([r for r in point.slo if r.stream == name]),
+        }
+        row |= {f"stream.{name}.{column}": value for column, value in figures.items()}
+    return row
+
+
+def _models(point: Point) -> dict[str, Cell]:
+    """The same of each model with a label, per request of the model."""
+    row: dict[str, Cell] = {}
+    for label, server in point.measurement.models.items():
+        if label:
+            row |= {f"model.{label}.{column}": value for column, value in _served(server).items()}
+    return row
+
+
+def _served(server: ServerStatistics | None) -> dict[str, Cell]:
+    return {
+        "queue_us": server.queue_us if server else None,
+        "compute_input_us": server.compute_input_us if server else None,
+        "compute_infer_us": server.compute_infer_us if server else None,
+        "compute_output_us": server.compute_output_us if server else None,
+        "mean_batch_size": server.mean_batch_size if server else None,
+        "cache_hit_rate": server.cache_hit_rate if server else None,
+    }
 
 
 def _row(trial: Trial) -> dict[str, Cell]:
@@ -100,7 +146,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "predicted_high": predicted.high if predicted else None,
         **{f"field.{knob}": _plain(value) for knob, value in trial.candidate.fields.items()},
         "server_args": json.dumps(list(trial.candidate.server_args)),
-        **(_load(point) if point else {}),
+        **({**_load(point), **_streams(point), **_models(point)} if point else {}),
         "deployment": trial.deployment,
         "attempts": trial.attempts,
         "worker_host": trial.worker.host if trial.worker else None,
@@ -115,13 +161,15 @@ def _row(trial: Trial) -> dict[str, Cell]:
     }
 
 
-def _load(point: Point) -> Mapping[str, Cell]:
-    m, server, host = point.measurement, point.measurement.server, point.measurement.host
+def _load(point: Point, stream: str = "") -> Mapping[str, Cell]:
+    m = point.measurement.of(stream)
+    assert m is not None  # it is one of the measurement's
+    served, host = _served(m.server), point.measurement.host
     row: dict[str, Cell] = {
         "load_kind": m.load.arrivals.value,
         "load_level": m.load.level,
         "throughput_infer_per_s": m.throughput_infer_per_s,
-        **{x.column: point.reading(x) for x in METRICS.values() if x.is_latency},
+        **{x.column: point.reading(x, stream) for x in METRICS.values() if x.is_latency},
         "completed_count": m.completed_count,
         "failed_count": m.failed_count,
         "rejected_count": m.rejected_count,
@@ -131,13 +179,10 @@ def _load(point: Point) -> Mapping[str, Cell]:
         "mean_in_flight": m.mean_in_flight,
         "client_send_us": m.client_send_us,
         "network_us": m.network_us,
-        "queue_us": server.queue_us if server else None,
-        "compute_input_us": server.compute_input_us if server else None,
-        "compute_infer_us": server.compute_infer_us if server else None,
-        "compute_output_us": server.compute_output_us if server else None,
+        **{column: value for column, value in served.items() if column.endswith("_us")},
         "client_recv_us": m.client_recv_us,
-        "mean_batch_size": server.mean_batch_size if server else None,
-        "cache_hit_rate": server.cache_hit_rate if server else None,
+        "mean_batch_size": served["mean_batch_size"],
+        "cache_hit_rate": served["cache_hit_rate"],
         "pending_requests_max": host.pending_requests_max,
         "cpu_percent": host.cpu_percent,
         "gpu_memory_used_bytes": host.gpu_memory_used_bytes,
@@ -149,7 +194,7 @@ def _load(point: Point) -> Mapping[str, Cell]:
         "window_s": m.duration_s,
     }
     for metric in METRICS.values():
-        row.setdefault(metric.column, point.reading(metric))
+        row.setdefault(metric.column, point.reading(metric, stream))
     return row
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
@@ -13,14 +14,19 @@ from tuner.run.status import Status
 
 def next_steps(data: ReportData) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs; the command may be empty."""
-    run, model = shlex.quote(str(data.directory)), shlex.quote(data.model)
+    run = shlex.quote(str(data.directory))
     again = _run_again(data)
     if data.status is Status.IMPROVED:
         flags = [("start the server with the flags above", "")] if data.server_args else []
-        if data.in_place:
+        if data.written is not None and not data.taken_back:
+            models = [Path(file.path).parent.name for file in data.written.files]
+            model = shlex.quote(models[0])  # and what was written with it
+            several = len(models) > 1
+            loaded = " and ".join(models) if several else "the model"
+            read = "their new configs" if several else "its new config"
             accept = f"tune check {_spec(data)} --update-baseline"
             return [
-                ("load the model again so that the server reads its new config", ""),
+                (f"load {loaded} again so that the server reads {read}", ""),
                 *flags,
                 ("have later checks compared with it", accept),
                 ("take it back", f"tune rollback {model} --repository {_repository(data)}"),

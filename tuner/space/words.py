@@ -28,8 +28,11 @@ _SHORT = {
 
 def field_text(knob: Knob, value: FieldValue) -> str:
     """`instances 2`, `delay 3 ms`, `preferred [4, 8]`, `tiny-bert: dynamic batching off`."""
-    text = _path_text(knob.path, value)
-    return f"{knob.owner}: {text}" if knob.owner else text
+    return _owned(knob.owner, _path_text(knob.path, value))
+
+
+def _owned(owner: str, text: str) -> str:
+    return f"{owner}: {text}" if owner else text
 
 
 def _path_text(path: str, value: FieldValue) -> str:
@@ -62,11 +65,14 @@ def bytes_text(size: int) -> str:
 
 def changes_text(candidate: Candidate, current: Candidate) -> str:
     """What differs from the current config, in a few words; `current config` when nothing does."""
-    fields = [
-        field_text(knob, value)
-        for knob, value in candidate.fields.items()
-        if current.values.get(knob) != value and knob.path != CACHE_ENABLE
-    ]
+    models = []
+    for owner, fields in candidate.models.items():
+        now = current.of(owner)
+        changed = (p for p, v in fields.items() if now.get(p) != v and p != CACHE_ENABLE)
+        texts = [_path_text(path, fields[path]) for path in changed]
+        if texts:
+            models.append(_owned(owner, ", ".join(texts)))
+    changes = ["; ".join(models)]
     if candidate.cache_bytes != current.cache_bytes:
-        fields.append(cache_text(candidate) or f"without {cache_text(current)}")
-    return ", ".join(fields) or "current config"
+        changes.append(cache_text(candidate) or f"without {cache_text(current)}")
+    return ", ".join(filter(None, changes)) or "current config"

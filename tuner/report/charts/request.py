@@ -113,6 +113,7 @@ def model_times(data: ReportData) -> Chart | None:
         for name, _, side in sides(data)
         if side.judged is not None
         for time in times_of(side.judged, data.manifest, stream)
+        if time.total_us  # an ensemble itself takes none
     ]
     models = list(dict.fromkeys(time.model for _, time, _ in found))
     found.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))

@@ -1,0 +1,176 @@
+"""A synthetic run of an ensemble: one of `synthetic`, with its figures given to several models.
+
+``interactive`` asks the ensemble ``nlp`` of ``tokenizer`` and ``tiny-bert``; ``embedding`` asks
+``tiny-bert`` beside it. Nothing here was measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unit.report.synthetic import BETTER, CONFIG, COUNT, Toy, make_run
+
+from tuner.load.measurement import Measurement, ServerStatistics
+from tuner.report.bottleneck import bottleneck_of
+from tuner.run.manifest import KeptConfig, Manifest
+from tuner.run.store import RunStore
+from tuner.score.point import Point, judge_point
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+from tuner.writeback.plan import sha256_of
+
+STREAMS = {"interactive": "nlp", "embedding": "tiny-bert"}
+PARTS = {"tokenizer": (), "tiny-bert": (), "nlp": ("tokenizer", "tiny-bert")}
+SLOS = {"interactive": "p99_latency <= 40ms", "embedding": "p99_latency <= 100ms"}
+
+
+def mixed_run(parent: Path, *, streams: bool = True, trials: int = 14) -> Path:
+    """The directory of a run that improved; ``streams``: two of them, else one on the ensemble."""
+    toy = Toy(trials=trials, model="nlp", cache=False)
+    run = make_run(parent, toy)
+    mix = _Mix(streams)
+    store = RunStore(run)
+    manifest = mix.manifest(store.manifest())
+    _rewrite(run / "trials.jsonl", mix.trial)
+    _rewrite(run / "confirmation.jsonl", mix.repeat)
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(mix.result(result, manifest)))
+    store.write_manifest(manifest.to_json())
+    return run
+
+
+def _rewrite(path: Path, change: Any) -> None:
+    rows = [change(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+class _Mix:
+    def __init__(self, streams: bool) -> None:
+        self._streams = STREAMS if streams else {"": ""}
+        self._top = "nlp" if streams else ""
+        self._keys: dict[str, str] = {}
+
+    def manifest(self, manifest: Manifest) -> Manifest:
+        models = {
+            self._label(name): KeptConfig(
+                *(name, f"/models/{name}/config.pbtxt", CONFIG.replace("toy", name)),
+                sha256_of(CONFIG.replace("toy", name)),
+                parts=parts,
+            )
+            for name, parts in PARTS.items()
+        }
+        name = "nlp+tiny-bert" if self._top else "nlp"
+        return replace(manifest, name=name, models=models, streams=self._streams)
+
+    def trial(self, row: dict[str, Any]) -> dict[str, Any]:
+        candidate = self._candidate(row["candidate"])
+        points = [self.point(point) for point in row["points"]]
+        return {**row, "candidate": candidate, "points": points}
+
+    def repeat(self, row: dict[str, Any]) -> dict[str, Any]:
+        key = self._keys[row["candidate_key"]]
+        return {**row, "candidate_key": key, "point": self.point(row["point"])}
+
+    def result(self, result: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+        changed = {
+            "tiny-bert": {"config_before": CONFIG, "config_after": BETTER},
+            "tokenizer": {"config_before": CONFIG, "config_after": BETTER},
+        }
+        first, second = (
+            {**result["written"], "path": f"/models/{name}/config.pbtxt"} for name in changed
+        )
+        return {
+            **result,
+            "model": manifest.name,
+            "baseline": self._facts(result["baseline"], manifest),
+            "winner": self._facts(result["winner"], manifest),
+            "config_before": None,
+            "config_after": None,
+            "models": changed,
+            "written": {**first, "others": [second]},
+            "overload": None,
+        }
+
+    def _facts(self, facts: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+        found = self._candidate({n: facts.pop(n) for n in ("fields", "server_args")})
+        points = [self._judged(m) for m in facts["measurements"]]
+        bottleneck = bottleneck_of(points[0], manifest)
+        assert bottleneck is not None
+        point = points[0].to_json()
+        streams = {
+            name: {
+                "throughput_infer_per_s": m.throughput_infer_per_s,
+                "p50_latency_us": m.p50_latency_us,
+                "p99_latency_us": m.p99_latency_us,
+                "slo_utilisation": 0.75,
+            }
+            for name, m in points[0].measurement.streams.items()
+        }
+        told = {
+            "stream": bottleneck.stream,
+            "model": bottleneck.model,
+            "share": bottleneck.share,
+            "queue_share": bottleneck.queue_share,
+            "models": [vars(time) for time in bottleneck.models],
+            "load": point["measurement"]["load"],
+        }
+        measurements = [p.to_json()["measurement"] for p in points]
+        changed = {"measurements": measurements, "slo": point["slo"], "bottleneck": told}
+        return {**facts, **found, **changed, **({"streams": streams} if streams else {})}
+
+    def point(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return self._judged(row["measurement"]).to_json()
+
+    def _judged(self, measurement: dict[str, Any]) -> Point:
+        mixed = self._mixed(Measurement.from_json(measurement))
+        slos = [replace(Slo.parse(SLOS[n]), stream=n) for n in mixed.streams]
+        return judge_point(slos or [Slo.parse(SLOS["interactive"])], mixed)
+
+    def _label(self, name: str) -> str:
+        return self._top if name == "nlp" else name
+
+    def _candidate(self, row: dict[str, Any]) -> dict[str, Any]:
+        old = Candidate.from_json(row)
+        count = old.of("")[COUNT]
+        assert isinstance(count, int)
+        new = Candidate.of_models({"tiny-bert": old.of(""), "tokenizer": {COUNT: 5 - count}})
+        self._keys[old.key] = new.key
+        return new.to_json()
+
+    def _mixed(self, m: Measurement) -> Measurement:
+        """A fifth of a request is the tokenizer's; a tenth of the requests come beside."""
+        assert m.server is not None
+        models = {
+            "tokenizer": _part(m.server, 0.1, 0.2),
+            "tiny-bert": _part(m.server, 0.9, 0.8),
+            self._top: replace(_part(m.server, 1.0, 1.0), execution_count=0, batch_stats=()),
+        }
+        if not self._top:
+            return replace(m, models=models, server=models[""])
+        beside = replace(
+            m,
+            background=True,
+            server=models["tiny-bert"],
+            models={},
+            throughput_infer_per_s=20.0,
+            completed_count=600,
+            p99_latency_us=m.p99_latency_us * 0.8,
+        )
+        own = replace(m, server=models["nlp"], models={})
+        return replace(
+            m, streams={"interactive": own, "embedding": beside}, models=models, server=None
+        )
+
+
+def _part(server: ServerStatistics, queue: float, compute: float) -> ServerStatistics:
+    return replace(
+        server,
+        queue_us=server.queue_us * queue,
+        compute_input_us=server.compute_input_us * compute,
+        compute_infer_us=server.compute_infer_us * compute,
+        compute_output_us=server.compute_output_us * compute,
+    )
