@@ -115,8 +115,10 @@ def _of_one(costs: Costs, observation: Observation) -> Vector:
             scale = _SATURATED_SCALE  # noqa: PLW2901
         measured = getattr(observation.measurement, figure.value)
         found.append(_log_ratio(simulated[figure], measured) / scale)
-    found.append(_log_ratio(outcome.compute_us, observation.compute_us) / _COMPUTE_SCALE)
-    found.append(_log_ratio(outcome.mean_batch_size, observation.mean_batch_size) / _BATCH_SCALE)
+    found.append(_log_ratio(outcome.nodes[0].compute_us, observation.compute_us) / _COMPUTE_SCALE)
+    found.append(
+        _log_ratio(outcome.nodes[0].mean_batch_size, observation.mean_batch_size) / _BATCH_SCALE
+    )
     found.append(_log_ratio(outcome.busy_cores, observation.busy_cores) / _CORES_SCALE)
     return np.array(found)
 

@@ -27,6 +27,7 @@ from tuner.twin.state import (
     HIT,
     HOST,
     IDLE,
+    NOISES,
     QUEUED,
     REJECTED,
     RELEASING,
@@ -36,56 +37,120 @@ from tuner.twin.state import (
 
 
 @entry
-def run(states: Any, m: Any, warm_keys: Any) -> None:
-    """Simulates until ``end_s``; what is not answered by then stays pending."""
-    s = states[0]
-    for key in warm_keys:
-        if not look_up(s, m, key):
-            insert(s, m, key)
-    if s.closed:
-        for client in range(m.coming.size - 1):
-            # Clients do not start at one instant, or they would stay in step.
-            send_next(s, m, client * 1e-4)
+def run(m: Any, warm_keys: Any) -> None:
+    """Simulates until ``end_s``; what is not answered by then stays pending.
+
+    ``warm_keys`` have been asked of the first model beforehand.
+    """
+    h = m.host
+    _begin(h, m, warm_keys)
     while True:
-        arrival_s = _next_arrival_s(s, m)
-        now_s = min(arrival_s, s.core_s, s.instance_s, s.wake_s)
-        if now_s > s.end_s:
+        arrival_s = _next_arrival_s(h, m)
+        node = _next_node(m)
+        now_s = min(arrival_s, h.core_s, m.nodes[node].instance_s, m.nodes[node].wake_s)
+        if now_s > h.end_s:
             return
         if now_s == arrival_s:
-            _receive(s, m, _pop_arrival(s, m), now_s)
-        elif now_s == s.core_s:
-            _follow_up(s, m, end_task(s, m, now_s), now_s)
-            leave_core(s, m, now_s)
-        elif now_s == s.instance_s:
-            _step_instances(s, m, now_s)
+            _receive(h, m, _pop_arrival(h, m), now_s)
+        elif now_s == h.core_s:
+            _follow_up(m, end_task(m, now_s), now_s)
+            leave_core(m, now_s)
+        elif now_s == m.nodes[node].instance_s:
+            _step_instances(m.nodes[node], m, now_s)
         else:
-            _batch(s, m, now_s)
+            _batch(m.nodes[node], m, now_s)
+        while h.ended_first >= 0:
+            _go_on(h, m, now_s)
 
 
 @compiled
-def _next_arrival_s(s: Any, m: Any) -> float:
-    if s.closed:
-        return m.coming[0].at if s.coming > 0 else np.inf
-    return m.requests[s.arrived].arrived_s if s.arrived < s.requests else np.inf
+def _begin(h: Any, m: Any, warm_keys: Any) -> None:
+    for key in warm_keys:
+        if not look_up(m.nodes[0], m, key):
+            insert(m.nodes[0], m, key)
+    if h.closed:
+        for client in range(m.coming.size - 1):
+            # Clients do not start at one instant, or they would stay in step.
+            send_next(m, client * 1e-4)
 
 
 @compiled
-def _pop_arrival(s: Any, m: Any) -> int:
-    if s.closed:
-        request = heap_pop(m.coming, s.coming)
-        s.coming -= 1
+def _next_node(m: Any) -> int:
+    """The model whose instances or batcher are due first."""
+    chosen, chosen_s = 0, np.inf
+    for k in range(m.nodes.size):
+        due_s = min(m.nodes[k].instance_s, m.nodes[k].wake_s)
+        if due_s < chosen_s:
+            chosen, chosen_s = k, due_s
+    return chosen
+
+
+@compiled
+def _next_arrival_s(h: Any, m: Any) -> float:
+    if h.closed:
+        return m.coming[0].at if h.coming > 0 else np.inf
+    return m.requests[h.arrived].arrived_s if h.arrived < h.requests else np.inf
+
+
+@compiled
+def _pop_arrival(h: Any, m: Any) -> int:
+    if h.closed:
+        request = heap_pop(m.coming, h.coming)
+        h.coming -= 1
         return request
-    s.arrived += 1
-    return s.arrived - 1  # type: ignore[no-any-return]
+    h.arrived += 1
+    return h.arrived - 1  # type: ignore[no-any-return]
 
 
 @compiled
-def _receive(s: Any, m: Any, request: int, now_s: float) -> None:
+def _receive(h: Any, m: Any, request: int, now_s: float) -> None:
     """A request reaches the server."""
-    if s.front_s > 0.0:
-        start_front(s, m, 2 * request, 0.0, now_s)
+    if h.front_s > 0.0:
+        start_front(m, 2 * request, 0.0, now_s)
     else:
-        _enqueue(s, m, request, now_s)
+        _enter(m, request, now_s)
+
+
+@compiled
+def _enter(m: Any, request: int, now_s: float) -> None:
+    """A request reaches its model, or the first steps of its ensemble."""
+    first = m.requests[request].link
+    if first < 0:
+        _enqueue(m.nodes[m.requests[request].node], m, request, now_s)
+        return
+    m.requests[request].arrived_s = m.requests[request].started_s = now_s
+    for step in range(first, first + m.requests[request].steps):
+        if m.requests[step].bits == 0:
+            _enqueue(m.nodes[m.requests[step].node], m, step, now_s)
+
+
+@compiled
+def _go_on(h: Any, m: Any, now_s: float) -> None:
+    """A step has ended: those that waited for it alone begin, or the whole is answered.
+
+    One that was refused fails the whole, whatever else is under way.
+    """
+    ended = h.ended_first
+    h.ended_first = m.requests[ended].after
+    request = m.requests[ended].link
+    whole = m.requests[request]
+    if whole.left < 0:
+        return
+    if m.requests[ended].fate == REJECTED:
+        whole.left = -1
+        whole.fate = REJECTED
+        send_back(m, request, now_s)
+        return
+    own = 1 << (ended - whole.link)
+    whole.left -= 1
+    whole.bits |= own
+    for step in range(whole.link, whole.link + whole.steps):
+        needs = m.requests[step].bits
+        if needs & own and needs & whole.bits == needs:
+            _enqueue(m.nodes[m.requests[step].node], m, step, now_s)
+    if whole.left == 0:
+        whole.fate = SERVED
+        send_back(m, request, now_s)
 
 
 @compiled
@@ -98,7 +163,7 @@ def _enqueue(s: Any, m: Any, request: int, now_s: float) -> None:
         _send_hit(s, m, request, now_s)
     elif s.batching and not accepts(s, m.requests[request].level):
         m.requests[request].fate = REJECTED
-        send_back(s, m, request, now_s)
+        send_back(m, request, now_s)
     else:
         push(s, m, request)
         if not s.batching:
@@ -109,10 +174,10 @@ def _enqueue(s: Any, m: Any, request: int, now_s: float) -> None:
 
 @compiled
 def _send_hit(s: Any, m: Any, request: int, now_s: float) -> None:
-    if s.front_s > 0.0:
-        start_front(s, m, 2 * request + 1, s.hit_s, now_s)
+    if m.host.front_s > 0.0:
+        start_front(m, 2 * request + 1, s.hit_s, now_s)
     else:
-        reach_client(s, m, request, now_s + s.hit_s)
+        reach_client(m, request, now_s + s.hit_s)
 
 
 @compiled
@@ -154,8 +219,8 @@ def _step_instances(s: Any, m: Any, now_s: float) -> None:
             if s.doing[i] == WAKING:
                 _take_work(s, m, i, now_s)
             else:
-                s.device_busy[s.device_of[i]] = 0
-                _use_device(s, s.device_of[i], now_s)
+                m.host.device_busy[s.device_of[i]] = 0
+                _use_device(m, s.device_of[i], now_s)
                 _answer(s, m, i, now_s)
     _foresee(s)
 
@@ -181,14 +246,14 @@ def _start(s: Any, m: Any, i: int, first: int, size: int, now_s: float) -> None:
     s.since_s[i] = now_s
     s.running_first[i] = first
     s.running_size[i] = size
-    s.noise[i] = m.noise[s.executed % m.noise.size]
+    s.noise[i] = s.noises[s.executed % NOISES]
     s.executed += 1
     request = first
     while request >= 0:
         m.requests[request].started_s = now_s
         request = m.requests[request].after
     work_s = (s.overlap_base_s + s.overlap_item_s * _padded(s, size)) * s.noise[i]
-    compute(s, m, i, work_s + more_s, now_s)
+    compute(m, s.first + i, work_s + more_s, now_s)
 
 
 @compiled
@@ -197,20 +262,27 @@ def _padded(s: Any, size: int) -> int:
 
 
 @compiled
-def _follow_up(s: Any, m: Any, task: int, now_s: float) -> None:
+def _follow_up(m: Any, task: int, now_s: float) -> None:
     """What a task was done for."""
     if task == INTERRUPTED:
         return
     if task >= 0 and task % 2 == 0:
-        _enqueue(s, m, task // 2, now_s)
+        _enter(m, task // 2, now_s)
     elif task >= 0:
-        reach_client(s, m, task // 2, now_s)
-    elif s.doing[-1 - task] == HOST:
-        _reach_device(s, m, -1 - task, now_s)
-    elif s.doing[-1 - task] == RELEASING:
-        _finish(s, m, -1 - task, now_s)
+        reach_client(m, task // 2, now_s)
     else:
-        _send_response(s, m, -1 - task, now_s)
+        s = m.nodes[m.host.node_of[-1 - task]]
+        _go_on_with_batch(s, m, -1 - task - s.first, now_s)
+
+
+@compiled
+def _go_on_with_batch(s: Any, m: Any, i: int, now_s: float) -> None:
+    if s.doing[i] == HOST:
+        _reach_device(s, m, i, now_s)
+    elif s.doing[i] == RELEASING:
+        _finish(s, m, i, now_s)
+    else:
+        _send_response(s, m, i, now_s)
 
 
 @compiled
@@ -219,27 +291,29 @@ def _reach_device(s: Any, m: Any, i: int, now_s: float) -> None:
     s.reached_s[i] = now_s
     if s.exclusive_base_s + s.exclusive_item_s == 0.0:
         _answer(s, m, i, now_s)
-    elif s.device_busy[s.device_of[i]] == 0:
-        _run_on_device(s, i, now_s)
+    elif m.host.device_busy[s.device_of[i]] == 0:
+        _run_on_device(s, m, i, now_s)
 
 
 @compiled
-def _use_device(s: Any, device: int, now_s: float) -> None:
-    """First come, first served."""
-    chosen = -1
-    for i in range(s.instances):
-        here = s.device_of[i] == device and s.doing[i] == QUEUED
-        if here and (chosen < 0 or s.reached_s[i] < s.reached_s[chosen]):
-            chosen = i
+def _use_device(m: Any, device: int, now_s: float) -> None:
+    """First come, first served, whichever model's."""
+    chosen, node, reached_s = -1, 0, np.inf
+    for k in range(m.nodes.size):
+        s = m.nodes[k]
+        for i in range(s.instances):
+            here = s.device_of[i] == device and s.doing[i] == QUEUED
+            if here and s.reached_s[i] < reached_s:
+                chosen, node, reached_s = i, k, s.reached_s[i]
     if chosen >= 0:
-        _run_on_device(s, chosen, now_s)
+        _run_on_device(m.nodes[node], m, chosen, now_s)
 
 
 @compiled
-def _run_on_device(s: Any, i: int, now_s: float) -> None:
+def _run_on_device(s: Any, m: Any, i: int, now_s: float) -> None:
     padded = _padded(s, s.running_size[i])
     s.doing[i] = DEVICE
-    s.device_busy[s.device_of[i]] = 1
+    m.host.device_busy[s.device_of[i]] = 1
     busy_s = (s.exclusive_base_s + s.exclusive_item_s * padded) * s.noise[i]
     s.until_s[i] = now_s + busy_s
     s.instance_s = min(s.instance_s, s.until_s[i])
@@ -250,7 +324,7 @@ def _answer(s: Any, m: Any, i: int, now_s: float) -> None:
     """A batch is computed: its responses go out one after the other."""
     s.doing[i] = ANSWERING
     if s.response_s > 0.0:
-        compute(s, m, i, s.response_s, now_s)
+        compute(m, s.first + i, s.response_s, now_s)
         return
     while s.running_first[i] >= 0:
         _respond(s, m, i, now_s)
@@ -261,7 +335,7 @@ def _answer(s: Any, m: Any, i: int, now_s: float) -> None:
 def _send_response(s: Any, m: Any, i: int, now_s: float) -> None:
     _respond(s, m, i, now_s)
     if s.running_first[i] >= 0:
-        compute(s, m, i, s.response_s, now_s)
+        compute(m, s.first + i, s.response_s, now_s)
     else:
         _release(s, m, i, now_s)
 
@@ -273,7 +347,7 @@ def _respond(s: Any, m: Any, i: int, now_s: float) -> None:
     m.requests[request].fate = SERVED
     if s.cache_entries > 0:
         insert(s, m, m.requests[request].key)
-    send_back(s, m, request, now_s)
+    send_back(m, request, now_s)
 
 
 @compiled
@@ -285,7 +359,7 @@ def _release(s: Any, m: Any, i: int, now_s: float) -> None:
         s.busy_s[size] += now_s - s.since_s[i]
     if s.release_s > 0.0:
         s.doing[i] = RELEASING
-        compute(s, m, i, s.release_s * size / s.request_size, now_s)
+        compute(m, s.first + i, s.release_s * size / s.request_size, now_s)
     else:
         _finish(s, m, i, now_s)
 

@@ -65,7 +65,7 @@ def drop_expired(s: Any, m: Any, now_s: float, only_refuse: bool) -> None:
             else:
                 s.queued -= s.request_size
                 m.requests[request].fate = REJECTED
-                send_back(s, m, request, now_s)
+                send_back(m, request, now_s)
 
 
 @compiled

@@ -60,6 +60,27 @@ class Scheduler:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A request to a model, sent when steps ``needs`` (by their place in the route) have ended."""
+
+    node: int
+    needs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Models on one host, and the way of each stream's requests through them.
+
+    Attributes:
+        nodes: The models. Instances of different ones on a device of the same number share it.
+        routes: Of each stream: one step to a model, or the steps of an ensemble.
+    """
+
+    nodes: tuple[Scheduler, ...]
+    routes: tuple[tuple[Step, ...], ...] = ((Step(0),),)
+
+
+@dataclass(frozen=True)
 class Service:
     """What a batch of n inferences costs, n rounded up to a multiple of ``pad_to``.
 
@@ -129,6 +150,7 @@ class Traffic:
         keys: What each request asks for, by number from 0 on; empty without a cache.
         warm_keys: Asked for beforehand, so that the cache is full.
         levels: Priority level of each request from 0 on; empty for all the same.
+        background: Not of the mix whose level is searched.
     """
 
     window_s: tuple[float, float]
@@ -139,3 +161,4 @@ class Traffic:
     keys: npt.NDArray[np.int64] | None = field(default=None)
     warm_keys: npt.NDArray[np.int64] | None = None
     levels: npt.NDArray[np.int64] | None = None
+    background: bool = False

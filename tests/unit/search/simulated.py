@@ -50,7 +50,7 @@ def measurement(
     load: LoadPoint, seed: int, duration_s: float, outcome: Outcome, noise: float = 0.0
 ) -> Measurement:
     """What a load generator would have told of it, latencies off by a factor of ``noise``."""
-    executions = outcome.executions
+    executions = outcome.nodes[0].executions
     inferences = int((np.arange(executions.size) * executions).sum())
     factor = 1.0 + noise
     share = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -71,12 +71,12 @@ def measurement(
             fail_count=0,
             inference_count=inferences,
             execution_count=int(executions.sum()),
-            queue_us=outcome.queue_us,
+            queue_us=outcome.nodes[0].queue_us,
             compute_input_us=0.0,
-            compute_infer_us=outcome.compute_us,
+            compute_infer_us=outcome.nodes[0].compute_us,
             compute_output_us=0.0,
             batch_stats=tuple(
-                (n, int(c), int(c * outcome.compute_us * 1e3))
+                (n, int(c), int(c * outcome.nodes[0].compute_us * 1e3))
                 for n, c in enumerate(executions)
                 if c
             ),

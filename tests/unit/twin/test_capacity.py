@@ -26,11 +26,8 @@ def outcome(late: int, rejected: int, total: int = 3000) -> Outcome:
         latencies_us=latencies,
         unanswered_count=0,
         rejected_count=rejected,
-        hit_rate=0.0,
-        queue_us=0.0,
-        compute_us=0.0,
-        executions=np.zeros(2, dtype=np.int64),
         busy_cores=0.0,
+        nodes=(),
     )
 
 

@@ -75,7 +75,7 @@ def measured(
     scheduler = SETTING.scheduler(candidate)
     assert isinstance(scheduler, Scheduler)
     outcome = costs.simulate(scheduler, SETTING.traffic(load, 2.0, 7), 7)
-    executions = outcome.executions
+    executions = outcome.nodes[0].executions
     rows = tuple((n, int(c), int(c * (6e6 + 4e5 * n))) for n, c in enumerate(executions) if c)
     return Measurement(
         load=load,
@@ -95,9 +95,9 @@ def measured(
             fail_count=0,
             inference_count=int((np.arange(executions.size) * executions).sum()),
             execution_count=int(executions.sum()),
-            queue_us=outcome.queue_us,
+            queue_us=outcome.nodes[0].queue_us,
             compute_input_us=0.0,
-            compute_infer_us=outcome.compute_us,
+            compute_infer_us=outcome.nodes[0].compute_us,
             compute_output_us=0.0,
             batch_stats=rows,
         ),

@@ -38,7 +38,7 @@ def test_waiting_time_is_that_of_m_d_1(load: float) -> None:
     scheduler, service = Scheduler(batching=False), Service(exclusive_base_s=MS)
     traffic = Traffic((10.0, 990.0), 1000.0, poisson(load * 1000.0, 1000.0))
     outcome = simulate(scheduler, service, NO_WAY, traffic)
-    assert outcome.queue_us == pytest.approx(load / (2 * (1 - load)) * 1000.0, rel=0.05)
+    assert outcome.nodes[0].queue_us == pytest.approx(load / (2 * (1 - load)) * 1000.0, rel=0.05)
 
 
 def test_without_batching_each_request_is_an_execution() -> None:
@@ -48,7 +48,7 @@ def test_without_batching_each_request_is_an_execution() -> None:
         NO_WAY,
         at(0, 0, 0),
     )
-    assert outcome.executions.tolist()[:3] == [0, 3, 0]
+    assert outcome.nodes[0].executions.tolist()[:3] == [0, 3, 0]
 
 
 def test_a_batch_grows_until_an_instance_takes_it() -> None:
@@ -84,7 +84,7 @@ def test_a_preferred_size_below_the_queue_gives_one_more_with_a_delay() -> None:
     service = Service(exclusive_base_s=10 * MS)
     due_ms = [0, 0, 0, 0, *[1 + 0.01 * i for i in range(30)]]
     outcome = simulate(scheduler, service, NO_WAY, at(*due_ms))
-    assert outcome.executions[5] > 0
+    assert outcome.nodes[0].executions[5] > 0
 
 
 def test_waiting_batches_are_merged_at_pick_up_only_with_a_delay() -> None:
@@ -96,7 +96,7 @@ def test_waiting_batches_are_merged_at_pick_up_only_with_a_delay() -> None:
             max_batch_size=8, preferred_batch_sizes=(2,), max_queue_delay_s=delay_s
         )
         outcome = simulate(scheduler, service, NO_WAY, at(0, 0, 1, 1.1, 2, 2.1))
-        sizes[delay_s] = outcome.executions.nonzero()[0].tolist()
+        sizes[delay_s] = outcome.nodes[0].executions.nonzero()[0].tolist()
     assert sizes[0.0] == [2]
     assert max(sizes[1 * MS]) > 2
 
@@ -255,7 +255,7 @@ def test_hit_rate_is_ches_approximation(exponent: float, held: int, expected: fl
         NO_WAY,
         traffic,
     )
-    assert outcome.hit_rate == pytest.approx(expected, abs=0.015)
+    assert outcome.nodes[0].hit_rate == pytest.approx(expected, abs=0.015)
 
 
 def test_a_hit_waits_for_nothing() -> None:
