@@ -159,7 +159,7 @@ def rules_of(job: Job, seed: int, record: Callable[[Row], None]) -> Rules:
         min_gain=float(job.spec.confirm.min_gain),
         seed=seed,
         record=record,
-        claim_window_s=lambda points: min(claim_window_s(points, job.spec.slo), most_s),
+        claim_window_s=lambda points: min(claim_window_s(points, job.spec.slos), most_s),
         soaked=True,
     )
 

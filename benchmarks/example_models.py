@@ -24,7 +24,7 @@ from tritonclient.grpc import model_config_pb2
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.model_load import model_load
-from tuner.spec.workload import ClosedArrivals, FileInputs, RandomInputs, Workload
+from tuner.spec.workload import ClosedArrivals, FileInputs, RandomInputs, Requests, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.docker import DockerLauncher, Network
@@ -52,7 +52,7 @@ CONFIGS = {
 }
 
 
-def workload(model: str, directory: Path) -> Workload:
+def requests(model: str, directory: Path) -> Requests:
     """200 different inputs: random tensors, or for the tokenizer 20 words of its vocabulary."""
     inputs: RandomInputs | FileInputs = RandomInputs(kind="random", unique=200, int_range=(0, 1))
     if model == "tokenizer":
@@ -62,7 +62,7 @@ def workload(model: str, directory: Path) -> Workload:
         file = directory / "texts.json"
         file.write_text(json.dumps({"data": texts}))
         inputs = FileInputs(kind="file", file=file)
-    return Workload(arrivals=ClosedArrivals(kind="closed"), inputs=inputs)
+    return Requests(inputs=inputs)
 
 
 def config_json(model: str, fields: dict[str, Any]) -> str:
@@ -83,7 +83,7 @@ def launcher(image: str | None, network: str) -> Iterator[ServerLauncher]:
 
 def measure(model: str, server: ServerLauncher, levels: list[int], directory: Path) -> None:
     print(f"| {model} | concurrency | infer/s | p50 ms | p99 ms |\n|---|---|---|---|---|")
-    load = workload(model, directory)
+    load, asked = Workload(arrivals=ClosedArrivals(kind="closed")), requests(model, directory)
     with (
         perf_analyzer(None, os.environ) as program,
         server.launch([], directory / "server.log") as running,
@@ -91,7 +91,8 @@ def measure(model: str, server: ServerLauncher, levels: list[int], directory: Pa
     ):
         for name, fields in CONFIGS.items():
             control.load(model, config_json(model, fields), LOAD_DEADLINE_S)
-            client = model_load(load, model, control, running.endpoints, program, directory)
+            endpoints = running.endpoints
+            client = model_load(load, model, control, endpoints, program, directory, requests=asked)
             for level in levels:
                 m = client.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)
                 latencies = f"{m.p50_latency_us / 1e3:.1f} | {m.p99_latency_us / 1e3:.1f}"

@@ -236,7 +236,7 @@ def _machine(programs: Programs, job: Job) -> dict[str, object]:
         "cores": host.cores,
         "versions": programs.versions(),
         "configs": job.space.size().count,
-        "slo": [str(slo) for slo in job.spec.slo],
+        "slo": [str(slo) for slo in job.spec.slos],
         "current": job.space.canonical(job.space.current).to_json(),
     }
 

@@ -262,7 +262,7 @@ class Recorder:
             self.capacities[recording.candidate] = capacity
 
     def _judged(self, measurement: Measurement) -> Point:
-        return judge_point(self.job.spec.slo, measurement)
+        return judge_point(self.job.spec.slos, measurement)
 
 
 def _seed(repeat: int, number: int, index: int) -> int:

@@ -43,12 +43,13 @@ class Rig:
         spec = self.job.spec
         load = model_load(
             spec.workload,
-            spec.model,
+            spec.the_one.name,
             self.deployer.control,
             deployment.endpoints,
             self.programs.perf_analyzer,
             self.directory,
             place=Place.HERE,
+            requests=spec.the_one.requests,
         )
         return PerfAnalyzer(**vars(load.setup))
 

@@ -137,7 +137,7 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
     events, notes = Silent(), []
     events.note = notes.append  # type: ignore[method-assign]
-    bench: Any = RecordedBench(world, spec.slo, space.canonical, seed)
+    bench: Any = RecordedBench(world, spec.slos, space.canonical, seed)
     session = Session(replace(job, spec=spec), bench, events, TimeBook(), lambda: None)
     history, reason = search(session, Searcher(space, strategy))
     steps = tuple(_steps(session, space, history, world, strategy))
@@ -165,7 +165,7 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     every = {c.key for c in job.space.enumerate()}
     inside = tuple(r for r in recorded.recordings if r.candidate.key in every)
     noisy = {c.key for c in sampled(prepare(Request(spec=tables.spec_path(ground.table))).space)}
-    world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slo, noisy)
+    world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slos, noisy)
     return job, world.with_ordinary_best() if ground.ordinary_best else world
 
 

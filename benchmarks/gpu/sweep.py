@@ -33,7 +33,7 @@ from tuner.load.generators import choose
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer import csv_report
-from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
+from tuner.spec.workload import ClosedArrivals, RandomInputs, Requests, Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.host import read_gpus
@@ -117,10 +117,8 @@ def bed(given: argparse.Namespace) -> Iterator[Bed]:
 
 def loads(bed: Bed, levels: Sequence[int]) -> None:
     """Closed loops on each of `CONFIGS`."""
-    workload = Workload(
-        arrivals=ClosedArrivals(kind="closed", restarts=1),
-        inputs=RandomInputs(kind="random", unique=500, int_range=(1, 999)),
-    )
+    workload = Workload(arrivals=ClosedArrivals(kind="closed", restarts=1))
+    requests = Requests(inputs=RandomInputs(kind="random", unique=500, int_range=(1, 999)))
     for config in CONFIGS:
         bed.load(BERT.name, config.instances, config.batching)
         generator = model_load(
@@ -131,6 +129,7 @@ def loads(bed: Bed, levels: Sequence[int]) -> None:
             bed.program,
             bed.directory,
             place=Place.HERE,
+            requests=requests,
             kind=choose(
                 Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)
             ).kind,

@@ -27,12 +27,16 @@ from tuner.spec.workload import (
     BurstArrivals,
     ClosedArrivals,
     RandomInputs,
+    Requests,
     TraceArrivals,
     Workload,
 )
 from tuner.triton.binaries import Installation
 from tuner.triton.control import Control, ModelMetadata
 from tuner.triton.server import Endpoints, Place
+
+#: Random tensors, one in each request.
+ANY = Requests()
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def model_load(
     patience_s: float = PATIENCE_S,
     server_words: Callable[[], str] = str,
     kind: GeneratorKind = GENERATORS[0],
+    requests: Requests = ANY,
 ) -> ModelLoad:
     """Load on a model that is loaded; it stays good when it is reloaded.
 
@@ -96,20 +101,21 @@ def model_load(
         patience_s: See `perf_analyzer.process.run`; long for servers that are not ours to restart.
         server_words: The last error in the server's log; empty when it cannot be read.
         kind: Who measures.
+        requests: What each carries.
 
     Raises:
         SpecError: The workload does not fit the model's inputs.
     """
     metadata = control.metadata(model)
     batched = control.running_config(model).max_batch_size > 0
-    target = Target(model, endpoints, workload.protocol, workload.batch_size)
+    target = Target(model, endpoints, workload.protocol, requests.batch_size)
     setup = Setup(
         program,
         target,
         _request_form(target, metadata, batched),
         InputFiles(
-            workload.inputs,
-            _tensors(workload, metadata, batched),
+            requests.inputs,
+            _tensors(requests, metadata, batched),
             directory,
             cached=lambda: control.running_config(model).response_cache.enable,
         ),
@@ -128,11 +134,11 @@ def model_load(
     return ModelLoad(generator, setup, lambda: control.running_config(model))
 
 
-def _tensors(workload: Workload, metadata: ModelMetadata, batched: bool) -> Sequence[TensorShape]:
+def _tensors(requests: Requests, metadata: ModelMetadata, batched: bool) -> Sequence[TensorShape]:
     """What is to be drawn at random; nothing when inputs come from a file."""
-    if not isinstance(workload.inputs, RandomInputs):
+    if not isinstance(requests.inputs, RandomInputs):
         return ()
-    return resolve(metadata.inputs, batched, workload.inputs.shapes)
+    return resolve(metadata.inputs, batched, requests.inputs.shapes)
 
 
 def shape_of(arrivals: ArrivalsSpec) -> Shape | None:

@@ -97,7 +97,7 @@ def check(request: CheckRequest, events: Events) -> CheckFinished:
     stop = Stop(events.note)
     with stop.listening():
         job = prepare(request.job)
-        run_id = new_run_id(f"{job.spec.model}-check")
+        run_id = new_run_id(f"{job.spec.name}-check")
         with (
             only_one_on(job, reading=True),
             among_neighbours("check", run_id, job, events.note) as neighbours,
@@ -158,7 +158,7 @@ def _open(
 ) -> _Session:
     versions = programs.versions()
     key = Key(
-        job.spec.model,
+        job.spec.name,
         programs.fingerprint(),
         versions["perf_analyzer"],
         question_of(job.spec),

@@ -209,7 +209,7 @@ def _expected_level(job: Job, bench: Bench) -> float:
     """Where the capacity about is; the highest listed load that holds where the spec lists them."""
     if job.plan.listed is not None:
         return highest_that_holds(bench, job.plan.listed, seeds.of_noise(0))
-    bound, refuse = tightest_latency(job.spec.slo), partial(refuse_too_slow, job.spec, job.plan)
+    bound, refuse = tightest_latency(job.spec.slos), partial(refuse_too_slow, job.spec, job.plan)
     return rough_capacity(bench, job.plan, seeds.of_noise(0), bound, refuse).level
 
 
@@ -270,7 +270,7 @@ def _noise(
     seen = (d for server in servers for m in server for d in m.disturbances)
     known = comparison.cv is not None and other is not None
     return Noise(
-        model=job.spec.model,
+        model=job.spec.name,
         fingerprint=fingerprint,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         config_sha256=job.model.sha256,

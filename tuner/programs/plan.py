@@ -93,11 +93,11 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
     else:
         with find_programs(job, environment) as programs:
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
-            recorded = read_noise(request.output, programs.fingerprint(), job.spec.model)
+            recorded = read_noise(request.output, programs.fingerprint(), job.spec.name)
         warning = too_fine(recorded, job.spec)
         notes = [warning] if warning else []
     seen = seen_before(request.output, job)
-    wrong = errors_of(job.spec.repository, job.spec.model)
+    wrong = errors_of(job.spec.repository, job.spec.the_one.name)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -181,7 +181,12 @@ def _commands(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
-    target = Target(spec.model, _ENDPOINTS, spec.workload.protocol, spec.workload.batch_size)
+    target = Target(
+        spec.the_one.name,
+        _ENDPOINTS,
+        spec.workload.protocol,
+        spec.the_one.requests.batch_size,
+    )
     commands["perf_analyzer"] = command_line(
         perf_analyzer, target, load, window_of(spec, load), files
     )
@@ -190,7 +195,7 @@ def _commands(
 
 def cache_notes(job: Job) -> list[str]:
     """A sentence for each size; none where popularity or the size of an answer is not known."""
-    inputs, answer = job.spec.workload.inputs, _answer_bytes(job.space.base)
+    inputs, answer = job.spec.the_one.requests.inputs, _answer_bytes(job.space.base)
     repeat = inputs.repeat
     known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
     if not known or answer is None:

@@ -100,7 +100,7 @@ def _run(request: Request, events: Events) -> Finished:
     stop = Stop(events.note)
     with stop.listening():
         job = prepare(request)
-        run_id = new_run_id(job.spec.model) if request.resume is None else request.resume.name
+        run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
         with (
             only_one_on(job),
             among_neighbours("run", run_id, job, events.note) as neighbours,

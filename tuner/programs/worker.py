@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,8 +32,9 @@ from tuner.search.study.record import StudyRecord
 from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.fields import Gpus
+from tuner.spec.forms import Form, long_form
 from tuner.spec.load import LoadedSpec
-from tuner.spec.mistakes import dotted
+from tuner.spec.mistakes import Finding, dotted
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
@@ -137,7 +138,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
             offer.manifest.refuse_if_completed_otherwise(here)
             offer.manifest.refuse_if_measured_otherwise(here)
             with StudyRecord(
-                request.storage, job.spec.model, run, job.space, job.spec.objective, worker
+                request.storage, job.spec.name, run, job.space, job.spec.objective, worker
             ) as record:
 
                 def stopped() -> None:
@@ -215,14 +216,14 @@ def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
         SpecError: What the study holds is no spec.
     """
     try:
-        data = read_yaml(offer.manifest.spec_text).data
-        spec = Spec.model_validate(data, context={"directory": offer.directory})
+        form = long_form(read_yaml(offer.manifest.spec_text).data)
+        spec = Spec.model_validate(form.data, context={"directory": offer.directory})
         spec = _here(spec, offer, request)
-        wrong = [f"  {dotted(f.location)}: {f.message}" for f in cross_checks(spec)]
+        wrong = _told(form, cross_checks(spec))
     except BadYamlError as error:
         wrong = [f"  {error.message}"]
     except ValidationError as error:
-        wrong = [f"  {dotted(f.location)}: {f.message}" for f in findings(error)]
+        wrong = _told(form, findings(error))
     if wrong:
         raise SpecError(
             f"the spec that the study holds for {offer.manifest.run_id} is none:\n"
@@ -230,6 +231,10 @@ def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
             "was it written by another version of tune, or by somebody else?",
         )
     return spec
+
+
+def _told(form: Form, found: Iterable[Finding]) -> list[str]:
+    return [f"  {dotted(f.location)}: {f.message}" for f in form.found(found)]
 
 
 def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:

@@ -35,11 +35,11 @@ _SERVER = ("mode", "image", "args", "environment", "gpus")
 
 def question_of(spec: Spec) -> dict[str, str]:
     """What was asked of the config: hash by part of the spec. Files count by their content."""
-    whole = spec.model_dump(by_alias=True)
+    whole = spec.plain("python")
     workload = {k: v for k, v in whole["workload"].items() if k != "perf_analyzer"}
     parts: dict[str, Any] = {
         "workload": workload,
-        "slo": [str(slo) for slo in spec.slo],
+        "slo": [str(slo) for slo in spec.slos],
         "objective": str(spec.objective),
         "server": {name: whole["server"][name] for name in _SERVER},
     }

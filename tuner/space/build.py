@@ -16,7 +16,8 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.judge import refuse_broken, refuse_unmeasurable
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
-from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
+from tuner.spec.model import Spec
+from tuner.spec.parameters import Choice, IntRange, ParameterSpec, Subsets
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 from tuner.spec.units import parse_bytes
 
@@ -43,7 +44,7 @@ def build_space(
     mistakes: dict[str, str] = {}
     parameters: dict[str, Parameter] = {}
     current = config.completed
-    for path, given in spec.space.items():
+    for path, given in spec.the_one.space.items():
         try:
             parameter = _parameter(path, given, current)
             if parameter.path in parameters:

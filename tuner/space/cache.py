@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tuner.spec.model import Choice, Spec
+from tuner.spec.model import Spec
+from tuner.spec.parameters import Choice
 from tuner.spec.paths import CACHE_SIZE
 from tuner.spec.units import parse_bytes
 
@@ -25,7 +26,7 @@ def server_args(size: int | None) -> tuple[str, ...]:
 
 def list_sizes(spec: Spec) -> tuple[int, ...]:
     """Sizes in bytes the spec lets choose from; none when it does not search the cache."""
-    sizes = spec.space.get(CACHE_SIZE)
+    sizes = spec.server.space.get(CACHE_SIZE)
     if not isinstance(sizes, Choice):
         return ()
     return tuple(

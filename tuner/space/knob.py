@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Owner of what belongs to no model but to the server they share.
-SERVER = "(server)"
+from tuner.spec.paths import SERVER
+
+__all__ = ["SERVER", "Knob"]
 
 
 @dataclass(frozen=True, order=True)

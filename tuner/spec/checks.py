@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
 
 from pydantic import BaseModel
 
 from tuner.hiding import HIDDEN
 from tuner.spec.digits import digits
-from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric
-from tuner.spec.mistakes import Finding
+from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
+from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import MODES, OWN_ARGUMENTS, Server, Spec
 from tuner.spec.objective import Goal
+from tuner.spec.slo import Slo
 from tuner.spec.space_checks import (
     check_cache,
     check_cache_sizes,
@@ -42,9 +42,11 @@ def cross_checks(spec: Spec, broken: Collection[str] = ()) -> Iterator[Finding]:
             yield from check(spec)
 
 
-def _check_model(spec: Spec) -> Iterator[Finding]:
-    if "/" in spec.model:
-        yield Finding(("model",), f"'{spec.model}' is a path; write the model's name alone")
+def _check_models(spec: Spec) -> Iterator[Finding]:
+    for label, model in spec.models.items():
+        if "/" in model.name:
+            text = f"'{model.name}' is a path; write the model's name alone"
+            yield Finding(("models", label, "name"), text)
 
 
 def _check_server_mode(spec: Spec) -> Iterator[Finding]:
@@ -94,10 +96,12 @@ def _loads_tuned(spec: Spec, index: int) -> str:
     """Why a --load-model is wrong; empty for a model that is to run beside the tuned one."""
     args = spec.server.args
     named = args[index].partition("=")[2] or "".join(args[index + 1 : index + 2])
-    if named.strip() == spec.model:
-        return f"{spec.model} is loaded by tune itself; name the models that it calls"
+    names = [model.name for model in spec.models.values()]
+    if named.strip() in names:
+        return f"{named.strip()} is loaded by tune itself; name the models that it calls"
     if named.strip() == "*":
-        return f"would load {spec.model} too, which tune does; name the models that it calls"
+        served = " and ".join(names)
+        return f"would load {served} too, which tune does; name the models that it calls"
     return ""
 
 
@@ -150,16 +154,17 @@ def _check_bursts(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_inputs(spec: Spec) -> Iterator[Finding]:
-    inputs, where = spec.workload.inputs, ("workload", "inputs")
-    single = isinstance(inputs, RandomInputs) and inputs.unique == 1
-    if single and isinstance(inputs.repeat, ZipfRepeat):
-        yield Finding((*where, "repeat"), "a single input has no popularity; raise unique")
-    if isinstance(inputs.repeat, DuplicatesRepeat) and not isinstance(inputs, RandomInputs):
-        text = "a file has no new inputs for every measurement: use random inputs, or kind log"
-        yield Finding((*where, "repeat"), text)
-    elif isinstance(inputs.repeat, DuplicatesRepeat) and inputs.repeat.share >= 1:
-        text = "a request that repeats another needs one that does not; write less than 100%"
-        yield Finding((*where, "repeat", "share"), text)
+    for name, stream in spec.streams.items():
+        inputs, where = stream.inputs, ("streams", name, "inputs")
+        single = isinstance(inputs, RandomInputs) and inputs.unique == 1
+        if single and isinstance(inputs.repeat, ZipfRepeat):
+            yield Finding((*where, "repeat"), "a single input has no popularity; raise unique")
+        if isinstance(inputs.repeat, DuplicatesRepeat) and not isinstance(inputs, RandomInputs):
+            text = "a file has no new inputs for every measurement: use random inputs, or kind log"
+            yield Finding((*where, "repeat"), text)
+        elif isinstance(inputs.repeat, DuplicatesRepeat) and inputs.repeat.share >= 1:
+            text = "a request that repeats another needs one that does not; write less than 100%"
+            yield Finding((*where, "repeat", "share"), text)
 
 
 def _check_cache_state(spec: Spec) -> Iterator[Finding]:
@@ -168,27 +173,40 @@ def _check_cache_state(spec: Spec) -> Iterator[Finding]:
         yield Finding(("workload", "cache"), text)
 
 
-def _check_slos(spec: Spec) -> Iterator[Finding]:
-    seen: set[Metric] = set()
+def _bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
+    """Each SLO that is written, about the stream it is written for, with its place."""
     for index, slo in enumerate(spec.slo):
-        if slo.metric in seen:
-            yield Finding(("slo", index), f"{slo.metric.name} is bounded twice")
-        seen.add(slo.metric)
+        yield ("slo", index), slo
+    for name, stream in spec.streams.items():
+        for index, slo in enumerate(stream.slo):
+            yield ("streams", name, "slo", index), slo.about(name)
+
+
+def _check_slos(spec: Spec) -> Iterator[Finding]:
+    if not spec.slos:
+        yield Finding(("slo",), "is missing")
+    seen: set[tuple[Metric, str]] = set()
+    for where, slo in _bounds(spec):
+        above = slo.stream and slo.metric.scope is Scope.STREAM and (slo.metric, "") in seen
+        if above or (slo.metric, slo.stream) in seen:
+            yield Finding(where, f"{slo.metric.name} is bounded twice")
+        seen.add((slo.metric, slo.stream))
 
 
 def _check_goodput(spec: Spec) -> Iterator[Finding]:
     """Goodput is found by raising the load until an SLO fails: lower must be easier."""
-    if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT:
+    if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT or not spec.slos:
         return
-    for index, slo in enumerate(spec.slo):
-        if slo.metric is THROUGHPUT:
+    for where, slo in _bounds(spec):
+        constant = slo.stream and spec.streams[slo.stream].rate is not None
+        if slo.metric is THROUGHPUT and not constant:
             text = (
                 "low loads fail this and goodput is the throughput already: leave it out, or fix "
                 "the load, e.g. objective: minimize p99_latency at 300/s"
             )
-            yield Finding(("slo", index), text)
+            yield Finding(where, text)
     is_open = not isinstance(spec.workload.arrivals, ClosedArrivals)
-    if is_open and not any(slo.metric.is_latency for slo in spec.slo):
+    if is_open and not any(s.metric.is_latency for s in spec.slos if s.stream in spec.shares):
         text = "goodput under open arrivals needs a latency SLO, such as p99_latency <= 60ms"
         yield Finding(("slo",), text, key=True)
 
@@ -209,11 +227,17 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
     if getattr(arrivals, name):
         text = f"the objective fixes the load at {level}; leave {name} out"
         yield Finding(("workload", "arrivals", name), text, key=True)
-    most = objective.at_level * spec.workload.batch_size
-    for index, slo in enumerate(spec.slo):
+    for where, slo in _bounds(spec):
+        most = objective.at_level * _inferences_per_request(spec, slo.stream)
         if objective.at_rate and slo.metric is THROUGHPUT and slo.bound > most:
             text = f"at {level}/s there are only {most:.12g} inferences a second"
-            yield Finding(("slo", index), text)
+            yield Finding(where, text)
+
+
+def _inferences_per_request(spec: Spec, stream: str) -> float:
+    """Of all requests of the load, in those of one stream; "" stands for all."""
+    shares = {name: s for name, s in spec.shares.items() if name == stream or not stream}
+    return sum(share * spec.streams[name].batch_size for name, share in shares.items())
 
 
 def _check_sample_size(spec: Spec) -> Iterator[Finding]:
@@ -224,16 +248,25 @@ def _check_sample_size(spec: Spec) -> Iterator[Finding]:
     rates = arrivals.rate or ()
     if spec.objective.at_level is not None and spec.objective.at_rate:
         rates = (spec.objective.at_level,)
-    metrics = [slo.metric for slo in spec.slo]
-    metrics += [spec.objective.metric] if spec.objective.metric else []
-    metric = max(metrics, key=lambda m: m.requests_needed)
-    needed, window = metric.requests_needed, spec.workload.max_window
-    if rates and min(rates) * window < needed:
-        text = (
-            f"{metric.name} needs {needed} requests, but {min(rates):g}/s for {window} gives "
-            f"{int(min(rates) * window)}; write {-int(-needed // min(rates))}s or more"
-        )
+    if rates and (text := _too_few(spec, min(rates), "write", spec.objective.metric)):
         yield Finding(("workload", "max_window"), text)
+
+
+def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | None = None) -> str:
+    """Which percentile cannot be known at this load; "" where all can."""
+    window = spec.workload.max_window
+    for name, stream in spec.streams.items():
+        metrics = [slo.metric for slo in spec.slos if slo.stream in ("", name)]
+        metrics += [minimised] if minimised else []
+        metric = max(metrics, key=lambda m: m.requests_needed, default=None)
+        rate = stream.rate or rate_per_s * spec.shares.get(name, 1.0)
+        if metric is not None and rate * window < metric.requests_needed:
+            needed, whose = metric.requests_needed, f"{name}: " if name else ""
+            return (
+                f"{whose}{metric.name} needs {needed} requests, but {rate:g}/s for {window} gives "
+                f"{int(rate * window)}; {advice} {-int(-needed // rate)}s or more"
+            )
+    return ""
 
 
 def _check_load_held(spec: Spec) -> Iterator[Finding]:
@@ -250,20 +283,12 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
                 ("check", "at"), f"{level:g} is no number of clients: arrivals are closed"
             )
         return
-    metric = max((slo.metric for slo in spec.slo), key=lambda m: m.requests_needed)
-    needed, window = metric.requests_needed, spec.workload.max_window
-    if level * window < needed:
-        text = (
-            f"{metric.name} needs {needed} requests, but {level:g}/s for {window} gives "
-            f"{int(level * window)}; raise workload.max_window to {-int(-needed // level)}s or more"
-        )
+    if text := _too_few(spec, level, "raise workload.max_window to"):
         yield Finding(("check", "at"), text)
 
 
 def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
-    where: list[tuple[Any, ...]] = [
-        ("slo", i) for i, slo in enumerate(spec.slo) if slo.metric is GPU_MEMORY
-    ]
+    where: list[Location] = [at for at, slo in _bounds(spec) if slo.metric is GPU_MEMORY]
     where += [("objective",)] if spec.objective.metric is GPU_MEMORY else []
     if where and (reason := _gpu_memory_unknown(spec.server)):
         yield Finding(where[0], reason)
@@ -285,23 +310,23 @@ def _is_given(model: BaseModel, name: str) -> bool:
 
 #: Each rule with the sections it reads.
 _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...] = (
-    (_check_model, ("model",)),
+    (_check_models, ("models",)),
     (_check_server_mode, ("server",)),
-    (_check_server_arguments, ("server",)),
+    (_check_server_arguments, ("server", "models")),
     (_check_windows, ("workload",)),
     (_check_levels, ("workload",)),
     (_check_bursts, ("workload",)),
-    (_check_inputs, ("workload",)),
+    (_check_inputs, ("streams",)),
     (_check_cache_state, ("workload", "server")),
     (_check_budget, ("workload", "budget")),
     (_check_slos, ("slo",)),
     (_check_goodput, ("slo", "objective", "workload")),
-    (_check_objective_load, ("slo", "objective", "workload")),
-    (_check_sample_size, ("slo", "objective", "workload")),
-    (_check_load_held, ("check", "slo", "objective", "workload")),
+    (_check_objective_load, ("slo", "objective", "workload", "streams")),
+    (_check_sample_size, ("slo", "objective", "workload", "streams")),
+    (_check_load_held, ("check", "slo", "objective", "workload", "streams")),
     (_check_gpu_memory, ("slo", "objective", "server")),
     (check_space, ("space",)),
     (check_preferred_sizes, ("space",)),
     (check_cache_sizes, ("space",)),
-    (check_cache, ("space", "server", "workload")),
+    (check_cache, ("space", "server", "streams")),
 )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tuner.hiding import HIDDEN
+from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, dotted
-from tuner.spec.model import Spec
+from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.suggest import in_brackets
 from tuner.spec.units import shorten
+from tuner.spec.workload import Requests, Workload
 
 _Models = tuple[type[BaseModel], ...]
 
@@ -42,7 +44,7 @@ _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
 
 def findings(error: ValidationError) -> Iterator[Finding]:
-    """One finding for each error, placed in the data that was validated."""
+    """One finding for each error, placed in the long form of what was validated."""
     for detail in error.errors(include_url=False):
         location, owners = _trace(detail["loc"])
         if location[:2] == _SECRET:
@@ -51,11 +53,11 @@ def findings(error: ValidationError) -> Iterator[Finding]:
         if kind == "too_short" and detail["input"]:
             continue  # pydantic does not count the items that are wrong themselves
         if kind == "extra_forbidden":
-            yield Finding(location, _unknown_key(str(location[-1]), owners), key=True)
+            yield Finding(location, _unknown_key(location, owners), key=True)
         elif kind == "union_tag_invalid":
             tag, tags = str(context["tag"]), context["expected_tags"]
             yield Finding((*location, "kind"), _not_one_of(tag, tags))
-        elif kind == "union_tag_not_found" and location[:1] != ("space",):
+        elif kind == "union_tag_not_found" and location[-2:-1] != ("space",):
             yield Finding(location, "'kind' is missing: one of " + ", ".join(_kinds(location)))
         else:
             yield Finding(location, _message(detail))
@@ -95,37 +97,51 @@ def _not_one_of(value: Any, expected: str) -> str:
     return f"{_found(value)} is none of {', '.join(options)}{in_brackets(str(value), options)}"
 
 
-def _unknown_key(key: str, owners: _Models) -> str:
-    known = sorted({name for owner in owners for name in _names(owner)})
+def _unknown_key(location: Location, owners: _Models) -> str:
+    key = str(location[-1])
+    known = sorted({name for owner in owners for name in _known(owner)})
     guess = in_brackets(key, known)
     if guess:
         return f"unknown key {shorten(key)}{guess}"
     homes = [home for home in _homes() if home[-1] == key]
     if homes:
-        return f"'{key}' does not belong here but under {dotted(homes[0][:-1]) or 'the top'}"
+        home = min(homes, key=lambda h: h[:1] != location[:1])
+        return f"'{key}' does not belong here but under {dotted(home[:-1]) or 'the top'}"
     return f"unknown key {shorten(key)}; known here: {', '.join(known)}"
+
+
+def _known(model: type[BaseModel]) -> list[str]:
+    """What may be written there, in either form."""
+    short = {Spec: SHORT_KEYS, Workload: CARRIED}.get(model, ())
+    return [name for name in (*_names(model), *short) if (model, name) != (ModelSpec, "name")]
 
 
 def _trace(loc: Location) -> tuple[Location, _Models]:
     """``loc`` without pydantic's tags of unions, and the models that own its last key."""
     plain: list[str | int] = []
     models: _Models = (Spec,)
-    owners = models
+    owners, is_name = models, False
     for part in loc:
         tagged = tuple(model for model in models if _tag(model) == part)
-        if len(models) > 1 and tagged:
+        if len(models) > 1 and tagged and not is_name:
             models = tagged
             continue
         plain.append(part)
         owners = models
-        models = _below(models, part)
+        models, is_name = (models, False) if is_name else _below(models, part)
     return tuple(plain), owners
 
 
-def _below(models: _Models, part: str | int) -> _Models:
-    """The models a field may hold; an index or a free key (of ``space``) stays among them."""
+def _below(models: _Models, part: str | int) -> tuple[_Models, bool]:
+    """The models a field may hold, and whether the next key is one of the user's own.
+
+    An index stays among the models.
+    """
     owning = [model for model in models if part in _names(model)]
-    return _models_in(_names(owning[0])[str(part)]) if owning else models
+    if not owning:
+        return models, False
+    annotation = _names(owning[0])[str(part)]
+    return _models_in(annotation), get_origin(annotation) is dict
 
 
 @cache
@@ -149,23 +165,27 @@ def _tag(model: type[BaseModel]) -> str:
 
 def _kinds(location: Location) -> list[str]:
     models: _Models = (Spec,)
+    is_name = False
     for part in location:
-        models = _below(models, part)
+        models, is_name = (models, False) if is_name else _below(models, part)
     return [_tag(model) for model in models]
 
 
 @cache
 def _homes() -> tuple[Location, ...]:
-    """Every key of a spec, from the top, with all that may stand under it."""
+    """Every key of a spec, from the top, with all that may stand under it; short ones first."""
 
     def walk(model: type[BaseModel], above: Location) -> Iterator[Location]:
         for name, annotation in _names(model).items():
             yield (*above, name)
             if name != "space":
+                free = ("NAME",) if get_origin(annotation) is dict else ()
                 for inner in _models_in(annotation):
-                    yield from walk(inner, (*above, name))
+                    yield from walk(inner, (*above, name, *free))
 
-    return tuple(sorted(walk(Spec, ()), key=len))
+    short = [(name,) for name in SHORT_KEYS]
+    carried = walk(Requests, ("workload",))
+    return tuple(sorted([*short, *carried, *walk(Spec, ())], key=len))
 
 
 def _is_scalar(value: Any) -> bool:

@@ -14,17 +14,12 @@ from tuner.spec.checks import cross_checks
 from tuner.spec.effective import effective_yaml
 from tuner.spec.environment import given_check
 from tuner.spec.explain import findings
+from tuner.spec.forms import long_form
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
 from tuner.spec.model import Spec
-from tuner.spec.yaml_tree import BadYamlError, Position, read_yaml_file
-
-#: Stands in for required fields that are wrong, so that the rest can be checked.
-_STAND_INS: dict[str, Any] = {
-    "model": "model",
-    "repository": ".",
-    "slo": ["p99_latency <= 1s"],
-    "space": {"max_batch_size": {"choice": [1]}},
-}
+from tuner.spec.parameters import SpaceSpec
+from tuner.spec.paths import SERVER
+from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
 
 @dataclass(frozen=True)
@@ -36,15 +31,16 @@ class LoadedSpec:
             ``server.environment``, the whole spec without them.
         sha256: What identifies the spec, in hex: of the file's bytes, or of ``text`` with a check
             of those values.
-        space_positions: Path in ``space`` to the ``file:line:column`` it stands at, for mistakes
-            that only the model's own config brings to light.
+        space_positions: Label of a model, or `SERVER`, to each path of its space and the
+            ``file:line:column`` it stands at, for mistakes that only a model's own config brings
+            to light.
     """
 
     spec: Spec
     path: Path
     text: str
     sha256: str
-    space_positions: Mapping[str, str]
+    space_positions: Mapping[str, Mapping[str, str]]
 
 
 def load_spec(path: Path) -> LoadedSpec:
@@ -61,13 +57,21 @@ def load_spec(path: Path) -> LoadedSpec:
         kind = "is empty" if tree.data is None else "is no mapping of keys to values"
         advice = "tune init MODEL drafts one"
         raise SpecMistakesError([_mistake(path, Position(1, 1), f"the spec {kind}; {advice}")])
-    spec, found = _validate(tree.data, path.parent.absolute())
+    form = long_form(tree.data)
+    spec, wrong = _validate(form.data, path.parent.absolute())
+    found = form.found(wrong)
     mistakes = [_mistake(path, at, message, where) for at, where, message in tree.problems]
     mistakes += [_mistake(path, tree.position(f), f.message, f.location) for f in found]
     if spec is None or mistakes:
         raise SpecMistakesError(mistakes)
-    at = {name: tree.position(Finding(("space", name), "", key=True)) for name in spec.space}
-    positions = {name: f"{path}:{place.line}:{place.column}" for name, place in at.items()}
+    spaces: dict[str, tuple[Location, SpaceSpec]] = {
+        SERVER: (("server", "space"), spec.server.space)
+    }
+    spaces |= {label: (("models", label, "space"), m.space) for label, m in spec.models.items()}
+    positions = {
+        owner: {name: _place(path, tree, form.written((*at, name))) for name in space}
+        for owner, (at, space) in spaces.items()
+    }
     text = content.decode("utf-8-sig")
     if check := given_check(spec.server.environment):
         text = effective_yaml(spec)
@@ -75,14 +79,19 @@ def load_spec(path: Path) -> LoadedSpec:
     return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions)
 
 
+def _place(path: Path, tree: Tree, location: Location) -> str:
+    position = tree.position(Finding(location, "", key=True))
+    return f"{path}:{position.line}:{position.column}"
+
+
 def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[Finding]]:
+    """Of data in the long form; the findings are by its places."""
     context = {"directory": directory}
     try:
         spec = Spec.model_validate(data, context=context)
     except ValidationError as error:
         found = list(findings(error))
-        wrong = {finding.location for finding in found}
-        rest, broken = _without(data, wrong)
+        rest, broken = _without(data, [finding.location for finding in found])
         partial = Spec.model_validate(rest, context=context)
         return None, [*found, *cross_checks(partial, broken)]
     return spec, list(cross_checks(spec))
@@ -91,20 +100,66 @@ def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[
 def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str, Any], set[str]]:
     """What is valid of ``data``, made complete, and the names of the sections that are not.
 
-    A wrong parameter of the space is left out alone; any other mistake takes its section along.
+    A wrong parameter of a space is left out alone; any other mistake takes its section along.
     """
-    rest, broken = dict(data), set()
+    rest, broken = data, set[str]()
     for location in wrong:
-        section = str(location[0])
-        if section == "space" and len(location) > 1 and isinstance(rest.get("space"), dict):
-            rest["space"] = {k: v for k, v in rest["space"].items() if k != location[1]}
-        else:
-            rest.pop(section, None)
-            broken.add(section)
-    if not rest.get("space"):
-        rest.pop("space", None)
-        broken.add("space")
-    return {**_STAND_INS, **rest}, broken
+        part = _part(location)
+        rest = _left_out(rest, part)
+        if part[-2:-1] != ("space",):
+            broken |= _sections(part)
+    rest, emptied = _without_empty(rest)
+    return _completed(rest), broken | emptied
+
+
+def _part(location: Location) -> Location:
+    """What has to go where something in it is wrong."""
+    if location[0] == "models":
+        return location[:4] if location[2:3] == ("space",) else location[:3]
+    if location[0] == "streams":
+        return location[:3]
+    return location[:3] if location[:2] == ("server", "space") else location[:1]
+
+
+def _sections(part: Location) -> set[str]:
+    """What rules read of a part that is wrong as a whole."""
+    if part[-1] in ("space", "slo"):
+        return {str(part[-1])}
+    if part[0] == "models":
+        return {"models"} if len(part) > 2 else {"models", "space"}
+    if part[0] == "streams":
+        return {"streams"} if len(part) > 2 else {"streams", "slo"}
+    return {str(part[0])}
+
+
+def _left_out(data: dict[str, Any], part: Location) -> dict[str, Any]:
+    head, rest = part[0], part[1:]
+    inner = data.get(str(head))
+    if rest and isinstance(inner, dict):
+        return {**data, str(head): _left_out(inner, rest)}
+    return {key: value for key, value in data.items() if key != head}
+
+
+def _without_empty(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Without spaces that nothing is left of."""
+    models, server = data.get("models"), data.get("server")
+    parts = [("models", label) for label in models] if isinstance(models, dict) else []
+    rest, emptied = data, set[str]()
+    for at in [*parts, ("server",)]:
+        holder = models[at[1]] if isinstance(models, dict) and len(at) > 1 else server
+        if isinstance(holder, dict) and holder.get("space") == {}:
+            rest, emptied = _left_out(rest, (*at, "space")), {"space"}
+    return rest, emptied
+
+
+def _completed(data: dict[str, Any]) -> dict[str, Any]:
+    """With stand-ins for required fields that are wrong, so that the rest can be checked."""
+    models = data.get("models") or {"": {}}
+    models = {label: {"name": label or "model", **model} for label, model in models.items()}
+    streams = data.get("streams") or {"": {}}
+    first = next(iter(models))
+    streams = {name: {"model": first, **stream} for name, stream in streams.items()}
+    return {"repository": ".", **data, "models": models, "streams": streams}
 
 
 def _mistake(path: Path, at: Position, message: str, where: Location = ()) -> Mistake:

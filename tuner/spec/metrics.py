@@ -24,6 +24,14 @@ class Better(Enum):
     HIGHER = ">="
 
 
+class Scope(Enum):
+    """What a bound at the top of a spec is about, where there are several streams."""
+
+    STREAM = "each stream by itself"
+    TOTAL = "all streams together"
+    SERVER = "the server, whoever asks it"
+
+
 @dataclass(frozen=True, eq=False)
 class Unit:
     """How a bound is written.
@@ -53,6 +61,7 @@ class Metric:
         quantile: 0.99 for p99_latency; None for what is no percentile.
         aliases: What it is called elsewhere (Model Analyzer, Prometheus, dashboards).
         not_minimised: Why no objective minimises it, and what to write instead.
+        scope: What it is a property of.
     """
 
     name: str
@@ -62,6 +71,7 @@ class Metric:
     quantile: float | None = None
     aliases: tuple[str, ...] = ()
     not_minimised: str = ""
+    scope: Scope = Scope.STREAM
 
     @property
     def is_latency(self) -> bool:
@@ -198,12 +208,14 @@ THROUGHPUT = Metric(
     Better.HIGHER,
     aliases=("qps", "rps", "infer_per_s", "goodput"),
     not_minimised="throughput is not minimised: write maximize goodput",
+    scope=Scope.TOTAL,
 )
 GPU_MEMORY = Metric(
     "gpu_memory",
     SIZE,
     "host.gpu_memory_used_bytes",
     aliases=("memory", "gpu_used_memory", "vram"),
+    scope=Scope.SERVER,
 )
 
 METRICS = {

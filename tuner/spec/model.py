@@ -2,7 +2,8 @@
 
 Every field is described here once; the JSON Schema, `docs/spec.md` and the template spec are
 made from, or checked against, these descriptions. Rules between fields of one model are
-validators here; rules between models are in `checks.py`.
+validators here; rules between models are in `checks.py`. A spec is written in one of two forms,
+see `forms.py`.
 """
 
 from __future__ import annotations
@@ -12,35 +13,21 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from tuner.spec.check import Check
 from tuner.spec.environment import EnvironmentValue
-from tuner.spec.fields import (
-    Count,
-    Flag,
-    Natural,
-    Program,
-    Scalar,
-    SpecPath,
-    Strict,
-    WholeNumber,
-    gpu_numbers,
-    number_or_unset,
-    pair,
-    unset,
-)
+from tuner.spec.fields import Count, Flag, Natural, Program, SpecPath, Strict, gpu_numbers
+from tuner.spec.forms import as_written, long_form
+from tuner.spec.metrics import Scope
+from tuner.spec.mistakes import dotted
 from tuner.spec.objective import Objective
+from tuner.spec.parameters import ParameterSpec, SpaceSpec
 from tuner.spec.slo import Slo
+from tuner.spec.stream import StreamSpec
 from tuner.spec.units import Bytes, Percent, Seconds
-from tuner.spec.workload import Workload
+from tuner.spec.workload import Requests, Workload
 
 
 class ServerMode(Enum):
@@ -130,118 +117,16 @@ class Server(Strict):
     unload_first: Flag = Field(
         False, description="unload before each reload, when two copies do not fit in memory"
     )
+    space: SpaceSpec = Field(
+        default_factory=dict,
+        min_length=1,
+        description="response_cache.size to the sizes to try, of the cache all models share",
+    )
 
     @property
     def managed(self) -> bool:
         """Whether tune starts it, and ends it."""
         return MODES[self.mode].managed
-
-
-class IntRange(Strict):
-    """A whole number between two bounds, both included; ``or`` adds one value outside them."""
-
-    int_: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
-        alias="int", description="lowest and highest value"
-    )
-    log: Flag = Field(False, description="search by ratio rather than by difference")
-    step: Count = Field(1, description="distance between values")
-    or_: Annotated[Literal["unset"] | int | None, BeforeValidator(number_or_unset)] = Field(
-        None, alias="or", description="one more value, a choice of its own: a number or unset"
-    )
-
-    @field_validator("log")
-    @classmethod
-    def _log_from_one(cls, log: bool, info: ValidationInfo) -> bool:
-        low, _ = info.data.get("int_", (1, 1))
-        if log and low < 1:
-            raise ValueError(f"ratios need a lowest value of 1 or more, not {low}: start at 1")
-        return log
-
-    @field_validator("step")
-    @classmethod
-    def _step_fits(cls, step: int, info: ValidationInfo) -> int:
-        low, high = info.data.get("int_", (0, 0))
-        if step != 1 and info.data.get("log"):
-            raise ValueError("step and log: true do not go together")
-        if (high - low) % step:
-            nearest = high - (high - low) % step
-            raise ValueError(f"steps of {step} from {low} end at {nearest}, not at {high}")
-        return step
-
-    @field_validator("or_")
-    @classmethod
-    def _or_outside(cls, value: str | int | None, info: ValidationInfo) -> str | int | None:
-        low, high = info.data.get("int_", (0, -1))
-        if isinstance(value, int) and low <= value <= high:
-            raise ValueError(f"{value} is in the range {low} to {high} already")
-        return value
-
-
-class Choice(Strict):
-    """One of the listed values; ``unset`` leaves the field out, ``off`` and ``on`` a message.
-
-    YAML reads ``off`` and ``on`` as booleans, and so do we. Values of ``response_cache.size`` are
-    False or sizes as text (``64MiB``): read them with `parse_bytes`.
-    """
-
-    choice: tuple[Scalar, ...] = Field(
-        min_length=1,
-        description="the values: numbers, text, off and on, unset; sizes for response_cache.size",
-    )
-
-    @field_validator("choice")
-    @classmethod
-    def _distinct(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        seen: set[tuple[type, Any]] = set()
-        for value in values:
-            if (type(value), value) in seen:
-                raise ValueError(f"{value} is listed twice")
-            seen.add((type(value), value))
-        return values
-
-
-class Subsets(Strict):
-    """Every subset of the listed sizes with 1 to ``at_most`` members; ``or: unset`` adds none."""
-
-    subsets: tuple[Count, ...] = Field(min_length=1, description="the sizes to choose from")
-    at_most: Count = Field(2, description="largest number of sizes in a subset")
-    or_: Annotated[Literal["unset"] | None, BeforeValidator(unset)] = Field(
-        None, alias="or", description="one more value, a choice of its own: unset"
-    )
-
-    @field_validator("subsets")
-    @classmethod
-    def _distinct(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(sizes)) < len(sizes):
-            raise ValueError("a size is listed twice")
-        return sizes
-
-    @field_validator("at_most")
-    @classmethod
-    def _at_most_listed(cls, at_most: int, info: ValidationInfo) -> int:
-        sizes = info.data.get("subsets")
-        if sizes and at_most > max(2, len(sizes)):  # the default is no mistake beside one size
-            raise ValueError(f"{at_most} is more than the {len(sizes)} sizes listed")
-        return at_most
-
-
-ParameterSpec = IntRange | Choice | Subsets
-
-
-def _parameter_kind(value: Any) -> str | None:
-    if isinstance(value, ParameterSpec):
-        return type(value).__name__
-    keys = {"int": "IntRange", "choice": "Choice", "subsets": "Subsets"}
-    found = [kind for key, kind in keys.items() if isinstance(value, dict) and key in value]
-    return found[0] if found else None
-
-
-_TaggedParameter = Annotated[
-    Annotated[IntRange, Tag("IntRange")]
-    | Annotated[Choice, Tag("Choice")]
-    | Annotated[Subsets, Tag("Subsets")],
-    Discriminator(_parameter_kind),
-]
 
 
 class Strategy(Enum):
@@ -318,26 +203,101 @@ class Confirm(Strict):
     )
 
 
+class ModelSpec(Strict):
+    """A model that the run serves, and what of its config is searched; `{}` is only loaded."""
+
+    name: Annotated[str, SkipJsonSchema()] = Field(
+        min_length=1, description="its directory in the repository: what it is listed as"
+    )
+    space: SpaceSpec = Field(
+        default_factory=dict,
+        min_length=1,
+        description="ModelConfig path to the values to try; default: the config stays as it is",
+    )
+    calls: tuple[str, ...] = Field(
+        (), description="models that its own code calls (BLS); they are loaded before it"
+    )
+
+
 class Spec(Strict):
     """A whole spec file."""
 
-    model: str = Field(
-        min_length=1, description="the model's name: its directory in the repository"
+    models: dict[str, ModelSpec] = Field(
+        min_length=1, description="name of each model that is served to what is searched of it"
     )
     repository: SpecPath = Field(description="model repository, relative to the spec file")
     server: Server = Field(default_factory=Server, description="the tritonserver")
+    streams: dict[str, StreamSpec] = Field(
+        min_length=1, description="name of each stream of requests to what it asks for"
+    )
     workload: Workload = Field(default_factory=Workload, description="the load")
     slo: tuple[Slo, ...] = Field(
-        min_length=1, description="what every answer must meet, e.g. p99_latency <= 60ms"
+        (),
+        min_length=1,
+        description="what every answer must meet, e.g. p99_latency <= 60ms; each stream by itself",
     )
     objective: Objective = Field(
         default_factory=Objective.goodput,
         description="maximize goodput, minimize p99_latency at 300/s, minimize gpu_memory at 300/s",
     )
-    space: dict[str, _TaggedParameter] = Field(
-        min_length=1, description="ModelConfig path, or response_cache.size, to the values to try"
-    )
     search: Search = Field(default_factory=Search, description="the search")
     budget: Budget = Field(default_factory=Budget, description="when to stop")
     confirm: Confirm = Field(default_factory=Confirm, description="the last proof")
     check: Check = Field(default_factory=Check, description="the nightly's limits")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_the_long_form(cls, data: Any) -> Any:
+        form = long_form(data)
+        if form.problems:
+            told = (f"{dotted(f.location)}: {f.message}" for f in form.problems)
+            raise ValueError("; ".join(told))
+        return form.data
+
+    @property
+    def name(self) -> str:
+        """What a run of it is called: the models that are asked."""
+        asked = (self.models[stream.model].name for stream in self.streams.values())
+        return "+".join(dict.fromkeys(asked))
+
+    @property
+    def slos(self) -> tuple[Slo, ...]:
+        """Every bound with the stream it is about; those at the top hold for each stream."""
+        top = [
+            slo.about(name)
+            for slo in self.slo
+            for name in (self.streams if slo.metric.scope is Scope.STREAM else [""])
+        ]
+        own = [slo.about(name) for name, stream in self.streams.items() for slo in stream.slo]
+        return (*top, *own)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Of the load, by the streams that have a part in it; those with a rate do not."""
+        shared = {name: s.share for name, s in self.streams.items() if s.rate is None}
+        return {name: 1.0 if share is None else float(share) for name, share in shared.items()}
+
+    def plain(self, mode: Literal["json", "python"] = "json") -> dict[str, Any]:
+        """All of it as plain values, in the form in which it was written."""
+        return self.as_written(self.model_dump(mode=mode, by_alias=True))
+
+    def as_written(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Something made of each of its fields, see `forms.as_written`."""
+        return as_written(data, self.streams[""].model if "" in self.streams else "")
+
+    @property
+    def the_one(self) -> TheOne:
+        """For what handles one model and one stream still: those that are asked first."""
+        stream = next(iter(self.streams.values()))
+        model = self.models[stream.model]
+        return TheOne(stream.model, model.name, {**model.space, **self.server.space}, stream)
+
+
+@dataclass(frozen=True)
+class TheOne:
+    """See `Spec.the_one`; `space` with the server's."""
+
+    label: str
+    name: str
+    space: Mapping[str, ParameterSpec]
+    requests: Requests

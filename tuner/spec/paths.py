@@ -14,6 +14,9 @@ CACHE_ENABLE = "response_cache.enable"
 #: The server's, no field of ModelConfig: bytes, or None for no cache.
 CACHE_SIZE = "response_cache.size"
 
+#: Stands where a model's label would for what belongs to the server that all of them share.
+SERVER = "(server)"
+
 
 def is_inside(path: str, message: str) -> bool:
     return path.startswith(f"{message}.")

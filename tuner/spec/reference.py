@@ -15,6 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tuner.spec.forms import CARRIED
 from tuner.spec.model import Spec
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
@@ -46,6 +47,22 @@ def json_schema() -> dict[str, Any]:
     at 0, a docker server without image) are beyond it.
     """
     schema = Spec.model_json_schema(by_alias=True)
+    parts = schema["$defs"]
+    stream, properties = parts["StreamSpec"]["properties"], schema["properties"]
+    parts["StreamSpec"]["required"] = []
+    for key in CARRIED:  # the short form, see `tuner.spec.forms`
+        parts["Workload"]["properties"][key] = stream[key]
+    space = parts["ModelSpec"]["properties"]["space"]
+    about = "the model's name: its directory in the repository"
+    properties["model"] = {"type": "string", "minLength": 1, "title": "Model", "description": about}
+    properties["space"] = {**space, "description": "the model's space, and response_cache.size"}
+    schema["required"] = ["repository"]
+    schema["anyOf"] = [
+        {"required": ["model", "slo", "space"]},
+        {"required": ["model", "models"]},
+        {"required": ["models", "streams"]},
+        {"required": ["model", "streams"]},
+    ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +16,9 @@ from tuner.spec.units import AsText, shorten
 class Slo(AsText):
     """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text.
 
-    ``stream``: whose requests it is about; ``""`` is all of them, or the server.
+    Attributes:
+        stream: The stream it is about, whose name is before the text; "" for all requests, or the
+            server.
     """
 
     metric: Metric
@@ -39,6 +41,10 @@ class Slo(AsText):
         _refuse_other_sign(metric, match[2], match[3])
         return cls(metric, _bound(metric, match[3]), " ".join(text.split()))
 
+    def about(self, stream: str) -> Slo:
+        """The same bound for the requests of one stream."""
+        return replace(self, stream=stream)
+
     def met_by(self, value: float) -> bool:
         """Whether a reading in the metric's base unit is within the bound."""
         if self.metric.better is Better.LOWER:
@@ -47,7 +53,8 @@ class Slo(AsText):
 
     def __str__(self) -> str:
         bound = self.metric.unit.written(Decimal(repr(self.bound)))
-        return f"{self.metric.name} {self.metric.better.value} {bound}"
+        name = f"{self.stream}: " if self.stream else ""
+        return f"{name}{self.metric.name} {self.metric.better.value} {bound}"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

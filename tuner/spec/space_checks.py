@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.model import Choice, IntRange, ParameterSpec, Spec, Subsets
+from tuner.spec.model import Spec
+from tuner.spec.parameters import Choice, IntRange, ParameterSpec, SpaceSpec, Subsets
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DELAY, INSTANCES, MAX_BATCH_SIZE, PREFERRED
 from tuner.spec.units import parse_bytes
 from tuner.spec.workload import NoRepeat, RandomInputs
@@ -50,67 +51,97 @@ _LOWEST = {
 
 def check_space(spec: Spec) -> Iterator[Finding]:
     """Paths that cannot be meant, and values no config may have."""
-    for path, parameter in spec.space.items():
-        where: Location = ("space", path)
-        if path in _ALIASES:
+    for where, space in _spaces(spec):
+        yield from _check_fields(where, space)
+    fields = sum(len(space) for _, space in _spaces(spec))
+    first = next(iter(_spaces(spec)))[0]
+    if not fields:
+        yield Finding(first, "is missing")
+    if fields > MOST_FIELDS:
+        text = f"{fields} fields are too many to search; choose {MOST_FIELDS} at most"
+        yield Finding(first, text, key=True)
+
+
+def _spaces(spec: Spec) -> Iterator[tuple[Location, SpaceSpec]]:
+    """Every space with its place; that of what is asked first comes first."""
+    asked = [stream.model for stream in spec.streams.values() if stream.model in spec.models]
+    for label in dict.fromkeys([*asked, *spec.models]):
+        yield ("models", label, "space"), spec.models[label].space
+    yield ("server", "space"), spec.server.space
+
+
+def _check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
+    of_server = at[0] == "server"
+    for path, parameter in space.items():
+        where: Location = (*at, path)
+        if of_server and path != CACHE_SIZE:
+            text = f"is no setting of the server; {CACHE_SIZE} is the one to search"
+            yield Finding(where, f"{text}, fields of a model go under models", key=True)
+        elif path == CACHE_SIZE and not of_server:
+            text = "is one size for all models: write it under server.space"
+            yield Finding(where, text, key=True)
+        elif path in _ALIASES:
             text = f"unknown field '{path}' (did you mean {_ALIASES[path]}?)"
             yield Finding(where, text, key=True)
         elif not re.fullmatch(_PATH, path):
             yield Finding(
                 where, f"is no path of a ModelConfig field, such as {PREFERRED}", key=True
             )
-        yield from _check_lowest(path, parameter)
-        yield from _check_microseconds(path, parameter)
-        yield from _check_count(path, parameter)
-    if len(spec.space) > MOST_FIELDS:
-        text = f"{len(spec.space)} fields are too many to search; choose {MOST_FIELDS} at most"
-        yield Finding(("space",), text, key=True)
+        yield from _check_lowest(where, path, parameter)
+        yield from _check_microseconds(where, path, parameter)
+        yield from _check_count(where, path, parameter)
 
 
 def check_preferred_sizes(spec: Spec) -> Iterator[Finding]:
     """A preferred size above every max_batch_size in the space can never be used."""
-    largest = _largest(spec.space.get(MAX_BATCH_SIZE))
-    preferred = spec.space.get(PREFERRED)
-    if largest is None or not isinstance(preferred, Subsets):
-        return
-    for index, size in enumerate(preferred.subsets):
-        if size > largest:
-            text = f"{size} is above the largest max_batch_size in the space, {largest}"
-            yield Finding(("space", PREFERRED, "subsets", index), text)
+    for where, space in _spaces(spec):
+        largest = _largest(space.get(MAX_BATCH_SIZE))
+        preferred = space.get(PREFERRED)
+        if largest is None or not isinstance(preferred, Subsets):
+            continue
+        for index, size in enumerate(preferred.subsets):
+            if size > largest:
+                text = f"{size} is above the largest max_batch_size in the space, {largest}"
+                yield Finding((*where, PREFERRED, "subsets", index), text)
 
 
 def check_cache(spec: Spec) -> Iterator[Finding]:
     """The cache: a server flag, a field of the model, and inputs that make it mean something."""
-    where: Location = ("space", CACHE_SIZE)
-    sizes = spec.space.get(CACHE_SIZE)
+    where: Location = ("server", "space", CACHE_SIZE)
+    sizes = spec.server.space.get(CACHE_SIZE)
     if sizes is not None and not spec.server.managed:
         text = "is a server flag, and a remote server cannot be restarted with another"
         yield Finding(where, text, key=True)
-    switches = [p for p in ("response_cache", CACHE_ENABLE) if p in spec.space]
-    for path in switches:
+    switches = [
+        (*at, path)
+        for at, space in _spaces(spec)
+        for path in ("response_cache", CACHE_ENABLE)
+        if path in space
+    ]
+    for switch in switches:
         if sizes is not None:
             text = f"{CACHE_SIZE} switches the cache on and off already"
-            yield Finding(("space", path), text, key=True)
+            yield Finding(switch, text, key=True)
         elif spec.server.managed and not any(map(_sets_cache, spec.server.args)):
             text = f"does nothing without a cache in the server: search {CACHE_SIZE}"
-            yield Finding(("space", path), text, key=True)
-    inputs = spec.workload.inputs
-    if (sizes or switches) and isinstance(inputs, RandomInputs) and inputs.unique == 1:
-        text = "with a single input every request hits the cache, which says nothing; raise it"
-        yield Finding(("workload", "inputs", "unique"), text)
-    stated = not isinstance(inputs.repeat, NoRepeat)
-    if (sizes or switches) and stated and spec.workload.batch_size > 1:
-        text = (
-            "the cache knows whole requests, and how often one comes again is only stated for "
-            "single inputs: leave it out, or the cache"
-        )
-        yield Finding(("workload", "batch_size"), text)
+            yield Finding(switch, text, key=True)
+    for name, stream in spec.streams.items() if sizes or switches else ():
+        inputs = stream.inputs
+        if isinstance(inputs, RandomInputs) and inputs.unique == 1:
+            text = "with a single input every request hits the cache, which says nothing; raise it"
+            yield Finding(("streams", name, "inputs", "unique"), text)
+        if not isinstance(inputs.repeat, NoRepeat) and stream.batch_size > 1:
+            text = (
+                "the cache knows whole requests, and how often one comes again is only stated for "
+                "single inputs: leave it out, or the cache"
+            )
+            yield Finding(("streams", name, "batch_size"), text)
 
 
 def check_cache_sizes(spec: Spec) -> Iterator[Finding]:
     """Sizes are listed, as text, beside ``off``."""
-    where: Location = ("space", CACHE_SIZE)
-    sizes = spec.space.get(CACHE_SIZE)
+    where: Location = ("server", "space", CACHE_SIZE)
+    sizes = spec.server.space.get(CACHE_SIZE)
     if sizes is None:
         return
     if not isinstance(sizes, Choice):
@@ -138,16 +169,16 @@ def _check_cache_size(size: str | int, at: Location) -> Iterator[Finding]:
         yield Finding(at, f"{count} bytes hold no answer; write off, or 1KiB or more")
 
 
-def _check_lowest(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
+def _check_lowest(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:
     lowest, reason = _LOWEST.get(path, (None, ""))
     if lowest is None or isinstance(parameter, Subsets):
         return
     for key, value in _numbers(parameter):
         if value < lowest:
-            yield Finding(("space", path, *key), f"{value} is below {lowest}: {reason}")
+            yield Finding((*where, *key), f"{value} is below {lowest}: {reason}")
 
 
-def _check_count(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
+def _check_count(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:
     """Counted before anything is made of them: 64 sizes have 2^64 subsets."""
     most = MOST_LISTED
     if isinstance(parameter, IntRange):
@@ -160,7 +191,7 @@ def _check_count(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
         count, key = _subsets(parameter), "subsets"
     if count > most and path != CACHE_SIZE:  # which has a rule of its own
         text = f"stands for more than {most} values, which no search gets through: name fewer"
-        yield Finding(("space", path, key), text)
+        yield Finding((*where, key), text)
 
 
 def _subsets(parameter: Subsets) -> int:
@@ -173,13 +204,13 @@ def _subsets(parameter: Subsets) -> int:
     return count
 
 
-def _check_microseconds(path: str, parameter: ParameterSpec) -> Iterator[Finding]:
+def _check_microseconds(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:
     if not path.endswith("_microseconds") or not isinstance(parameter, Choice):
         return
     for index, value in enumerate(parameter.choice):
         if isinstance(value, str) and value != "unset":
             text = f"'{value}' is no number of microseconds; 1ms is 1000"
-            yield Finding(("space", path, "choice", index), text)
+            yield Finding((*where, "choice", index), text)
 
 
 def _numbers(parameter: IntRange | Choice) -> Iterator[tuple[Location, int]]:

@@ -34,6 +34,7 @@ LARGEST = Decimal(1 << 63)
 _MOST_DIGITS = 1000
 _SHOWN = 80
 _PERCENT = {"%": Decimal("0.01")}
+_PER_SECOND = {"/s": Decimal(1)}
 
 #: Units of the latencies in SLOs, in microseconds.
 LATENCY_UNITS: Mapping[str, Decimal] = {"us": Decimal(1), "ms": Decimal(1000), "s": Decimal(10**6)}
@@ -179,6 +180,25 @@ class Percent(AsText, float):
     def json_schema(cls) -> dict[str, Any]:
         share = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
         return _json_schema(share, _PERCENT, ["2%", 0.02])
+
+
+class Rate(AsText, float):
+    """Requests per second, written 20/s."""
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """From a number or text such as 20/s, above 0; raises ValueError."""
+        rate = _read(value, _PER_SECOND, "a rate such as 20/s")
+        if rate == 0:
+            raise ValueError("a rate must be above 0")
+        return cls(rate)
+
+    def __str__(self) -> str:
+        return f"{Decimal(float.__repr__(self)).normalize():f}/s"
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        return _json_schema({"type": "number", "exclusiveMinimum": 0}, _PER_SECOND, ["20/s"])
 
 
 def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal:

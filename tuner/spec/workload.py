@@ -180,13 +180,18 @@ class CacheState(Enum):
     EMPTY = "empty"
 
 
+class Requests(Strict):
+    """What each request carries."""
+
+    inputs: Inputs = Field(RandomInputs(kind="random"), description="what requests carry")
+    batch_size: Count = Field(1, description="inputs in one request")
+
+
 class Workload(Strict):
-    """The load the model must stand."""
+    """How requests come, and how they are measured; what all streams have in common."""
 
     protocol: Protocol = Field(Protocol.GRPC, description="what clients speak")
     arrivals: ArrivalsSpec = Field(PoissonArrivals(kind="poisson"), description="how requests come")
-    inputs: Inputs = Field(RandomInputs(kind="random"), description="what requests carry")
-    batch_size: Count = Field(1, description="inputs in one request")
     cache: CacheState = Field(
         CacheState.WARM,
         description="what a measurement finds in a response cache: warm is what this traffic "

@@ -114,7 +114,7 @@ class _Rounds:
             return Start(self._baseline.expected)
         session.events.phase("looking for the capacity")
         session.bench.deploy(session.current)
-        bound, plan = tightest_latency(session.spec.slo), session.plan
+        bound, plan = tightest_latency(session.spec.slos), session.plan
         refuse = partial(refuse_too_slow, session.spec, plan)
         return rough_capacity(session.bench, plan, self._seed, bound, refuse)
 

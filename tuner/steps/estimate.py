@@ -106,7 +106,8 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     per_round = 1 if plan.listed is not None else MEASUREMENTS_PER_ROUND
     confirmation_s = spec.confirm.rounds * sides * (load_s + per_round * claim_s)
     # A change that matters costs one measurement, one that does not as many as there are rounds.
-    undone = len(spec.space) * (1 + spec.confirm.rounds) / 2
+    fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
+    undone = fields * (1 + spec.confirm.rounds) / 2
     soak_s, overload_s = _soak_s(job, seen), _overload_s(job)
     last = ANSWERS + (1 if soak_s else 0) + (OVERLOADS if overload_s else 0)
     after_s = undone * (load_s + claim_s) + last * load_s + soak_s + OVERLOADS * overload_s
@@ -150,7 +151,7 @@ def _soak_s(job: Job, seen: Seen) -> float:
 
 def _overload_s(job: Job) -> float:
     """One overload, where there are any."""
-    slo = tail_slo(job.spec.slo)
+    slo = tail_slo(job.spec.slos)
     if slo is None or why_none(job.spec, job.plan):
         return 0.0
     return overload_window(slo).total_s + OVERHEAD_S
@@ -166,10 +167,10 @@ _LOADED = ("reload", "restart")
 
 def seen_before(results: Path, job: Job) -> Seen | None:
     """By the newest run of this model that has trials; None without one, or one that is damaged."""
-    for directory in sorted(results.glob(f"*-{escape(job.spec.model)}-*"), reverse=True):
+    for directory in sorted(results.glob(f"*-{escape(job.spec.name)}-*"), reverse=True):
         try:
             store = RunStore.open(directory)
-            trials = store.trials() if store.manifest().name == job.spec.model else []
+            trials = store.trials() if store.manifest().name == job.spec.name else []
             if trials:
                 return _seen(trials, [Repeat.from_json(row) for row in store.confirmation()], job)
         except (TunerError, OSError, LookupError, TypeError, ValueError):

@@ -16,7 +16,7 @@ from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
-from tuner.spec.model import Spec
+from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.units import Seconds
 
 
@@ -102,13 +102,16 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
         NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    served = read_served(spec.repository, {"": spec.model})
-    _refuse_mixed_encodings(served.models[""].files, spec)
+    names = {label: model.name for label, model in spec.models.items()}
+    calls = {label: model.calls for label, model in spec.models.items()}
+    served = read_served(spec.repository, names, calls)
+    for label, model in spec.models.items():
+        _refuse_mixed_encodings(served.models[label].files, model)
     space = _space(loaded, spec, served)
-    return Job(loaded, spec, served, space, load_plan(spec.workload, spec.objective, spec.slo))
+    return Job(loaded, spec, served, space, load_plan(spec.workload, spec.objective, spec.slos))
 
 
-def _refuse_mixed_encodings(model: ModelFiles, spec: Spec) -> None:
+def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:
     """Early, not when a winner is to be written."""
     if model.encoding != UTF_8 and not spec.model_dump_json(include={"space"}).isascii():
         raise SpecError(
@@ -118,9 +121,10 @@ def _refuse_mixed_encodings(model: ModelFiles, spec: Spec) -> None:
 
 
 def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
-    model = served.models[""]
-    refuse_unmeasurable(spec.model, model.base.completed)
-    return build_space(spec, model.base, loaded.space_positions, model.place)
+    model = served.models[spec.the_one.label]
+    refuse_unmeasurable(model.name, model.base.completed)
+    positions = {at: place for own in loaded.space_positions.values() for at, place in own.items()}
+    return build_space(spec, model.base, positions, model.place)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

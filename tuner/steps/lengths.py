@@ -53,7 +53,7 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
         if told := long_windows(spec, min(rates)):
             yield told
         return
-    fast = requests_for(tail_shares(spec.slo)) / max(float(spec.workload.window), 1e-3)
+    fast = requests_for(tail_shares(spec.slos)) / max(float(spec.workload.window), 1e-3)
     slow = plan.levels.nearest(fast / 10.0)
     yield (
         f"{slo.metric.name} needs {slo.metric.requests_needed} requests: a model that answers "
@@ -89,7 +89,7 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
     if not plan.arrivals.open_loop or first.most >= plan.levels.lowest or slo is None:
         return
     count = slo.metric.requests_needed
-    needs_s = requests_for(tail_shares(spec.slo)) / first.most
+    needs_s = requests_for(tail_shares(spec.slos)) / first.most
     fits = float(spec.workload.max_window) / needs_s * count
     percentiles = [m for m in METRICS.values() if m.quantile is not None]
     easier = [m for m in percentiles if m.requests_needed <= fits]
@@ -108,7 +108,7 @@ _FAST_PER_S = 100.0
 
 def _hardest(spec: Spec) -> Slo | None:
     """The SLO on the percentile that needs the most requests."""
-    percentiles = [s for s in spec.slo if s.metric.quantile is not None]
+    percentiles = [s for s in spec.slos if s.metric.quantile is not None]
     return max(percentiles, key=lambda s: s.metric.requests_needed, default=None)
 
 

@@ -133,8 +133,8 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         spec_path=str(job.loaded.path),
         spec_text=job.loaded.text,
         spec_sha256=job.loaded.sha256,
-        spec=job.spec.model_dump(mode="json", by_alias=True),
-        name=job.spec.model,
+        spec=job.spec.plain(),
+        name=job.spec.name,
         seed=job.spec.search.seed,
         models=_kept(job),
         versions=programs.versions(),
@@ -146,7 +146,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         current=job.space.current,
         choices=choices_of(request),
         arrivals=seeds.of_confirmation(run_id),
-        noise=read_noise(request.output, programs.fingerprint(), job.spec.model),
+        noise=read_noise(request.output, programs.fingerprint(), job.spec.name),
     )
 
 

@@ -32,7 +32,7 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     Raises:
         InterruptedRunError: The user stopped it.
     """
-    slo = tail_slo(session.spec.slo)
+    slo = tail_slo(session.spec.slos)
     reason = why_none(session.spec, session.plan)
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
@@ -91,6 +91,6 @@ def why_none(spec: Spec, plan: LoadPlan) -> str:
         return "A closed loop cannot be overloaded: its clients wait for their answers."
     if plan.listed is not None:
         return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
-    if tail_slo(spec.slo) is None:
+    if tail_slo(spec.slos) is None:
         return "No SLO bounds a high percentile of the latency: nothing to recover to."
     return ""

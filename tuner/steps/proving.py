@@ -230,7 +230,7 @@ def _confirm(
 
 def _claim_window_s(session: Session, points: Sequence[Point]) -> float:
     most_s = most_claim_window_s(session.spec.workload)
-    return min(claim_window_s(points, session.spec.slo), most_s)
+    return min(claim_window_s(points, session.spec.slos), most_s)
 
 
 def _nearly_sustained(trial: Trial) -> float:

@@ -43,7 +43,7 @@ def set_up_bench(
     spec = job.spec
     with private_directory() as directory:
         rules = BenchRules(
-            slos=spec.slo,
+            slos=spec.slos,
             arrivals=job.plan.arrivals,
             window=lambda load, rate: window_of(spec, load, rate),
             checkpoint=checkpoint,
@@ -67,7 +67,7 @@ def set_up_bench(
             deployer,
             lambda endpoints: model_load(
                 spec.workload,
-                spec.model,
+                spec.the_one.name,
                 deployer.control,
                 endpoints,
                 programs.perf_analyzer,
@@ -77,6 +77,7 @@ def set_up_bench(
                 patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
                 server_words=lambda: last_words(deployer.server),
                 kind=client_of(job).kind,
+                requests=spec.the_one.requests,
             ),
             rules,
             book,
@@ -86,7 +87,7 @@ def set_up_bench(
 def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
     """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop."""
     workload = spec.workload
-    tails = [s for s in spec.slo if s.metric.is_latency]
+    tails = [s for s in spec.slos if s.metric.is_latency]
     bounds = tuple(
         LatencyBound(s.metric.quantile, s.bound / 1e6)
         for s in tails

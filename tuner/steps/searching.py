@@ -104,7 +104,7 @@ def _over(
             since_best=trials_since_best(history, goal, current) if history else 0,
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
-            out_of_reach=out_of_reach(history, session.spec.slo, session.plan),
+            out_of_reach=out_of_reach(history, session.spec.slos, session.plan),
         )
     )
     if reason is StopReason.TOO_MANY_FAILED:
@@ -117,7 +117,7 @@ def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
     for trial in history:
         if trial.candidate == session.current and trial.state is TrialState.FAILED:
             raise CurrentConfigFailsError(
-                f"the current config of {session.spec.model} cannot be measured: {trial.reason}",
+                f"the current config of {session.spec.name} cannot be measured: {trial.reason}",
                 "mend what is named there, then start again; the server's own words are in the "
                 "run's logs/server.log",
             )
@@ -258,7 +258,7 @@ class _Evaluating:
     def _from_first(self) -> Evaluation:
         self._refuse_when_late()
         session = self._session
-        bound = tightest_latency(session.spec.slo)
+        bound = tightest_latency(session.spec.slos)
         first = first_level(session.bench, session.plan, self._seed, session.events.note, bound)
         plan = session.plan
         refuse_too_slow(session.spec, plan, first)

@@ -127,7 +127,7 @@ def _soak(
     at_most: int = MOST,
 ) -> Soak:
     rules = SoakRules(
-        slos=session.spec.slo,
+        slos=session.spec.slos,
         plan=session.plan,
         seed=seeds.of_soak(session.first_seed),
         least_s=remembered_s(points),

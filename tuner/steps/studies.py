@@ -38,7 +38,7 @@ def study_of(
         aside = _moved_aside(path)
         note(f"{path} is damaged ({why}): kept as {aside.name}, made anew from trials.jsonl")
     url = storage or f"sqlite:///{path}"
-    return StudyRecord(url, spec.model, store.run_id, job.space, spec.objective)
+    return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective)
 
 
 @contextmanager

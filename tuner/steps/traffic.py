@@ -15,11 +15,11 @@ _POLICY = "queue_policy"
 
 def client_of(job: Job) -> Choice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
-    workload, config = job.spec.workload, job.space.config.completed
-    inputs = workload.inputs
+    requests, config = job.spec.the_one.requests, job.space.config.completed
+    inputs = requests.inputs
     shapes = inputs.shapes if isinstance(inputs, RandomInputs) else {}
     may_refuse = may_reject(config) or any(_POLICY in path for path in job.space.paths)
-    return choose(Demand(config, shapes, workload.batch_size, may_refuse))
+    return choose(Demand(config, shapes, requests.batch_size, may_refuse))
 
 
 def client_notes(job: Job) -> list[str]:
@@ -35,7 +35,8 @@ _STRING = "BYTES"
 
 def request_notes(job: Job) -> list[str]:
     """What a request carries; nothing where inputs come from a file or shapes are still open."""
-    inputs, config = job.spec.workload.inputs, job.space.config.completed
+    requests, config = job.spec.the_one.requests, job.space.config.completed
+    inputs = requests.inputs
     if not isinstance(inputs, RandomInputs) or not config.input:
         return []
     tensors = []
@@ -47,7 +48,7 @@ def request_notes(job: Job) -> list[str]:
         datatype = _STRING if datatype == "STRING" else datatype
         tensors.append(TensorShape(tensor.name, datatype, shape))
     size = sum(content_bytes(t, inputs.string_length) for t in tensors)
-    size *= job.spec.workload.batch_size
+    size *= requests.batch_size
     shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
     note = f"a request carries {bytes_text(size)}: {shapes}"
     if size > LARGE_BYTES:

@@ -62,10 +62,11 @@ def _strange(spec: Spec, *, own_repository: bool) -> Iterator[str]:
             yield f"server.{name}: {_shown(value)}"
     if spec.workload.perf_analyzer is not None:
         yield f"workload.perf_analyzer: {spec.workload.perf_analyzer}"
-    for path in spec.space:
+    for path in (path for model in spec.models.values() for path in model.space):
         if path.startswith(_CODE):
             yield f"space: {path}, which says what code a model runs"
-    if not own_repository and not _is_own(spec.repository / spec.model):
+    foreign = any(not _is_own(spec.repository / model.name) for model in spec.models.values())
+    if not own_repository and foreign:
         yield f"repository: {spec.repository}, which is not this user's; or name it: --repository"
 
 

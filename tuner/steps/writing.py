@@ -20,7 +20,7 @@ def draw_up(job: Job, winner: Candidate) -> Change:
     It is what the server was given for the winner's trials; what is completed is not written.
     """
     after = edit(job.model.text, job.space.config.changes(winner.of("")))
-    name = f"{job.spec.model}/config.pbtxt"
+    name = f"{job.spec.the_one.name}/config.pbtxt"
     changed = ChangedConfig(config_before=job.model.text, config_after=after)
     return Change({"": changed}, unified_diff(job.model.text, after, name))
 
@@ -28,7 +28,7 @@ def draw_up(job: Job, winner: Candidate) -> Change:
 def foreseen(job: Job) -> tuple[str, ...]:
     """What whoever starts the run should know of the file that a winner will be written to."""
     try:
-        return target_of(job.model.path, job.spec.model).notes
+        return target_of(job.model.path, job.spec.the_one.name).notes
     except TunerError as error:
         return (f"a winner will not be written: {error.message}",)
 
@@ -42,7 +42,7 @@ def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) 
     """
     return apply(
         WritePlan(
-            model=job.spec.model,
+            model=job.spec.the_one.name,
             path=job.model.path,
             sha256_before=manifest.models[""].sha256,
             text_before=job.model.text if job.model.exists else None,

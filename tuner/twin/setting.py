@@ -23,7 +23,7 @@ def setting_of(space: Space, spec: Spec) -> Setting:
         SpecError: The trace of arrivals cannot be read.
     """
     workload = spec.workload
-    latencies_us = [s.bound for s in spec.slo if s.metric.is_latency]
+    latencies_us = [s.bound for s in spec.slos if s.metric.is_latency]
     window = window_for(
         [],
         None,
@@ -37,7 +37,7 @@ def setting_of(space: Space, spec: Spec) -> Setting:
         space.config,
         warmup_s=window.warmup_s,
         tail_s=window.tail_s,
-        request_size=workload.batch_size,
+        request_size=spec.the_one.requests.batch_size,
         shape=shape_of(workload.arrivals),
         repeats=_repeats(spec),
     )
@@ -66,7 +66,7 @@ def _response_bytes(trial: Trial) -> int | None:
 
 
 def _repeats(spec: Spec) -> Repeats | None:
-    inputs = spec.workload.inputs
+    inputs = spec.the_one.requests.inputs
     if not isinstance(inputs, RandomInputs):
         return None
     unique = inputs.unique or DEFAULT_UNIQUE

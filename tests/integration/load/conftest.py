@@ -13,7 +13,8 @@ from integration.load.repository import make_repository
 
 from tuner.load.generators import PERF_ANALYZER, GeneratorKind
 from tuner.load.model_load import ModelLoad, model_load
-from tuner.spec.workload import Workload
+from tuner.spec.forms import CARRIED
+from tuner.spec.workload import Requests, Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
@@ -33,13 +34,14 @@ class Bench:
         self, model: str, kind: GeneratorKind = PERF_ANALYZER, **workload: Any
     ) -> ModelLoad:
         return model_load(
-            Workload.model_validate(workload),
+            Workload.model_validate({k: v for k, v in workload.items() if k not in CARRIED}),
             model,
             self.control,
             self.server.endpoints,
             self.program,
             self.directory,
             kind=kind,
+            requests=Requests.model_validate({k: workload[k] for k in CARRIED if k in workload}),
         )
 
 

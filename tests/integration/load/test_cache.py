@@ -19,7 +19,7 @@ from tuner.load.model_load import ModelLoad, model_load
 from tuner.load.probes.cache_fill import MAX_FILLING_S
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
-from tuner.spec.workload import Workload
+from tuner.spec.workload import Requests, Workload
 from tuner.triton.binaries import tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
@@ -56,9 +56,16 @@ def cached(program: Installation, directory: Path, size: int, **inputs: Any) -> 
             Control(server.endpoints, timeout_s=3.0) as control,
         ):
             control.load("cached", None, 60.0)
-            workload = Workload.model_validate({"inputs": {"kind": "random", **inputs}})
-            endpoints = server.endpoints
-            generator = model_load(workload, "cached", control, endpoints, program, directory)
+            requests = Requests.model_validate({"inputs": {"kind": "random", **inputs}})
+            generator = model_load(
+                Workload(),
+                "cached",
+                control,
+                server.endpoints,
+                program,
+                directory,
+                requests=requests,
+            )
             yield Cached(generator, size)
 
 

@@ -45,7 +45,7 @@ def test_a_spec_fits_its_model_which_starts_unbatched(
     assert [(g.count, g.kind) for g in config.instance_group] == [(1, 1)]  # KIND_GPU
     assert violations(config) == []
     assert job.space.size().count > 1
-    assert job.spec.model in [model.name for model in models.MODELS]
+    assert job.spec.name in [model.name for model in models.MODELS]
 
 
 def test_the_models_of_a_cpu_are_small_and_say_so(script: Script, tmp_path: Path) -> None:

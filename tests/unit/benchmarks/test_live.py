@@ -193,7 +193,7 @@ class Servers:
         self.now_s += 1.0
         instances = self.deployed[-1][0].of("")["instance_group.count"]
         assert isinstance(instances, int)
-        return judge_point(JOB.spec.slo, synthetic_server(level, 100.0 * instances))
+        return judge_point(JOB.spec.slos, synthetic_server(level, 100.0 * instances))
 
     def lost(self, reason: str) -> None:
         pass

@@ -98,7 +98,7 @@ def test_a_table_in_the_making_covers_the_delays_that_are_complete() -> None:
     ]
     job = covered("tiny-bert", Table({}, tuple(done)))
     assert {c.key for c in job.space.enumerate()} == {r.candidate.key for r in done}
-    world = RecordedWorld.of(Table({}, tuple(done)), job.spec.slo)
+    world = RecordedWorld.of(Table({}, tuple(done)), job.spec.slos)
     assert len(world.curves) == len(done)
     with pytest.raises(ValueError, match="no delay"):
         covered("tiny-bert", Table({}, tuple(done[:3])))

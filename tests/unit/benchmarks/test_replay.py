@@ -31,7 +31,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
         capacity = 100.0 * count + batch
         points = [synthetic_server(capacity * s, capacity) for s in (0.6, 0.9, 1.1, 1.3)]
         recordings.append(Recording(candidate, 0, tuple(points)))
-    found = job, RecordedWorld.of(Table({}, tuple(recordings)), job.spec.slo)
+    found = job, RecordedWorld.of(Table({}, tuple(recordings)), job.spec.slos)
     monkeypatch.setattr(replay, "world_of", lambda _: found)
     return found
 

@@ -46,7 +46,7 @@ def test_init_drafts_a_spec_that_loads(
     target = tmp_path / "spec.yaml"
     arguments = ["init", model, "--repository", str(ROOT / "model_repository")]
     assert guarded(cli, [*arguments, "--output", str(target)]) == 0
-    assert load_spec(target).spec.model == model
+    assert load_spec(target).spec.name == model
     assert guarded(cli, [*arguments, "--output", str(target)]) == 2
     assert "--force" in capsys.readouterr().err
 

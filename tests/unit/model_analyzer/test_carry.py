@@ -59,9 +59,7 @@ def spec_of(tmp_path: Path, **options: Any) -> Any:
     text = drafted(written(tmp_path, **options), None)
     (tmp_path / "spec.yaml").write_text(text)
     loaded = load_spec(tmp_path / "spec.yaml")
-    build_space(
-        loaded.spec, Base.of_file(model_config(Path("model_repository"), loaded.spec.model))
-    )
+    build_space(loaded.spec, Base.of_file(model_config(Path("model_repository"), loaded.spec.name)))
     return loaded.spec
 
 
@@ -76,7 +74,7 @@ def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
     target = tmp_path / "spec.yaml"
     target.write_text((CASES / "good" / f"{name}.expected").read_text())
     spec = load_spec(target).spec
-    space = build_space(spec, Base.of_file(model_config(Path("model_repository"), spec.model)))
+    space = build_space(spec, Base.of_file(model_config(Path("model_repository"), spec.name)))
     assert space.size().count > 1
 
 
@@ -127,7 +125,7 @@ def test_latencies_become_slos(tmp_path: Path, options: dict[str, Any], slos: li
 def test_options_of_a_model_replace_those_of_the_file(tmp_path: Path) -> None:
     models = {"tiny-bert": {"constraints": {"perf_latency_p90": {"max": 7}}}}
     spec = spec_of(tmp_path, profile_models=models, constraints={"perf_latency_p99": {"max": 99}})
-    assert str(spec.slo[0]) == "p90_latency <= 7ms"
+    assert str(spec.slos[0]) == "p90_latency <= 7ms"
 
 
 def test_a_latency_is_minimised_at_the_one_concurrency(tmp_path: Path) -> None:
@@ -144,9 +142,9 @@ def test_low_rates_get_windows_long_enough_for_the_percentile(tmp_path: Path) ->
 @pytest.mark.parametrize("mode", ["brute", "quick", "optuna"])
 def test_what_its_modes_search_by_themselves_is_searched(tmp_path: Path, mode: str) -> None:
     spec = spec_of(tmp_path, run_config_search_mode=mode, run_config_search_max_instance_count=2)
-    assert spec.space["instance_group.count"].int_ == (1, 2)
-    assert spec.space["max_batch_size"].choice == (1, 2, 4, 8, 16, 32, 64, 128)
-    assert spec.space["dynamic_batching"].choice == (True,)
+    assert spec.models[""].space["instance_group.count"].int_ == (1, 2)
+    assert spec.models[""].space["max_batch_size"].choice == (1, 2, 4, 8, 16, 32, 64, 128)
+    assert spec.models[""].space["dynamic_batching"].choice == (True,)
 
 
 def test_a_repository_beside_the_file_is_found(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class ToyBench(EmulatedBench):
         current = job.space.current
         troubles = {current: [fails] * 99} if fails else {}
         super().__init__(
-            {current: capacity}, slos=job.spec.slo, arrivals=job.plan.arrivals, troubles=troubles
+            {current: capacity}, slos=job.spec.slos, arrivals=job.plan.arrivals, troubles=troubles
         )
         self.job, self.requests, self.alone_s = job, requests, 0.006
         self._servers_cv, self._luck = servers_cv, random or np.random.default_rng(4)

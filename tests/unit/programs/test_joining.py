@@ -94,7 +94,7 @@ def a_worker(
     """As `tune worker` does it, without a server; opened apart, since warnings are no thread's."""
     spec, space, url = job.spec, job.space, url_of(run)
     with StudyRecord(
-        url, spec.model, run.store.run_id, space, spec.objective, Worker("box", gpu)
+        url, spec.name, run.store.run_id, space, spec.objective, Worker("box", gpu)
     ) as record:
         strategy = STRATEGIES[spec.search.strategy](space, spec)
         searcher = JoinedSearcher(
@@ -188,7 +188,7 @@ def test_a_search_that_ends_in_mid_trial_frees_the_candidate(
     with (
         opened(job, request_of(job, tmp_path)) as run,
         StudyRecord(
-            url_of(run), job.spec.model, run.store.run_id, job.space, job.spec.objective
+            url_of(run), job.spec.name, run.store.run_id, job.space, job.spec.objective
         ) as shared,
     ):
         current = Trial(0, job.space.current, TrialState.FAILED, reason="no")
@@ -299,11 +299,10 @@ class TestWhatIsRefused:
         with pytest.raises(SpecError, match="is not this user's"):
             refuse_strange_programs(strange, trusted=False, own_repository=False)
         refuse_strange_programs(strange, trusted=False, own_repository=True)
-        space = {"parameters.EXECUTION_ENV_PATH": spec.space["instance_group.count"]}
+        space = {"parameters.EXECUTION_ENV_PATH": {"choice": ["a", "b"]}}
+        coded = type(spec).model_validate({**spec.plain(), "space": space})
         with pytest.raises(SpecError, match="what code a model runs"):
-            refuse_strange_programs(
-                spec.model_copy(update={"space": space}), trusted=False, own_repository=True
-            )
+            refuse_strange_programs(coded, trusted=False, own_repository=True)
 
     @pytest.mark.parametrize("text", ["[", "model: m\n", "- 1\n", "server: {args: [--http-port]}"])
     def test_a_spec_that_is_none(self, offer: Any, text: str) -> None:

@@ -36,7 +36,7 @@ class NoisyBench(EmulatedBench):
         self, job: Job, servers_cv: float, p99_cv: float, arrivals_cv: float = 0.0
     ) -> None:
         capacity = {job.space.current: 100.0, neighbour_of(job): 130.0}
-        super().__init__(capacity, weather=0.0, slos=job.spec.slo, alone_s=0.006)  # type: ignore[arg-type]
+        super().__init__(capacity, weather=0.0, slos=job.spec.slos, alone_s=0.006)  # type: ignore[arg-type]
         self._arrivals_cv, self._current = arrivals_cv, job.space.current
         self._luck = np.random.default_rng(4)
         self._servers_cv, self._p99_cv = servers_cv, p99_cv

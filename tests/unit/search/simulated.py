@@ -165,7 +165,7 @@ class Simulation:
             scheduler, setting.traffic(load, duration_s, seed), seed
         )
         noise = float(np.random.default_rng((number, seed)).normal(0.0, self.noise))
-        return judge_point(self.spec.slo, measurement(load, seed, duration_s, outcome, noise))
+        return judge_point(self.spec.slos, measurement(load, seed, duration_s, outcome, noise))
 
     def _slowed(self, candidate: Candidate) -> Costs:
         factor, service = self.hinders(candidate), self.costs.service
@@ -176,7 +176,7 @@ class Simulation:
     def capacities(self) -> dict[str, float]:
         """The truth about every candidate, by key."""
         setting = setting_of(self.space, self.spec)
-        asked = Requirement(self.spec.slo, Arrivals.POISSON, LevelRange(0.1, 1e5))
+        asked = Requirement(self.spec.slos, Arrivals.POISSON, LevelRange(0.1, 1e5))
 
         def found(candidate: Candidate) -> float:
             scheduler = setting.scheduler(candidate)

@@ -49,7 +49,7 @@ def test_a_draft_loads_and_has_something_to_search(
     tmp_path: Path, name: str, machine: Machine
 ) -> None:
     _, spec, space = drafted(tmp_path, CASES[name], machine)
-    assert spec.model == "a model"
+    assert spec.name == "a model"
     assert space.size().count > 1
 
 
@@ -64,7 +64,7 @@ def test_bounds_come_from_the_model_and_the_machine(tmp_path: Path) -> None:
 
 def test_open_dimensions_get_a_shape_to_be_changed(tmp_path: Path) -> None:
     _, spec, _ = drafted(tmp_path, CASES["cpu"])
-    assert spec.workload.inputs.model_dump()["shapes"] == {"x": (128, 8)}
+    assert spec.streams[""].inputs.model_dump()["shapes"] == {"x": (128, 8)}
 
 
 def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> N
 def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path) -> None:
     io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }'
     text, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
-    assert spec.workload.inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
+    assert spec.streams[""].inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
     assert "guessed, and small: write what your users send" in text
     image = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }'
     _, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {image}')
-    assert spec.workload.inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
+    assert spec.streams[""].inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
 
 
 STEPS = 'ensemble_scheduling { step [{ model_name: "tokens" }, { model_name: "bert" }] }'

@@ -11,7 +11,7 @@ from tuner.errors import SpecError
 from tuner.spec.load import load_spec
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.mistakes import SpecMistakesError
-from tuner.spec.model import IntRange
+from tuner.spec.parameters import IntRange
 from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -37,7 +37,10 @@ def test_every_mistake_of_a_bad_spec_is_told_with_its_place(path: Path) -> None:
 
 def test_parameters_of_the_space_have_their_places() -> None:
     path = CASES / "good" / "minimal.yaml"
-    assert load_spec(path).space_positions == {"instance_group.count": f"{path}:5:3"}
+    assert load_spec(path).space_positions == {
+        "": {"instance_group.count": f"{path}:5:3"},
+        "(server)": {},
+    }
 
 
 def _load(directory: Path, text: str) -> object:
@@ -69,8 +72,8 @@ def test_paths_are_relative_to_the_spec_file(tmp_path: Path) -> None:
     assert spec.repository == CASES / "good" / "models"
     assert isinstance(spec.workload.arrivals, TraceArrivals)
     assert spec.workload.arrivals.file == CASES / "good" / "traces" / "monday.txt"
-    assert isinstance(spec.workload.inputs, FileInputs)
-    assert spec.workload.inputs.file.is_absolute()
+    assert isinstance(spec.streams[""].inputs, FileInputs)
+    assert spec.streams[""].inputs.file.is_absolute()
 
 
 def test_programs_with_a_slash_are_paths_and_others_are_not(tmp_path: Path) -> None:
@@ -92,18 +95,19 @@ def test_a_linked_spec_is_relative_to_its_link(tmp_path: Path) -> None:
 def test_a_byte_order_mark_and_crlf_are_no_mistake(tmp_path: Path) -> None:
     path = tmp_path / "tune.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
-    assert load_spec(path).spec.model == "m"
+    assert load_spec(path).spec.name == "m"
 
 
 def test_words_of_yaml_keep_their_types() -> None:
     spec = load_spec(CASES / "good" / "yaml_words.yaml").spec
-    choices = {path: getattr(parameter, "choice", None) for path, parameter in spec.space.items()}
+    spaces = {**spec.models[""].space, **spec.server.space}
+    choices = {path: getattr(parameter, "choice", None) for path, parameter in spaces.items()}
     assert choices["dynamic_batching"] == (False, True)
     assert choices["response_cache.size"] == (False, "1KiB", "64MiB", 1000000)
     assert choices["parameters.mode"] == ("on", "fast", "010", "20:00", 1.5)
     assert choices["parameters.third"] == choices["parameters.other"] == ("1", "2")
-    assert isinstance(spec.workload.inputs, object)
-    assert spec.workload.inputs.repeat == ZipfRepeat(kind="zipf", exponent=1)
+    assert isinstance(spec.streams[""].inputs, object)
+    assert spec.streams[""].inputs.repeat == ZipfRepeat(kind="zipf", exponent=1)
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -111,10 +115,10 @@ def test_defaults(tmp_path: Path) -> None:
     assert spec.workload.arrivals.kind == "poisson"
     assert str(spec.objective) == "maximize goodput"
     assert (spec.budget.trials, spec.budget.time) == (40, None)
-    parameter = spec.space["instance_group.count"]
+    parameter = spec.models[""].space["instance_group.count"]
     assert isinstance(parameter, IntRange)
     assert (parameter.int_, parameter.or_, parameter.log) == ((1, 4), None, False)
-    assert spec.slo[0].metric is P99_LATENCY
+    assert spec.slos[0].metric is P99_LATENCY
 
 
 def test_a_wrong_section_does_not_hide_the_rules_of_others(tmp_path: Path) -> None:

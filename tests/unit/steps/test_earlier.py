@@ -31,8 +31,8 @@ def job(tmp_path: Path) -> Job:
 
 
 def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: str) -> None:
-    store = RunStore.create(results, f"{when}-{job.spec.model}-abcd")
-    store.write_manifest(asdict(replace(a_manifest(), name=job.spec.model)))
+    store = RunStore.create(results, f"{when}-{job.spec.name}-abcd")
+    store.write_manifest(asdict(replace(a_manifest(), name=job.spec.name)))
     points = tuple(
         judge_point([P99_40MS, NO_ERRORS], synthetic_server(rate, 2 * rate, 100.0)) for _ in "1"
     )
@@ -59,14 +59,14 @@ def test_the_newest_run_of_the_model_tells_its_rate_and_what_a_load_takes(
     an_earlier_run(results, job, 50.0, 30.0, "20260101-000000")
     an_earlier_run(results, job, 8.0, 60.0, "20260102-000000")
     assert seen_before(results, job) == Seen(8.0, 60.0)
-    (results / f"20260103-000000-{job.spec.model}-dead").mkdir()
+    (results / f"20260103-000000-{job.spec.name}-dead").mkdir()
     assert seen_before(results, job) == Seen(8.0, 60.0)
 
 
 def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
     job: Job, tmp_path: Path
 ) -> None:
-    results, model = tmp_path / "results", job.spec.model
+    results, model = tmp_path / "results", job.spec.name
     an_earlier_run(results, job, 400.0, 1.8, "20260101-000000")
     store = RunStore.open(results / f"20260101-000000-{model}-abcd")
     remembers = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
@@ -82,7 +82,7 @@ def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
     rounds, sides, each = job.spec.confirm.rounds, 1 + job.spec.confirm.finalists, 2
     longer_s = found.confirmation_s - before.confirmation_s
     assert longer_s == pytest.approx(rounds * sides * each * (7.0 - window_s))
-    undone = len(job.spec.space) * (1 + rounds) / 2
+    undone = len(job.spec.models[""].space) * (1 + rounds) / 2
     soak_s = 0.5 * RELAXATIONS - float(job.spec.confirm.soak)
     assert found.after_s - before.after_s == pytest.approx(undone * (7.0 - window_s) + soak_s)
 

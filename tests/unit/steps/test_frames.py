@@ -84,9 +84,9 @@ def frames(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     setup = Setup(program, Target("m", ENDPOINTS), form, inputs, tmp_path, statistics, lambda: None)
     load = ModelLoad(PERF_ANALYZER.make(setup), setup, lambda: None)
     monkeypatch.setattr(ModelLoad, "await_first_answers", lambda *_: None)
-    plan = load_plan(SPEC.workload, SPEC.objective, SPEC.slo)
+    plan = load_plan(SPEC.workload, SPEC.objective, SPEC.slos)
     rules = BenchRules(
-        slos=SPEC.slo,
+        slos=SPEC.slos,
         arrivals=plan.arrivals,
         window=lambda load, rate: window_of(SPEC, load, rate),
         checkpoint=lambda: None,

@@ -132,7 +132,7 @@ def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
     ):
         url = f"sqlite:///{store.directory / STUDY}"
         with StudyRecord(
-            url, job.spec.model, store.run_id, job.space, job.spec.objective, theirs.worker
+            url, job.spec.name, store.run_id, job.space, job.spec.objective, theirs.worker
         ) as record:
             assert record.started(1, theirs.candidate)
             record.finished(theirs)

@@ -37,7 +37,7 @@ class ProvingBench(FreshBench):
 
     def __init__(self, spec: Spec, capacity: Mapping[Candidate, float], **more: Any) -> None:
         arrivals = Arrivals(spec.workload.arrivals.kind)
-        super().__init__(capacity, slos=spec.slo, arrivals=arrivals, **more)
+        super().__init__(capacity, slos=spec.slos, arrivals=arrivals, **more)
         self.spec = spec
 
     @property
@@ -66,7 +66,7 @@ def trial(bench: ProvingBench, number: int, candidate: Candidate, *levels: float
     if candidate not in bench.capacity:
         return Trial(number, candidate, TrialState.FAILED, reason="out of memory")
     bench.serves = bench.capacity_of(candidate)
-    points = tuple(judge_point(bench.spec.slo, bench.reading(level, SEARCHED)) for level in levels)
+    points = tuple(judge_point(bench.spec.slos, bench.reading(level, SEARCHED)) for level in levels)
     score = score_points(bench.spec.objective, points)
     return Trial(number, candidate, TrialState.MEASURED, points, score)
 

@@ -149,7 +149,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert (built["place"], built["gpus"]) == (launcher.place, job.spec.server.gpus)
         rules = built["rules"]
         assert rules.first_answer_s == float(job.spec.server.load_timeout)
-        assert rules.slos == job.spec.slo
+        assert rules.slos == job.spec.slos
         assert rules.arrivals is Arrivals.POISSON
         load = LoadPoint(Arrivals.POISSON, 50.0)
         assert rules.window(load, None) == window_of(job.spec, load)

@@ -161,9 +161,9 @@ def a_search(
         }
     )
     events, rejected = Told(), []
-    plan = load_plan(spec.workload, spec.objective, spec.slo)
+    plan = load_plan(spec.workload, spec.objective, spec.slos)
     rules = BenchRules(
-        slos=spec.slo,
+        slos=spec.slos,
         arrivals=plan.arrivals,
         window=lambda load, rate: window_of(spec, load, rate),
         checkpoint=lambda: None,

@@ -50,8 +50,9 @@ def shown(spec: Spec, *, own_repository: bool = True) -> list[str]:
 )
 def test_a_space_over_what_says_which_code_runs_is_shown(path: str) -> None:
     harmless = spec_with()
-    space = {**harmless.space, path: harmless.space["instance_group.count"]}
-    assert shown(harmless.model_copy(update={"space": space})) == [
+    given = harmless.plain()
+    given["space"][path] = given["space"]["instance_group.count"]
+    assert shown(Spec.model_validate(given)) == [
         f"space: {path}, which says what code a model runs"
     ]
 

@@ -67,7 +67,7 @@ class GaussianStrategy(Quick):
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
-        aim = Aim(spec.objective, spec.slo, load_plan(spec.workload, spec.objective))
+        aim = Aim(spec.objective, spec.slos, load_plan(spec.workload, spec.objective))
         return cls(space, aim, spec.search.seed, min(spec.search.startup_trials, _STARTUP))
 
     def propose(

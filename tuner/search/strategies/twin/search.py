@@ -97,11 +97,11 @@ class TwinStrategy:
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
-        plan = load_plan(spec.workload, spec.objective, spec.slo)
+        plan = load_plan(spec.workload, spec.objective, spec.slos)
         search = spec.search
         return cls(
             space,
-            Aim(spec.objective, spec.slo, plan),
+            Aim(spec.objective, spec.slos, plan),
             Fitting.of(space, spec),
             GaussianStrategy.of(space, spec),
             search.seed,

@@ -1,0 +1,201 @@
+"""The two forms of a spec: for one model, and for many models under many streams of requests.
+
+The short form says `model:`, `space:` and, under `workload:`, what a request carries. The long one
+says `models:`, `streams:` and `server: {space: ...}`. `long_form` turns whatever was written into
+the long one, which is all that the program knows, and remembers where each part was written.
+`as_written` turns it back, for what is stored and shown. What the short form does not name has ""
+for a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tuner.spec.mistakes import Finding, Location
+from tuner.spec.paths import CACHE_SIZE
+
+#: What of `workload` says what a request carries, and is a stream's in the long form.
+CARRIED = ("inputs", "batch_size")
+#: Keys of the short form that the long one does not have.
+SHORT_KEYS = ("model", "space")
+#: Keys of a spec in the order in which it is shown, in either form.
+_ORDER = ("model", "models", "repository", "server", "streams", "workload", "slo", "objective")
+_ORDER_OF_WORKLOAD = ("protocol", "arrivals", *CARRIED)
+
+
+@dataclass
+class Form:
+    """The long form of what was written.
+
+    Attributes:
+        data: The spec as plain values.
+        moved: Places in ``data`` to where that was written.
+        problems: What the forms cannot have together, by its place in what was written.
+    """
+
+    data: dict[str, Any]
+    moved: dict[Location, Location] = field(default_factory=dict)
+    problems: list[Finding] = field(default_factory=list)
+
+    def written(self, location: Location) -> Location:
+        """Where what stands at ``location`` of the long form was written."""
+        for end in range(len(location), 0, -1):
+            if location[:end] in self.moved:
+                return (*self.moved[location[:end]], *location[end:])
+        return location
+
+    def found(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The problems, and findings of the long form, by their places in what was written."""
+        return [
+            *self.problems,
+            *(Finding(self.written(f.location), f.message, f.key) for f in findings),
+        ]
+
+
+def long_form(data: Any) -> Form:
+    """What was written, in the long form; that of the long form is itself.
+
+    What has the wrong type stays as it is, for those to find who know the types.
+    """
+    if not isinstance(data, dict):
+        return Form({})
+    form = Form(dict(data))
+    given = form.data.get("model")
+    is_named = ("models" in data or "streams" in data) and isinstance(given, str)
+    label = given if is_named and given is not None else ""
+    asks = "model" in data or not {"models", "streams"} & set(data)
+    space = _take_space(form)
+    _name_models(form)
+    if asks:
+        _take_model(form, label, space)
+    elif space is not None:
+        text = "belongs to a model: write it under models.NAME.space"
+        form.problems.append(Finding(("space",), text, key=True))
+    if "streams" not in data:
+        _make_stream(form, label, asks=asks)
+    elif isinstance(streams := form.data["streams"], dict):
+        _fill_streams(form, streams, label if asks else None)
+    form.data.pop("model", None)
+    return form
+
+
+def _take_space(form: Form) -> Any:
+    """The fields of `space`, without the cache's size, which goes to the server; None without."""
+    space = form.data.pop("space", None)
+    if not isinstance(space, dict) or CACHE_SIZE not in space:
+        return space
+    server = form.data.get("server", {})
+    own = server.get("space") if isinstance(server, dict) else None
+    if isinstance(own, dict) and CACHE_SIZE in own:
+        text = "is given in server.space too: leave one of them out"
+        form.problems.append(Finding(("space", CACHE_SIZE), text, key=True))
+    elif isinstance(server, dict):
+        form.data["server"] = {**server, "space": {CACHE_SIZE: space[CACHE_SIZE], **(own or {})}}
+        form.moved["server", "space", CACHE_SIZE] = ("space", CACHE_SIZE)
+    return {path: values for path, values in space.items() if path != CACHE_SIZE} or None
+
+
+def _name_models(form: Form) -> None:
+    """Each model of the long form is called what it is listed as."""
+    models = form.data.get("models")
+    if not isinstance(models, dict):
+        return
+    form.data["models"] = {}
+    for label, model in models.items():
+        form.moved["models", label, "name"] = ("models", label)
+        if not isinstance(model, dict) and model is not None:
+            form.data["models"][label] = model
+            continue
+        own = dict(model or {})
+        if own.get("name", label) != label and label:
+            text = "unknown key 'name'; a model is called what it is listed as"
+            form.problems.append(Finding(("models", label, "name"), text, key=True))
+        form.data["models"][label] = {**own, "name": label} if label else own
+
+
+def _take_model(form: Form, label: str, space: Any) -> None:
+    """`model` and its `space` become one of the models."""
+    models = form.data.setdefault("models", {})
+    if not isinstance(models, dict):
+        return
+    model = models.get(label, {})
+    if not isinstance(model, dict):
+        return
+    if "model" in form.data:
+        model = {**model, "name": form.data["model"]}
+    form.moved["models", label, "name"] = ("model",)
+    if space is not None and "space" in model:
+        text = f"is given in models.{label}.space too: leave one of them out"
+        form.problems.append(Finding(("space",), text, key=True))
+    elif space is not None:
+        model = {**model, "space": space}
+    if "space" not in models.get(label, {}):
+        form.moved["models", label, "space"] = ("space",)
+    form.data["models"] = {**models, label: model}
+
+
+def _make_stream(form: Form, label: str, *, asks: bool) -> None:
+    """`workload` says what the requests of the one stream carry."""
+    stream: dict[str, Any] = {"model": label}
+    form.moved["streams", "", "model"] = ("model",)
+    form.moved["streams", "", "slo"] = ("slo",)
+    if not asks:
+        text = "is missing: name the model that gets the requests, or write streams"
+        form.problems.append(Finding(("model",), text))
+        models = form.data["models"]
+        stream["model"] = next(iter(models), "") if isinstance(models, dict) else ""
+    workload = form.data.get("workload")
+    for name in CARRIED:
+        form.moved["streams", "", name] = ("workload", name)
+        if isinstance(workload, dict) and name in workload:
+            stream[name] = workload[name]
+    if isinstance(workload, dict):
+        form.data["workload"] = {k: v for k, v in workload.items() if k not in CARRIED}
+    form.data["streams"] = {"": stream}
+
+
+def _fill_streams(form: Form, streams: dict[str, Any], label: str | None) -> None:
+    """A stream that names no model asks that of `model`."""
+    if label is not None:
+        form.data["streams"] = {
+            name: {"model": label, **stream} if isinstance(stream, dict) else stream
+            for name, stream in streams.items()
+        }
+    workload = form.data.get("workload")
+    if not isinstance(workload, dict):
+        return
+    for name in CARRIED:
+        if name in workload:
+            text = f"belongs to a stream: write it under streams.NAME.{name}"
+            form.problems.append(Finding(("workload", name), text, key=True))
+    form.data["workload"] = {k: v for k, v in workload.items() if k not in CARRIED}
+
+
+def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
+    """The long form as its user would write it: in the short one where it has no name for a part.
+
+    The values of ``data`` may be anything; `long_form` gives the same back. ``asked`` is the label
+    of the model that the stream without a name asks.
+    """
+    models = {label: dict(model) for label, model in data["models"].items()}
+    names = {label: model.pop("name") for label, model in models.items()}
+    parts = {**data, "models": models}
+    streams = dict(data["streams"])
+    if "" in streams:
+        stream = streams.pop("")
+        parts["model"] = names[asked]
+        carried = {name: stream[name] for name in CARRIED}
+        parts["workload"] = _ordered({**data["workload"], **carried}, _ORDER_OF_WORKLOAD)
+    if "" in models:
+        server = dict(data["server"])
+        parts["space"] = {**models.pop("")["space"], **server.pop("space")}
+        parts["server"] = server
+    parts |= {"models": models, "streams": streams}
+    shown = {key: part for key, part in parts.items() if part or key not in ("models", "streams")}
+    return _ordered(shown, (*_ORDER, "space"))
+
+
+def _ordered(data: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    return {key: data[key] for key in (*first, *data) if key in data}
