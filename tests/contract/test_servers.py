@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract.server_contract import ServerCase, ServerContract
+from contract.server_contract import ServerCase, ServerContract, eventually
 from integration.triton.repository import MODEL, make_repository
 
 from tuner.triton.binaries import Installation, tritonserver
@@ -62,6 +62,7 @@ class TestRemote(ServerContract):
 
             def kill(server: Server) -> None:
                 kill_local(theirs)
+                eventually(lambda: not theirs.alive())  # its ports are closed a moment before
 
             def left(server: Server) -> list[str]:
                 if not theirs.alive():

@@ -102,8 +102,8 @@ class Written:
     measured: list[tuple[str, Any]] = field(default_factory=list)
 
     def deployed(self, candidate: Candidate) -> str:
-        running = self.served.deployer.deploy(candidate).running
-        text = draw_up(self.served.job, candidate).after
+        running = self.served.deployer.deploy(candidate).running[""]
+        text = draw_up(self.served.job, candidate).configs[""].config_after
         self.measured.append((text, running))
         return text
 
