@@ -118,7 +118,8 @@ def draft_spec(
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
     if parts:
-        searched = _models({model: whole, **parts}, machine, bound)
+        known = {model: given.space} if given is not None and given.space else {}
+        searched = _models({model: whole, **parts}, machine, bound, known)
     else:
         fields = [*_space(whole, machine, bound, alone=True), *_cache_advice()]
         if given is not None and given.space:
@@ -217,8 +218,13 @@ def _workload(config: Any) -> list[str]:
     return lines
 
 
-def _models(models: Mapping[str, Part], machine: Machine, slo: Slo) -> list[str]:
-    """What is searched of each; an ensemble has no instances and no batcher of its own."""
+def _models(
+    models: Mapping[str, Part],
+    machine: Machine,
+    slo: Slo,
+    known: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> list[str]:
+    """What is searched of each, where it is not ``known``; an ensemble has nothing of its own."""
     named = {n: p for n, p in models.items() if p.calls or not _is_ensemble(p.config)}
     shared = replace(slo, bound=slo.bound / len(named)) if slo.metric.is_latency else slo
     lines = [
@@ -231,7 +237,9 @@ def _models(models: Mapping[str, Part], machine: Machine, slo: Slo) -> list[str]
                 f"    calls: {_flow(part.calls)}     # by its own code; add what it names otherwise"
             )
         if not _is_ensemble(part.config):
-            fields = _space(part, machine, shared, alone=False)
+            fields = [*_space(part, machine, shared, alone=False)]
+            if name in known:
+                fields = [*_given_space(known[name], fields)]
             lines += ["    space:", *(f"      {line}" for line in fields)]
     return [
         *lines,
