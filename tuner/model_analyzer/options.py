@@ -29,10 +29,7 @@ _OWN_SEARCH = """
 _COMPOSING = "bls_composing_models cpu_only_composing_models ensemble_composing_models"
 _WINDOWS = "tune measures fixed windows, as long as the percentile of the SLO needs"
 _METERS = "Model Analyzer's own measuring; tune watches the machine by itself"
-_SEVERAL = (
-    "tune optimises one model at a time; those that are to run beside it are named in server.args: "
-    "--load-model=NAME"
-)
+_SEVERAL = "name the other models under models, and who asks for them under streams"
 _LOADS = "tune searches the highest load of every config"
 _START = "the search of the highest load finds its start"
 
@@ -43,7 +40,9 @@ REASONS: Mapping[str, str] = {
     ),
     **dict.fromkeys(_OWN_METERS.split(), _METERS),
     **dict.fromkeys(_OWN_SEARCH.split(), "belongs to Model Analyzer's own search"),
-    **dict.fromkeys(_COMPOSING.split(), "tune one composing model at a time, slowest first"),
+    **dict.fromkeys(
+        _COMPOSING.split(), "the draft has the models of the steps, and those that the code names"
+    ),
     "checkpoint_directory": "a run of tune can be resumed as it is: tune run --resume",
     "concurrency_sweep_disable": _LOADS,
     "cpu_only": "instances stay on the kind of device that config.pbtxt says",
