@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import CACHE, Candidate, FieldValue
+from tuner.space.knob import Knob
 
 
 def candidate_of(
@@ -12,3 +13,8 @@ def candidate_of(
 ) -> Candidate:
     """ModelConfig path to value, and the size of the server's cache."""
     return Candidate.of_models({"": fields or {}}, cache_bytes)
+
+
+def values_of(values: Mapping[str, FieldValue], owner: str = "") -> dict[Knob, FieldValue]:
+    """By the knobs of one model, the size of the cache by the server's."""
+    return {CACHE if p == CACHE.path else Knob(owner, p): v for p, v in values.items()}

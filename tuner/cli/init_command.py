@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +105,8 @@ def _drafted(
     config = parse(files.text, str(files.path))
     completes = files.completes(config)
     if refused := violations(config, completes=completes):
-        raise broken_config(refused, partial(field_place, str(files.path), files.text))
+        path = str(files.path)
+        raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
     for finding in errors_of(repository, model):
         say(f"{finding.place}: {finding.message}", err=True)
     if profile is not None:

@@ -33,7 +33,7 @@ from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.knob import Knob
 from tuner.space.words import bytes_text
-from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, is_inside
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
 
 #: No simpler config may lose more than this share of the winner. It is the loss allowed for less
 #: cache, and where the gain is so large that a simpler file is worth more than the last percent.
@@ -271,12 +271,8 @@ def _without_field(candidate: Candidate, knob: Knob, current: Candidate) -> Cand
     value = current.values.get(knob)
     values = {**candidate.values, knob: value}
     if value is None:  # what lies inside an absent message is absent too
-        values = {k: v for k, v in values.items() if not _is_inside(k, knob)}
+        values = {k: v for k, v in values.items() if not k.is_inside(knob)}
     return Candidate(values)
-
-
-def _is_inside(knob: Knob, message: Knob) -> bool:
-    return knob.owner == message.owner and is_inside(knob.path, message.path)
 
 
 def _without_args(candidate: Candidate, current: Candidate) -> Candidate:

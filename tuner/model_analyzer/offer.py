@@ -14,9 +14,10 @@ from typing import Any
 
 from tuner.modelconfig.path import get
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.knob import Knob
 from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
-from tuner.spec.paths import CACHE_SIZE, DELAY, MAX_BATCH_SIZE, PREFERRED
+from tuner.spec.paths import DELAY, MAX_BATCH_SIZE, PREFERRED
 
 #: Values of a range that has to be listed, as many as the grid search takes.
 POINTS = 8
@@ -69,22 +70,20 @@ def nearest(space: Space, message: Any) -> Candidate | None:
     Numbers are near by ratio, preferred sizes by the sizes that they share. None when the space
     has no candidate with its max_batch_size at all.
     """
-    chosen: dict[str, FieldValue] = {}
+    chosen: dict[Knob, FieldValue] = {}
     for parameter in space.parameters:
         narrowed = space.narrow(parameter, chosen)
         if narrowed is None:
             continue
         if not narrowed.count:
             return None
-        chosen[parameter.path] = _closest(narrowed, _wanted(space, message, parameter.path))
+        chosen[parameter.knob] = _closest(narrowed, _wanted(space, message, parameter.knob))
     candidate = space.candidate(chosen)
     return candidate if space.contains(candidate) else None
 
 
-def _wanted(space: Space, message: Any, path: str) -> FieldValue:
-    if path == CACHE_SIZE:
-        return space.current.cache_bytes
-    return get(message, path) if varied(path) else space.current.of("").get(path)
+def _wanted(space: Space, message: Any, knob: Knob) -> FieldValue:
+    return get(message, knob.path) if varied(knob.path) else space.current.values.get(knob)
 
 
 def _numbers(parameter: Parameter) -> tuple[int, ...]:

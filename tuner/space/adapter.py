@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.knob import Knob
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.space import Space
 
@@ -32,12 +33,12 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     found: dict[str, BaseDistribution] = {}
     for parameter in space.parameters:
         if isinstance(parameter, ChoiceParameter):
-            found[parameter.path] = CategoricalDistribution([text(v) for v in parameter])
+            found[str(parameter.knob)] = CategoricalDistribution([text(v) for v in parameter])
             continue
         if parameter.special:
             texts = [text(parameter.special[0]), IN_RANGE]
             found[_choice_name(parameter)] = CategoricalDistribution(texts)
-        found[parameter.path] = IntDistribution(
+        found[str(parameter.knob)] = IntDistribution(
             parameter.low, parameter.high, log=parameter.log, step=parameter.step
         )
     return found
@@ -49,13 +50,13 @@ def suggest(space: Space, ask: Callable[[str], OptunaValue]) -> Candidate:
     It may lie outside the space (no preferred size left below max_batch_size) or break one of
     Triton's rules: the caller asks `Space.contains` and `Space.violations`.
     """
-    values: dict[str, FieldValue] = {}
+    values: dict[Knob, FieldValue] = {}
     for parameter in space.parameters:
         narrowed = space.narrow(parameter, values)
         if narrowed is not None and narrowed.count == 1:
-            values[parameter.path] = next(iter(narrowed))
+            values[parameter.knob] = next(iter(narrowed))
         elif narrowed is not None:
-            values[parameter.path] = _ask_value(parameter, ask)
+            values[parameter.knob] = _ask_value(parameter, ask)
     return space.candidate(values)
 
 
@@ -71,19 +72,19 @@ def params(space: Space, candidate: Candidate) -> dict[str, OptunaValue]:
     found: dict[str, OptunaValue] = {}
     values = space.values(candidate)
     for parameter in space.parameters:
-        if parameter.path not in values:
+        if parameter.knob not in values:
             continue
-        value = values[parameter.path]
+        value = values[parameter.knob]
         if isinstance(parameter, ChoiceParameter):
             if value in parameter:
-                found[parameter.path] = text(value)
+                found[str(parameter.knob)] = text(value)
             continue
         special = value in parameter.special
         if parameter.special:
             found[_choice_name(parameter)] = text(value) if special else IN_RANGE
         if not special:
             assert isinstance(value, int)
-            found[parameter.path] = value
+            found[str(parameter.knob)] = value
     return found
 
 
@@ -99,13 +100,13 @@ def text(value: FieldValue) -> str:
 
 
 def _choice_name(parameter: RangeParameter) -> str:
-    return f"{parameter.path}.choice"
+    return f"{parameter.knob}.choice"
 
 
 def _ask_value(parameter: Parameter, ask: Callable[[str], OptunaValue]) -> FieldValue:
     if isinstance(parameter, ChoiceParameter):
-        chosen = ask(parameter.path)
+        chosen = ask(str(parameter.knob))
         return next(v for v in parameter if text(v) == chosen)
     if parameter.special and ask(_choice_name(parameter)) != IN_RANGE:
         return parameter.special[0]
-    return ask(parameter.path)
+    return ask(str(parameter.knob))

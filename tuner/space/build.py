@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, with_fields
+from tuner.modelconfig.served import Served
 from tuner.space import cache
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.judge import refuse_broken, refuse_unmeasurable
+from tuner.space.knob import SERVER, Knob
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.model import Spec
@@ -21,61 +23,75 @@ from tuner.spec.parameters import Choice, IntRange, ParameterSpec, Subsets
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 from tuner.spec.units import parse_bytes
 
+#: By whose they are, and the path as the spec has it.
+_Mistakes = dict[Knob, str]
+
 
 def build_space(
-    spec: Spec,
-    config: Base,
-    positions: Mapping[str, str] | None = None,
-    place: Callable[[str], str] = str,
+    spec: Spec, served: Served, positions: Mapping[str, Mapping[str, str]] | None = None
 ) -> Space:
-    """The space of a spec over a model.
+    """The space of a spec over its models.
 
     Args:
-        spec: Its `space`, `server.args` and `server.mode` are used.
-        config: The model's, as far as it is known.
-        positions: Path as the spec writes it to ``file:line:column``, for the mistakes.
-        place: Where a field of the model's config stands, for mistakes in the config.
+        spec: Its spaces, `server.args` and `server.mode` are used.
+        served: The models, as far as they are known.
+        positions: Label of a model, or `SERVER`, to path as the spec writes it, to
+            ``file:line:column``, for the mistakes.
 
     Raises:
         SpecError: Every wrong path, type or combination, one a line; or what is wrong with the
-            model's config, whatever the space tries.
+            models' configs, whatever the space tries.
         NothingToSearchError: Nothing but the current config would be measured.
     """
-    mistakes: dict[str, str] = {}
-    parameters: dict[str, Parameter] = {}
-    current = config.completed
-    for path, given in spec.the_one.space.items():
-        try:
-            parameter = _parameter(path, given, current)
-            if parameter.path in parameters:
-                raise SpecError(f"the same field as {parameter.path} above")
-            parameters[parameter.path] = parameter
-        except (SpecError, ValueError) as error:
-            hint = error.hint if isinstance(error, SpecError) else ""
-            mistakes[path] = f"{error} ({hint})" if hint else str(error)
-    mistakes |= _mistakes_between(parameters, spec, config)
+    mistakes: _Mistakes = {}
+    parameters: list[Parameter] = []
+    for owner, given in _spaces(spec).items():
+        parameters += _parameters(owner, given, served, mistakes)
+    args, size = _own_args(spec, parameters, mistakes)
     if mistakes:
-        lines = _list_mistakes(mistakes, positions or {})
+        lines = _list_mistakes(mistakes, positions or {}, short="" in _spaces(spec))
         raise SpecError(lines, "`tune init MODEL` drafts a valid spec")
-    space = _assemble(parameters, spec, config)
-    refuse_broken(space, place)
+    asked = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
+    space = Space(tuple(parameters), served, asked, args)
+    space = replace(space, current=_current(space, size))
+    refuse_broken(space)
     _refuse_empty(space)
     return space
 
 
-def _parameter(path: str, given: ParameterSpec, current: Any) -> Parameter:
-    name = path if path == CACHE_SIZE else canonical(path)
+def _spaces(spec: Spec) -> Mapping[str, Mapping[str, ParameterSpec]]:
+    """By owner, the server's first."""
+    return {SERVER: spec.server.space, **{label: m.space for label, m in spec.models.items()}}
+
+
+def _parameters(
+    owner: str, given: Mapping[str, ParameterSpec], served: Served, mistakes: _Mistakes
+) -> list[Parameter]:
+    """Those of one model, or of the server, what others depend on first."""
+    found: dict[str, Parameter] = {}
+    for path, values in given.items():
+        try:
+            parameter = _parameter(Knob(owner, path), values)
+            if owner != SERVER:
+                _check_values(parameter, served.models[owner].base.completed)
+            if parameter.path in found:
+                raise SpecError(f"the same field as {parameter.path} above")
+            found[parameter.path] = parameter
+        except (SpecError, ValueError) as error:
+            hint = error.hint if isinstance(error, SpecError) else ""
+            mistakes[Knob(owner, path)] = f"{error} ({hint})" if hint else str(error)
+    if owner != SERVER:
+        mistakes |= _mistakes_between(found, owner, served.models[owner].base)
+    return sorted(found.values(), key=lambda p: (p.path != MAX_BATCH_SIZE, p.path.count(".")))
+
+
+def _parameter(knob: Knob, given: ParameterSpec) -> Parameter:
+    known = knob if knob == CACHE else Knob(knob.owner, canonical(knob.path))
     if isinstance(given, IntRange):
         low, high = given.int_
-        special = () if given.or_ is None else (_value(name, given.or_),)
-        parameter: Parameter = RangeParameter(name, low, high, given.step, given.log, special)
-        tried: tuple[FieldValue, ...] = (low, high, *special)
-    else:
-        tried = _listed_values(name, given)
-        parameter = ChoiceParameter(name, tried)
-    if name != CACHE_SIZE:
-        _check_values(name, tried, current)
-    return parameter
+        special = () if given.or_ is None else (_value(known.path, given.or_),)
+        return RangeParameter(known, low, high, given.step, given.log, special)
+    return ChoiceParameter(known, _listed_values(known.path, given))
 
 
 def _listed_values(path: str, given: Choice | Subsets) -> tuple[FieldValue, ...]:
@@ -113,13 +129,17 @@ def _accepts(path: str, value: FieldValue) -> bool:
     return True
 
 
-def _check_values(path: str, values: tuple[FieldValue, ...], current: Any) -> None:
+def _check_values(parameter: Parameter, current: Any) -> None:
     """Each can be set in this model, and no two of them mean the same."""
     seen: dict[bytes, FieldValue] = {}
-    inside = is_inside(path, DYNAMIC_BATCHING)
+    inside = is_inside(parameter.path, DYNAMIC_BATCHING)
     batched = with_fields(current, {DYNAMIC_BATCHING: True}) if inside else current
-    for value in values:
-        message = with_fields(batched, {path: value})
+    if isinstance(parameter, RangeParameter):
+        tried: tuple[FieldValue, ...] = (parameter.low, parameter.high, *parameter.special)
+    else:
+        tried = parameter.values
+    for value in tried:
+        message = with_fields(batched, {parameter.path: value})
         _refuse_unmeasurable(message)
         encoded = message.SerializeToString(deterministic=True)
         if encoded in seen:
@@ -135,56 +155,53 @@ def _refuse_unmeasurable(changed: Any) -> None:
         raise SpecError(text, "take it out of the space") from error
 
 
-def _mistakes_between(
-    parameters: Mapping[str, Parameter], spec: Spec, config: Base
-) -> dict[str, str]:
-    """What is wrong with parameters only beside each other, the model or the server."""
-    mistakes: dict[str, str] = {}
+def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: Base) -> _Mistakes:
+    """What is wrong with a model's parameters only beside each other or the model."""
+    mistakes: _Mistakes = {}
     batch = parameters.get(MAX_BATCH_SIZE)
     if batch is not None and any(not v for v in batch) and any(batch):
-        mistakes[MAX_BATCH_SIZE] = (
+        mistakes[Knob(owner, MAX_BATCH_SIZE)] = (
             "unset means no batch dimension, which changes the model's inputs; write 1"
         )
     children = [p for p in parameters if is_inside(p, DYNAMIC_BATCHING)]
     unbatched = config.completed.max_batch_size < 2 and not config.leaves_batch_open
     if batch is None and unbatched and (children or DYNAMIC_BATCHING in parameters):
-        mistakes[(children or [DYNAMIC_BATCHING])[0]] = (
+        mistakes[Knob(owner, (children or [DYNAMIC_BATCHING])[0])] = (
             f"the model's max_batch_size is {config.completed.max_batch_size}, so nothing is "
             "batched; "
             "raise it in config.pbtxt, or add max_batch_size to the space"
         )
-    try:
-        cache.split_args(spec.server.args if CACHE_SIZE in parameters else ())
-    except ValueError as error:
-        mistakes[CACHE_SIZE] = f"cannot be searched: {error} (server.args)"
     return mistakes
 
 
-def _assemble(parameters: Mapping[str, Parameter], spec: Spec, config: Base) -> Space:
-    ordered = sorted(
-        parameters.values(),
-        key=lambda p: (p.path != CACHE_SIZE, p.path != MAX_BATCH_SIZE, p.path.count(".")),
-    )
-    args, size = spec.server.args, None
-    if CACHE_SIZE in parameters:
-        args, size = cache.split_args(args)
-    space = Space(tuple(ordered), config, args)
-    return replace(space, current=_current(space, size))
+def _own_args(
+    spec: Spec, parameters: Sequence[Parameter], mistakes: _Mistakes
+) -> tuple[tuple[str, ...], int | None]:
+    """The server's arguments without those that the candidates bring, and the cache they give."""
+    if all(p.knob != CACHE for p in parameters):
+        return spec.server.args, None
+    try:
+        return cache.split_args(spec.server.args)
+    except ValueError as error:
+        mistakes[CACHE] = f"cannot be searched: {error} (server.args)"
+        return (), None
 
 
 def _current(space: Space, cache_bytes: int | None) -> Candidate:
-    """The owned fields as the model has them, in the space's words where it has some."""
-    fields = {
-        p.path: _current_value(p, space.base) for p in space.parameters if p.path != CACHE_SIZE
+    """The owned fields as the models have them, in the space's words where it has some."""
+    bases = {label: model.base.completed for label, model in space.served.models.items()}
+    values: dict[Knob, FieldValue] = {
+        p.knob: _current_value(p, bases[p.knob.owner]) for p in space.parameters if p.knob != CACHE
     }
-    if space.batcher_implied or DYNAMIC_BATCHING in fields:
-        fields[DYNAMIC_BATCHING] = get(space.base, DYNAMIC_BATCHING)
-        if fields[DYNAMIC_BATCHING] is None:
-            fields = {p: v for p, v in fields.items() if not is_inside(p, DYNAMIC_BATCHING)}
-    if CACHE_SIZE in space.paths:
-        enabled = get(space.base, CACHE_ENABLE) is True
-        fields[CACHE_ENABLE] = True if enabled else None
-    return Candidate.of_models({"": fields}, cache_bytes)
+    searched = [k for k in values if k.path == DYNAMIC_BATCHING]
+    for batcher in (*searched, *(implied for implied, _ in space.implied_batchers)):
+        values[batcher] = get(bases[batcher.owner], DYNAMIC_BATCHING)
+        if values[batcher] is None:
+            values = {k: v for k, v in values.items() if not k.is_inside(batcher)}
+    for label in space.asked if space.restarts else ():
+        enabled = get(bases[label], CACHE_ENABLE) is True
+        values[Knob(label, CACHE_ENABLE)] = True if enabled else None
+    return Candidate({**values, CACHE: cache_bytes})
 
 
 def _current_value(parameter: Parameter, message: Any) -> FieldValue:
@@ -225,9 +242,17 @@ def _some(space: Space) -> list[Candidate]:
     return found
 
 
-def _list_mistakes(mistakes: Mapping[str, str], positions: Mapping[str, str]) -> str:
-    places = {path: f"{positions[path]}: " if path in positions else "" for path in mistakes}
-    return "\n".join(f"{places[path]}space.{path}: {text}" for path, text in mistakes.items())
+def _list_mistakes(
+    mistakes: _Mistakes, positions: Mapping[str, Mapping[str, str]], *, short: bool
+) -> str:
+    """One a line, each with its place and the name it has in the form of the spec."""
+    lines = []
+    for knob, text in mistakes.items():
+        place = positions.get(knob.owner, {}).get(knob.path)
+        part = "server" if knob.owner == SERVER else f"models.{knob.owner}"
+        prefix = "" if knob.owner == "" or (short and knob.owner == SERVER) else f"{part}."
+        lines.append(f"{f'{place}: ' if place else ''}{prefix}space.{knob.path}: {text}")
+    return "\n".join(lines)
 
 
 def _show(value: FieldValue) -> str:

@@ -43,7 +43,7 @@ class Batcher(Condition):
     """A batch of at most one needs no batcher."""
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
-        return parameter if _whole(beside) > 1 else ChoiceParameter(parameter.path, (None,))
+        return parameter if _whole(beside) > 1 else ChoiceParameter(parameter.knob, (None,))
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
         return value if _whole(beside) > 1 else None
@@ -57,7 +57,7 @@ class PreferredSizes(Condition):
         sizes = dict.fromkeys(v for v in parameter if max(_sizes(v), default=0) <= batch)
         if None in sizes:
             sizes.pop((batch,), None)
-        return ChoiceParameter(parameter.path, tuple(sizes))
+        return ChoiceParameter(parameter.knob, tuple(sizes))
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
         kept = tuple(size for size in _sizes(value) if size <= _whole(beside))

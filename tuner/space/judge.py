@@ -16,15 +16,11 @@ _DRAWS = 200
 LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
 
 
-def refuse_broken(space: Space, place: Callable[[str], str] = str) -> None:
+def refuse_broken(space: Space) -> None:
     """Refuses a config that breaks a rule of Triton's, and goes on to whatever the space tries.
 
-    Args:
-        space: Of the model.
-        place: Where a field of the model's config stands, as ``file:line:column: path``.
-
     Raises:
-        SpecError: Each rule that is broken, one a line.
+        SpecError: Each rule that is broken, one a line, with the place of the field.
     """
     lasting = space.violations(space.current)
     rng = random.Random(0)  # noqa: S311
@@ -36,12 +32,12 @@ def refuse_broken(space: Space, place: Callable[[str], str] = str) -> None:
             still = space.violations(candidate)
             lasting = [violation for violation in lasting if violation in still]
     if lasting:
-        raise broken_config(lasting, place)
+        raise broken_config(lasting, space.served.place)
 
 
-def broken_config(violations: Sequence[Violation], place: Callable[[str], str] = str) -> SpecError:
-    """What is wrong with a model's config, with the place of each mistake."""
-    lines = "\n".join(f"{place(found.path)}: {found.message}" for found in violations)
+def broken_config(violations: Sequence[Violation], place: Callable[[Violation], str]) -> SpecError:
+    """What is wrong with models' configs, with the place of each mistake."""
+    lines = "\n".join(f"{place(found)}: {found.message}" for found in violations)
     hint = next((found.hint for found in violations if found.hint), "")
     advice = f"mend the model's config first{f': {hint}' if hint else ''}"
     return SpecError(lines, advice)

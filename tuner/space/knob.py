@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.spec.paths import SERVER
+from tuner.spec.paths import SERVER, is_inside
 
 __all__ = ["SERVER", "Knob"]
 
@@ -22,6 +22,10 @@ class Knob:
 
     owner: str
     path: str
+
+    def is_inside(self, message: Knob) -> bool:
+        """It is a field inside that message of the same model."""
+        return self.owner == message.owner and is_inside(self.path, message.path)
 
     def __str__(self) -> str:
         return self.path if self.owner in ("", SERVER) else f"{self.owner}/{self.path}"

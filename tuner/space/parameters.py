@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.space.candidate import FieldValue
+from tuner.modelconfig.values import FieldValue
+from tuner.space.knob import Knob
 
 
 @dataclass(frozen=True)
@@ -15,12 +16,16 @@ class ChoiceParameter:
     """One of a few listed values; also every subset of a list of sizes, each one value.
 
     Attributes:
-        path: ModelConfig path, or ``response_cache.size``.
+        knob: Whose it is, and its ModelConfig path or the name of a setting of the server.
         values: Distinct, in the spec's order; ``None`` leaves the field out.
     """
 
-    path: str
+    knob: Knob
     values: tuple[FieldValue, ...]
+
+    @property
+    def path(self) -> str:
+        return self.knob.path
 
     @property
     def count(self) -> int:
@@ -46,12 +51,16 @@ class RangeParameter:
         special: At most one value outside the range, a choice of its own (``0``, ``None``).
     """
 
-    path: str
+    knob: Knob
     low: int
     high: int
     step: int = 1
     log: bool = False
     special: tuple[FieldValue, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return self.knob.path
 
     @property
     def count(self) -> int:
@@ -82,14 +91,14 @@ class RangeParameter:
     def coarse(self, points: int) -> ChoiceParameter:
         """The special value and at most ``points`` values of the range, evenly spread."""
         if len(self.span) <= points:
-            return ChoiceParameter(self.path, tuple(self))
+            return ChoiceParameter(self.knob, tuple(self))
         shares = [i / (points - 1) for i in range(points)]
         if self.log:
             exact = [self.low * (self.high / self.low) ** share for share in shares]
         else:
             exact = [self.low + (self.high - self.low) * share for share in shares]
         snapped = (self.low + round((x - self.low) / self.step) * self.step for x in exact)
-        return ChoiceParameter(self.path, (*self.special, *dict.fromkeys(snapped)))
+        return ChoiceParameter(self.knob, (*self.special, *dict.fromkeys(snapped)))
 
 
 Parameter = ChoiceParameter | RangeParameter

@@ -1,5 +1,10 @@
 """Every candidate a spec allows: which values go together, how many there are, which are equal.
 
+The space of a run is the product of those of its models and of its server: a field depends on
+fields of its own model only. One rule goes across: where the size of the server's cache is
+searched, the models that are asked directly use the cache. What Triton would refuse, in a model or
+between models, is a candidate of the space, but none that is tried.
+
 Two candidates that Triton cannot tell apart have one key, so that nothing is measured twice:
 without dynamic batching there are no delay and no preferred sizes; a batch of at most one needs
 no batcher; preferring just `max_batch_size` is Triton's own default (its core fills that in).
@@ -7,27 +12,32 @@ no batcher; preferring just `max_batch_size` is Triton's own default (its core f
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import get
-from tuner.modelconfig.rules import Violation, violations
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.modelconfig.rules import Violation
+from tuner.modelconfig.served import Served
+from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
+from tuner.space.knob import SERVER, Knob
 from tuner.space.parameters import Parameter, RangeParameter
-from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
+from tuner.spec.paths import CACHE_ENABLE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
 COUNTED_ONE_BY_ONE = 2000
 #: Draws before `Space.sample` gives up finding one that Triton would load.
 MOST_DRAWS = 200
 
-#: Values by parameter path; a parameter that means nothing beside the others is left out.
-Values = Mapping[str, FieldValue]
+#: Values by the knob of a parameter; one that means nothing beside the others is left out.
+Values = Mapping[Knob, FieldValue]
 
 
 @dataclass(frozen=True)
@@ -43,20 +53,27 @@ class Space:
     """What the search may try.
 
     Attributes:
-        parameters: What others depend on comes first.
-        config: The model's, as its file has it and as the server completes it.
+        parameters: Those of the server, then model by model; what others depend on comes first.
+        served: The models, as their files have them and as the server completes them.
+        asked: Labels of the models that requests are sent to.
         server_args: Of the spec, without those that the candidates bring themselves.
-        current: The model as it is; it need not lie in the space.
+        current: The models as they are; it need not lie in the space.
     """
 
     parameters: tuple[Parameter, ...]
-    config: Base = field(repr=False)
+    served: Served = field(repr=False)
+    asked: tuple[str, ...] = ("",)
     server_args: tuple[str, ...] = ()
     current: Candidate = field(default_factory=Candidate)
 
     @property
+    def config(self) -> Base:
+        """Of the model that is asked first: for what handles one model still."""
+        return self.served.models[self.asked[0]].base
+
+    @property
     def base(self) -> Any:
-        """Triton's ModelConfig message of the model as it runs now."""
+        """That model's ModelConfig message as it runs now."""
         return self.config.completed
 
     @property
@@ -66,13 +83,7 @@ class Space:
     @property
     def restarts(self) -> bool:
         """Some candidates need a server started with other arguments."""
-        return CACHE_SIZE in self.paths
-
-    @property
-    def batcher_implied(self) -> bool:
-        """A field inside ``dynamic_batching`` is searched, but not whether there is any."""
-        paths = self.paths
-        return DYNAMIC_BATCHING not in paths and any(is_inside(p, DYNAMIC_BATCHING) for p in paths)
+        return any(p.knob == CACHE for p in self.parameters)
 
     def narrow(self, parameter: Parameter, chosen: Values) -> Parameter | None:
         """``parameter`` with the values that are left beside ``chosen``; None: means nothing.
@@ -80,9 +91,9 @@ class Space:
         ``chosen`` holds the parameters before it. A parameter may be left without any value.
         """
         left: Parameter | None = parameter
-        for condition in self._conditions[parameter.path]:
+        for parent, condition in self._conditions[parameter.knob]:
             if left is not None:
-                left = condition.narrow(left, self._beside(condition, chosen))
+                left = condition.narrow(left, self._value(parent, chosen))
         return left
 
     def candidate(self, values: Values) -> Candidate:
@@ -91,36 +102,32 @@ class Space:
         Values of parameters that mean nothing beside the others are ignored. Preferred sizes
         above max_batch_size are dropped, which may lead outside the space: ask `contains`.
         """
-        chosen: dict[str, FieldValue] = {}
+        chosen: dict[Knob, FieldValue] = {}
         for parameter in self.parameters:
             narrowed = self.narrow(parameter, chosen)
             if narrowed is None:
                 continue
-            value = values.get(parameter.path)
-            for condition in self._conditions[parameter.path]:
-                value = condition.fit(value, narrowed, self._beside(condition, chosen))
-            chosen[parameter.path] = value
+            value = values.get(parameter.knob)
+            for parent, condition in self._conditions[parameter.knob]:
+                value = condition.fit(value, narrowed, self._value(parent, chosen))
+            chosen[parameter.knob] = value
         return self._assemble(chosen)
 
-    def values(self, candidate: Candidate) -> dict[str, FieldValue]:
+    def values(self, candidate: Candidate) -> dict[Knob, FieldValue]:
         """Value of each parameter that means something in ``candidate``."""
-        chosen: dict[str, FieldValue] = {}
+        chosen: dict[Knob, FieldValue] = {}
         for parameter in self.parameters:
-            if self.narrow(parameter, chosen) is None:
-                continue
-            if parameter.path == CACHE_SIZE:
-                chosen[CACHE_SIZE] = candidate.cache_bytes
-            else:
-                chosen[parameter.path] = candidate.of("").get(parameter.path)
+            if self.narrow(parameter, chosen) is not None:
+                chosen[parameter.knob] = candidate.values.get(parameter.knob)
         return chosen
 
     def contains(self, candidate: Candidate) -> bool:
         """It has only values of the spec, in canonical form. Triton's rules are not asked."""
         values = self.values(candidate)
         for parameter in self.parameters:
-            if parameter.path in values:
+            if parameter.knob in values:
                 narrowed = self.narrow(parameter, values)
-                if narrowed is None or values[parameter.path] not in narrowed:
+                if narrowed is None or values[parameter.knob] not in narrowed:
                     return False
         return self.candidate(values) == candidate
 
@@ -130,30 +137,29 @@ class Space:
         Only the current config can differ from its equal: a file may say what Triton assumes.
         """
         values = self.values(candidate)
-        batching = candidate.of("").get(DYNAMIC_BATCHING) is True
-        if self.batcher_implied and not batching and self._max_batch_size(values) > 1:
-            return candidate
+        for batcher, size in self.implied_batchers:
+            if candidate.values.get(batcher) is not True and self._is_batched(size, values):
+                return candidate
         equal = self.candidate(values)
         return equal if self.contains(equal) else candidate
 
-    def message(self, candidate: Candidate) -> Any:
-        """The model's config with the candidate's fields (a new ModelConfig message)."""
-        return self.config.message(candidate.of(""))
+    def configs(self, candidate: Candidate) -> dict[str, Any]:
+        """Label of each model to its config with the candidate's fields (new messages)."""
+        return dict(self.served.configs(candidate.models))
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
         """Whether Triton is given the same: what a file leaves out has its default."""
         same_cache = one.cache_bytes == other.cache_bytes
-        return same_cache and bool(self.message(one) == self.message(other))
+        return same_cache and self.configs(one) == self.configs(other)
 
     def violations(self, candidate: Candidate) -> list[Violation]:
         """Why Triton would refuse the candidate; such a one never reaches a server."""
-        completes = self.config.completes
-        broken = violations(self.message(candidate), completes=completes)
-        return [*broken, *self.config.violations(candidate.of(""))]
+        return self.served.violations(candidate.models)
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
-        count = self._count(0, {})
+        parts = groupby(self.parameters, key=attrgetter("knob.owner"))
+        count = math.prod(self._count(tuple(part), {}) for _, part in parts)
         if count > COUNTED_ONE_BY_ONE:
             return Size(count, exact=False)
         return Size(sum(1 for _ in self.enumerate()), exact=True)
@@ -176,13 +182,13 @@ class Space:
 
     def draw(self, rng: random.Random) -> Candidate | None:
         """A random candidate; None when the values drawn first leave none for the others."""
-        chosen: dict[str, FieldValue] = {}
+        chosen: dict[Knob, FieldValue] = {}
         for parameter in self.parameters:
             narrowed = self.narrow(parameter, chosen)
             if narrowed is not None and not narrowed.count:
                 return None
             if narrowed is not None:
-                chosen[parameter.path] = narrowed.draw(rng)
+                chosen[parameter.knob] = narrowed.draw(rng)
         return self._assemble(chosen)
 
     def coarse(self, points: int) -> Space:
@@ -192,32 +198,52 @@ class Space:
         )
         return replace(self, parameters=parameters)
 
-    def _max_batch_size(self, chosen: Values) -> int:
-        value = chosen.get(MAX_BATCH_SIZE, self.base.max_batch_size)
-        return value if isinstance(value, int) else 0
+    @cached_property
+    def implied_batchers(self) -> tuple[tuple[Knob, Knob], ...]:
+        """The batcher and max_batch_size of each model of which a field inside
+        ``dynamic_batching`` is searched, but not whether there is any.
+        """
+        searched = {p.knob for p in self.parameters}
+        inside = (k.owner for k in searched if is_inside(k.path, DYNAMIC_BATCHING))
+        found = ((Knob(o, DYNAMIC_BATCHING), Knob(o, MAX_BATCH_SIZE)) for o in sorted({*inside}))
+        return tuple((batcher, size) for batcher, size in found if batcher not in searched)
 
     @cached_property
-    def _conditions(self) -> Mapping[str, tuple[Condition, ...]]:
-        return {path: conditions_of(path, self.paths) for path in self.paths}
+    def _conditions(self) -> Mapping[Knob, tuple[tuple[Knob, Condition], ...]]:
+        """Of each parameter; a field depends on fields of its own model."""
+        found: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
+        for knob in (p.knob for p in self.parameters):
+            searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]
+            known = () if knob.owner == SERVER else conditions_of(knob.path, searched)
+            found[knob] = tuple((Knob(knob.owner, c.parent), c) for c in known)
+        return found
 
     @cached_property
-    def _parents(self) -> Mapping[str, FieldValue]:
+    def _parents(self) -> Mapping[Knob, FieldValue]:
         """What fields depend on, with the model's value where it is not searched."""
-        parents = {c.parent for conditions in self._conditions.values() for c in conditions}
-        return {p: None if p in self.paths else get(self.base, p) for p in parents}
+        searched = {p.knob for p in self.parameters}
+        parents = {parent for found in self._conditions.values() for parent, _ in found}
+        parents |= {size for _, size in self.implied_batchers}
+        return {p: None if p in searched else self._of_model(p) for p in parents}
 
-    def _beside(self, condition: Condition, chosen: Values) -> FieldValue:
-        return chosen.get(condition.parent, self._parents[condition.parent])
+    def _of_model(self, knob: Knob) -> FieldValue:
+        return get(self.served.models[knob.owner].base.completed, knob.path)
+
+    def _value(self, knob: Knob, chosen: Values) -> FieldValue:
+        return chosen.get(knob, self._parents[knob])
+
+    def _is_batched(self, max_batch_size: Knob, chosen: Values) -> bool:
+        value = self._value(max_batch_size, chosen)
+        return isinstance(value, int) and value > 1
 
     def _assemble(self, chosen: Values) -> Candidate:
-        fields = {path: value for path, value in chosen.items() if path != CACHE_SIZE}
-        size = chosen.get(CACHE_SIZE)
-        cache_bytes = size if isinstance(size, int) else None
-        if CACHE_SIZE in chosen:
-            fields[CACHE_ENABLE] = None if cache_bytes is None else True
-        if self.batcher_implied:
-            fields[DYNAMIC_BATCHING] = True if self._max_batch_size(chosen) > 1 else None
-        return Candidate.of_models({"": fields}, cache_bytes)
+        values = dict(chosen)
+        if CACHE in chosen:
+            enabled = None if chosen[CACHE] is None else True
+            values |= {Knob(label, CACHE_ENABLE): enabled for label in self.asked}
+        for batcher, size in self.implied_batchers:
+            values[batcher] = True if self._is_batched(size, chosen) else None
+        return Candidate(values)
 
     def _walk(self, index: int, chosen: Values) -> Iterator[Values]:
         if index == len(self.parameters):
@@ -229,15 +255,15 @@ class Space:
             yield from self._walk(index + 1, chosen)
             return
         for value in narrowed:
-            yield from self._walk(index + 1, {**chosen, parameter.path: value})
+            yield from self._walk(index + 1, {**chosen, parameter.knob: value})
 
-    def _count(self, index: int, chosen: Values) -> int:
-        if index == len(self.parameters):
+    def _count(self, parameters: Sequence[Parameter], chosen: Values) -> int:
+        if not parameters:
             return 1
-        parameter = self.parameters[index]
+        parameter, *others = parameters
         narrowed = self.narrow(parameter, chosen)
         if narrowed is None:
-            return self._count(index + 1, chosen)
-        if parameter.path not in self._parents:
-            return narrowed.count * self._count(index + 1, chosen)
-        return sum(self._count(index + 1, {**chosen, parameter.path: v}) for v in narrowed)
+            return self._count(others, chosen)
+        if parameter.knob not in self._parents:
+            return narrowed.count * self._count(others, chosen)
+        return sum(self._count(others, {**chosen, parameter.knob: v}) for v in narrowed)

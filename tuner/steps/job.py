@@ -121,10 +121,10 @@ def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:
 
 
 def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
-    model = served.models[spec.the_one.label]
-    refuse_unmeasurable(model.name, model.base.completed)
-    positions = {at: place for own in loaded.space_positions.values() for at, place in own.items()}
-    return build_space(spec, model.base, positions, model.place)
+    for label in dict.fromkeys(stream.model for stream in spec.streams.values()):
+        asked = served.models[label]
+        refuse_unmeasurable(asked.name, asked.base.completed)
+    return build_space(spec, served, loaded.space_positions)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

@@ -15,6 +15,7 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
+from tuner.space.knob import Knob
 from tuner.space.space import Space
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps.job import Job
@@ -147,22 +148,24 @@ def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> fr
 
 def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:
     """The current config with a smaller max_batch_size of the space."""
-    searched = next((p for p in space.parameters if p.path == MAX_BATCH_SIZE), ())
+    size = Knob(model.label, MAX_BATCH_SIZE)
+    searched = next((p for p in space.parameters if p.knob == size), ())
     config = model.base.completed
     smaller = [v for v in searched if isinstance(v, int) and 1 <= v < config.max_batch_size]
     if not smaller or config.backend in _KEEP_THE_SIZE:
         return None
-    return space.candidate({**space.values(space.current), MAX_BATCH_SIZE: max(smaller)})
+    return space.candidate({**space.values(space.current), size: max(smaller)})
 
 
 def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:
     """The current config with its dynamic batching off, where the space may have it so."""
-    searched = next((p for p in space.parameters if p.path == DYNAMIC_BATCHING), ())
+    batcher = Knob(model.label, DYNAMIC_BATCHING)
+    searched = next((p for p in space.parameters if p.knob == batcher), ())
     known = DYNAMIC_BATCHING in model.base.overridden
     values = space.values(space.current)
-    if known or None not in searched or values.get(DYNAMIC_BATCHING) is not True:
+    if known or None not in searched or values.get(batcher) is not True:
         return None
-    return space.candidate({**values, DYNAMIC_BATCHING: None})
+    return space.candidate({**values, batcher: None})
 
 
 def _try(deployer: Deployer, candidate: Candidate, label: str) -> ModelConfig | None:

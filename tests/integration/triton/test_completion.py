@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from candidates import values_of
 from contract.server_contract import answer
 
 from tuner.errors import NothingToSearchError
@@ -137,7 +138,7 @@ def candidate(served: Serving, **fields: Any) -> Candidate:
     names = {"count": COUNT, "size": SIZE, "batcher": BATCHER, "delay": DELAY, "only": PREFERRED}
     space = served.job.space
     changed = {names[name]: value for name, value in fields.items()}
-    found = space.candidate({**space.values(space.current), **changed})
+    found = space.candidate({**space.values(space.current), **values_of(changed)})
     assert space.contains(found)
     return found
 

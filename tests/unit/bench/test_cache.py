@@ -30,7 +30,7 @@ def a_space(config: str = "", *, args: tuple[str, ...] = (), searched: bool = Fa
             "space": fields,
         }
     )
-    return build_space(spec, served_one(config_text(config)).models[""].base)
+    return build_space(spec, served_one(config_text(config)))
 
 
 def config_text(more: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from unit.space.spaces import served_of
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -14,7 +15,6 @@ from tuner.errors import SpecError, TunerError
 from tuner.model_analyzer.carry import carried, repository_of
 from tuner.model_analyzer.options import OPTIONS
 from tuner.model_analyzer.yaml_file import read_profile
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, draft_spec
@@ -59,7 +59,7 @@ def spec_of(tmp_path: Path, **options: Any) -> Any:
     text = drafted(written(tmp_path, **options), None)
     (tmp_path / "spec.yaml").write_text(text)
     loaded = load_spec(tmp_path / "spec.yaml")
-    build_space(loaded.spec, Base.of_file(model_config(Path("model_repository"), loaded.spec.name)))
+    build_space(loaded.spec, served_of(model_config(Path("model_repository"), loaded.spec.name)))
     return loaded.spec
 
 
@@ -74,7 +74,7 @@ def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
     target = tmp_path / "spec.yaml"
     target.write_text((CASES / "good" / f"{name}.expected").read_text())
     spec = load_spec(target).spec
-    space = build_space(spec, Base.of_file(model_config(Path("model_repository"), spec.name)))
+    space = build_space(spec, served_of(model_config(Path("model_repository"), spec.name)))
     assert space.size().count > 1
 
 

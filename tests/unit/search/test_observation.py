@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import optuna
 import pytest
-from candidates import candidate_of
+from candidates import candidate_of, values_of
 from unit.space.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
 
 from tuner.run.trial import Score, Trial, TrialState
@@ -52,7 +52,7 @@ def test_a_failed_trial_is_worse_than_any_missed_slo() -> None:
 
 def test_optuna_reads_the_params_and_the_constraint() -> None:
     space = space_of(USUAL)
-    candidate = space.candidate({INSTANCES: 2, BATCH: 8, DELAY: 0})
+    candidate = space.candidate(values_of({INSTANCES: 2, BATCH: 8, DELAY: 0}))
     score = Score(30.0, False, 0.4, None)
     frozen = frozen_trial(space, GOODPUT, Trial(3, candidate, TrialState.MEASURED, score=score))
     assert frozen.state is optuna.trial.TrialState.COMPLETE
@@ -62,7 +62,9 @@ def test_optuna_reads_the_params_and_the_constraint() -> None:
 
 def test_optuna_counts_a_failed_trial_as_the_worst() -> None:
     space = space_of(USUAL)
-    failed = Trial(3, space.candidate({INSTANCES: 2, BATCH: 8, DELAY: 0}), TrialState.FAILED)
+    failed = Trial(
+        3, space.candidate(values_of({INSTANCES: 2, BATCH: 8, DELAY: 0})), TrialState.FAILED
+    )
     frozen = frozen_trial(space, GOODPUT, failed)
     assert frozen.state is optuna.trial.TrialState.PRUNED
     assert frozen.value is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from itertools import pairwise
 
+from candidates import values_of
 from unit.search.surface import CACHED, SURFACE, searched, strategy, synthetic_trial
 from unit.space.spaces import INSTANCES, space_of
 
@@ -40,7 +41,7 @@ class Leading(Scripted):
 
 def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:
     space = space_of(SURFACE)
-    first_guess, other = (space.candidate({INSTANCES: n}) for n in (2, 3))
+    first_guess, other = (space.candidate(values_of({INSTANCES: n})) for n in (2, 3))
     searcher = Searcher(space, Leading(first_guess, []))
     assert searcher.next() == Proposal(first_guess)
     searcher.tell(synthetic_trial(0, first_guess, []))
@@ -64,7 +65,8 @@ def test_an_exhausted_strategy_ends_the_search() -> None:
 
 def test_duplicates_are_counted() -> None:
     space = space_of(SURFACE)
-    proposals = [Proposal(space.candidate({INSTANCES: n}), duplicates=n) for n in (1, 2, 3)]
+    three = [space.candidate(values_of({INSTANCES: n})) for n in (1, 2, 3)]
+    proposals = [Proposal(c, duplicates=n) for n, c in enumerate(three, 1)]
     searcher = Searcher(space, Scripted(proposals))
     searched(searcher, 4)
     assert searcher.duplicates == 6
@@ -72,7 +74,7 @@ def test_duplicates_are_counted() -> None:
 
 def test_without_server_arguments_each_proposal_knows_all_trials() -> None:
     space = space_of(SURFACE)
-    script = Scripted([Proposal(space.candidate({INSTANCES: n})) for n in (1, 2, 3)])
+    script = Scripted([Proposal(space.candidate(values_of({INSTANCES: n}))) for n in (1, 2, 3)])
     searched(Searcher(space, script), 4)
     assert script.asked == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
 
@@ -81,7 +83,7 @@ def test_with_server_arguments_the_running_server_is_used_first() -> None:
     space = space_of(CACHED)
     sizes = [1 << 20, None, 1 << 26, None]
     proposals = [
-        Proposal(space.candidate({INSTANCES: n, "response_cache.size": size}))
+        Proposal(space.candidate(values_of({INSTANCES: n, "response_cache.size": size})))
         for n, size in enumerate(sizes, start=1)
     ]
     searcher = Searcher(space, Scripted(proposals))

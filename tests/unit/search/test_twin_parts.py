@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
+from candidates import candidate_of, values_of
 from synthetic import synthetic_measurement
 from unit.search.surface import CACHED, SURFACE
 from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
@@ -91,7 +91,7 @@ class TestPool:
 
     def test_neighbours_differ_in_one_parameter(self) -> None:
         space = space_of(SURFACE)
-        centre = space.candidate({INSTANCES: 3, BATCH: 16, PREFERRED: None, DELAY: 1000})
+        centre = space.candidate(values_of({INSTANCES: 3, BATCH: 16, PREFERRED: None, DELAY: 1000}))
         found = neighbours(space, centre, random.Random(1), 100)
         assert {differing(c, centre) for c in found} == {1}
         assert {c.of("")[INSTANCES] for c in found} >= {2, 4}
@@ -128,8 +128,8 @@ class TestCorrection:
 
     def test_a_measured_candidate_is_known_better_than_a_far_one(self) -> None:
         space = space_of(SURFACE)
-        near = space.candidate({INSTANCES: 1, BATCH: 4, PREFERRED: None, DELAY: 0})
-        far = space.candidate({INSTANCES: 6, BATCH: 32, PREFERRED: (8,), DELAY: 20_000})
+        near = space.candidate(values_of({INSTANCES: 1, BATCH: 4, PREFERRED: None, DELAY: 0}))
+        far = space.candidate(values_of({INSTANCES: 6, BATCH: 32, PREFERRED: (8,), DELAY: 20_000}))
         residuals = [Residual(near, 0.1), Residual(space.current, -0.1)]
         mean, deviation = Correction(Features(space), residuals, OWN).of([near, far])
         assert mean[0] == pytest.approx(0.1, abs=0.03)
@@ -203,7 +203,7 @@ class TestRefusals:
 def apart(space: Space, path: str, one: FieldValue, other: FieldValue) -> float:
     """Squared distance of two candidates in one parameter."""
     first, second = (
-        space.candidate({INSTANCES: 1, BATCH: 32, path: value}) for value in (one, other)
+        space.candidate(values_of({INSTANCES: 1, BATCH: 32, path: value})) for value in (one, other)
     )
     where = [p.path for p in space.parameters].index(path)
     return float(Features(space).squares([first], [second])[where, 0, 0])
@@ -232,5 +232,5 @@ class TestFeatures:
 
     def test_what_means_nothing_is_alike(self) -> None:
         space = space_of({BATCHER: {"choice": [False, True]}, DELAY: {"choice": [1000, 4000]}})
-        off = [space.candidate({BATCHER: None, DELAY: d}) for d in (1000, 4000)]
+        off = [space.candidate(values_of({BATCHER: None, DELAY: d})) for d in (1000, 4000)]
         assert Features(space).squares(off[:1], off[1:]).sum() == 0.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from candidates import candidate_of
+from candidates import candidate_of, values_of
 from synthetic import synthetic_measurement
 from unit.search.simulated import SPACE, Simulation
 from unit.space.spaces import BATCH, INSTANCES, space_of
@@ -237,7 +237,7 @@ def test_a_race_that_was_to_be_lost_makes_no_prediction_right(
 
 def test_part_of_what_the_best_one_showed_was_luck() -> None:
     space = space_of(SPACE)
-    few, more, most = (space.candidate({INSTANCES: n, BATCH: 16}) for n in (1, 2, 3))
+    few, more, most = (space.candidate(values_of({INSTANCES: n, BATCH: 16})) for n in (1, 2, 3))
     residuals = [Residual(few, 0.0), Residual(most, 0.0), Residual(more, 0.2)]
     correction = Correction(Features(space), residuals, own_error([]))
     believed = correction.of_measured(residuals[2])

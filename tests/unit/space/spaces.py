@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tuner.modelconfig.base import Base
+from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.message import parse
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.served import Served
 from tuner.space.build import build_space
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -35,4 +39,12 @@ def spec_of(space: dict[str, Any], **more: Any) -> Spec:
 
 
 def space_of(space: dict[str, Any], config: str = BATCHING, **more: Any) -> Space:
-    return build_space(spec_of(space, **more), Base.of_file(parse(config)))
+    return build_space(spec_of(space, **more), served_of(config))
+
+
+def served_of(config: str | ModelConfig | Base) -> Served:
+    """One model, whose label is empty."""
+    text = config if isinstance(config, str) else ""
+    base = config if isinstance(config, Base) else Base.of_file(parse(text) if text else config)
+    path = Path("m/config.pbtxt")
+    return Served.of(base, ModelFiles("m", path.parent, path, text, True, "", (1,), "utf-8"))

@@ -4,6 +4,7 @@ import random
 
 import optuna
 import pytest
+from candidates import values_of
 from unit.space.spaces import (
     BATCH,
     BATCHER,
@@ -56,9 +57,9 @@ def test_what_means_nothing_is_not_asked_for() -> None:
 
 def test_a_special_value_is_chosen_before_the_range() -> None:
     space = space_of({DELAY: {"int": [1, 5], "or": 0}})
-    assert params(space, space.candidate({DELAY: 0})) == {f"{DELAY}.choice": "0"}
+    assert params(space, space.candidate(values_of({DELAY: 0}))) == {f"{DELAY}.choice": "0"}
     in_range = {f"{DELAY}.choice": "range", DELAY: 3}
-    assert params(space, space.candidate({DELAY: 3})) == in_range
+    assert params(space, space.candidate(values_of({DELAY: 3}))) == in_range
 
 
 @pytest.mark.parametrize("config", ["", "dynamic_batching { preferred_batch_size: 2 }"])

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import pytest
-from unit.space.spaces import BATCH, BATCHER, BATCHING, CACHE, DELAY, PREFERRED, space_of, spec_of
+from unit.space.spaces import (
+    BATCH,
+    BATCHER,
+    BATCHING,
+    CACHE,
+    DELAY,
+    PREFERRED,
+    served_of,
+    space_of,
+    spec_of,
+)
 
 from tuner.errors import NothingToSearchError, SpecError
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 
 
@@ -18,7 +26,7 @@ def test_every_mistake_is_reported_with_its_place() -> None:
         }
     )
     with pytest.raises(SpecError) as caught:
-        build_space(spec, Base.of_file(parse(BATCHING)), {"max_batch_sizes": "s.yaml:9:3"})
+        build_space(spec, served_of(BATCHING), {"": {"max_batch_sizes": "s.yaml:9:3"}})
     lines = caught.value.message.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("s.yaml:9:3: space.max_batch_sizes: ")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
+from candidates import values_of
+from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED, served_of
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
@@ -30,7 +31,7 @@ def drafted(
     file = tmp_path / "spec.yaml"
     file.write_text(text)
     spec = load_spec(file).spec
-    return text, spec, build_space(spec, Base.of_file(message))
+    return text, spec, build_space(spec, served_of(message))
 
 
 CASES = {
@@ -150,11 +151,11 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     assert "config.pbtxt leaves max_batch_size to the server" in text
     (tmp_path / "spec.yaml").write_text(text)
     spec = load_spec(tmp_path / "spec.yaml").spec
-    before = build_space(spec, Base.of_file(message, completes=True))
+    before = build_space(spec, served_of(Base.of_file(message, completes=True)))
     assert any(DYNAMIC_BATCHING in c.of("") for c in before.enumerate())
 
     running = parse(f'name: "m" max_batch_size: {completed} instance_group {{ count: 1 }}')
-    asked = build_space(spec, Base.of_server(message, running, completes=True))
+    asked = build_space(spec, served_of(Base.of_server(message, running, completes=True)))
     batched = any(c.of("")[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
 
@@ -169,6 +170,6 @@ def test_more_instances_alone_can_be_found_for_a_model_that_does_not_batch_today
     _, _, space = drafted(tmp_path, config)
     assert (DYNAMIC_BATCHING in space.paths) is off
     alone = {INSTANCES: 2, "max_batch_size": 16, DYNAMIC_BATCHING: None, DELAY: 0}
-    candidate = space.candidate({**alone, PREFERRED: None})
+    candidate = space.candidate(values_of({**alone, PREFERRED: None}))
     assert space.contains(candidate)
     assert (candidate.of("")[DYNAMIC_BATCHING] is None) is off

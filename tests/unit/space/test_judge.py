@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
-from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, spec_of
+from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, served_of, space_of, spec_of
 
 from tuner.errors import SpecError
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.tree import field_place
 from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
 from tuner.steps.job import Request, prepare
@@ -22,10 +19,9 @@ ZERO_DIMS = BATCHING + '\ninput [{ name: "x" data_type: TYPE_FP32\n  dims: [ 0 ]
 
 def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_through() -> None:
     large = {**USUAL, "instance_group.count": {"int": [1, 900_000]}}
-    place = partial(field_place, "m/config.pbtxt", ZERO_DIMS)
     began = time.process_time()
     with pytest.raises(SpecError) as error:
-        build_space(spec_of(large), Base.of_file(parse(ZERO_DIMS)), place=place)
+        build_space(spec_of(large), served_of(ZERO_DIMS))
     assert time.process_time() - began < 1
     assert error.value.message == "m/config.pbtxt:3:3: input[0].dims: input x has dimension 0"
     assert error.value.hint == "mend the model's config first: -1 is any length"

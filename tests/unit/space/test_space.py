@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from candidates import candidate_of
+from candidates import candidate_of, values_of
 from unit.space.spaces import (
     BATCH,
     BATCHER,
@@ -74,54 +74,54 @@ def test_a_large_space_is_counted_without_listing_it() -> None:
 
 def test_without_a_batcher_there_is_no_delay_and_no_preferred_size() -> None:
     space = space_of(SMALL["batcher off or on"])
-    off = space.candidate({BATCHER: None, DELAY: 100, PREFERRED: (4,)})
+    off = space.candidate(values_of({BATCHER: None, DELAY: 100, PREFERRED: (4,)}))
     assert dict(off.of("")) == {BATCHER: None}
-    assert off == space.candidate({BATCHER: None, DELAY: 0})
+    assert off == space.candidate(values_of({BATCHER: None, DELAY: 0}))
 
 
 def test_a_searched_field_of_the_batcher_turns_it_on() -> None:
     space = space_of({DELAY: {"int": [50, 100], "or": 0}})
-    candidate = space.candidate({DELAY: 0})
+    candidate = space.candidate(values_of({DELAY: 0}))
     assert dict(candidate.of("")) == {BATCHER: True, DELAY: 0}
-    assert space.message(candidate).HasField("dynamic_batching")
+    assert space.configs(candidate)[""].HasField("dynamic_batching")
 
 
 def test_a_batch_of_at_most_one_has_no_batcher() -> None:
     space = space_of(SMALL["batch of one"])
-    candidate = space.candidate({BATCH: 1, PREFERRED: (2,)})
+    candidate = space.candidate(values_of({BATCH: 1, PREFERRED: (2,)}))
     assert dict(candidate.of("")) == {BATCH: 1, BATCHER: None}
 
 
 def test_preferred_sizes_above_the_batch_size_are_dropped() -> None:
     space = space_of(USUAL)
-    candidate = space.candidate({INSTANCES: 1, BATCH: 8, DELAY: 0, PREFERRED: (4, 16)})
+    candidate = space.candidate(values_of({INSTANCES: 1, BATCH: 8, DELAY: 0, PREFERRED: (4, 16)}))
     assert candidate.of("")[PREFERRED] == (4,)
     assert space.contains(candidate)
 
 
 def test_a_batch_size_that_no_preferred_size_fits_is_outside_the_space() -> None:
     space = space_of(SMALL["no unset"])
-    assert not space.contains(space.candidate({BATCH: 2, PREFERRED: (4,)}))
+    assert not space.contains(space.candidate(values_of({BATCH: 2, PREFERRED: (4,)})))
 
 
 def test_preferring_the_whole_batch_is_the_same_as_preferring_nothing() -> None:
     space = space_of(USUAL)
     values = {INSTANCES: 1, BATCH: 8, DELAY: 0}
-    assert space.candidate({**values, PREFERRED: (8,)}) == space.candidate(
-        {**values, PREFERRED: None}
+    assert space.candidate(values_of({**values, PREFERRED: (8,)})) == space.candidate(
+        values_of({**values, PREFERRED: None})
     )
 
 
 def test_a_delay_of_zero_is_a_value_of_its_own() -> None:
     space = space_of({DELAY: {"int": [50, 100], "or": 0}})
-    assert space.contains(space.candidate({DELAY: 0}))
-    assert not space.contains(space.candidate({DELAY: 20}))
+    assert space.contains(space.candidate(values_of({DELAY: 0})))
+    assert not space.contains(space.candidate(values_of({DELAY: 20})))
 
 
 def test_the_cache_is_a_server_argument_and_a_field() -> None:
     space = space_of(SMALL["cache"])
-    on = space.candidate({INSTANCES: 1, CACHE: 1 << 20})
-    off = space.candidate({INSTANCES: 1, CACHE: None})
+    on = space.candidate(values_of({INSTANCES: 1, CACHE: 1 << 20}))
+    off = space.candidate(values_of({INSTANCES: 1, CACHE: None}))
     assert on.cache_bytes == 1 << 20
     assert on.of("")["response_cache.enable"] is True
     assert off.cache_bytes is None
@@ -142,7 +142,7 @@ def test_what_triton_would_refuse_is_never_enumerated_or_drawn() -> None:
     allowed = [c.of("")["dynamic_batching.priority_levels"] for c in space.enumerate()]
     assert allowed == [1]
     assert {space.sample(random.Random(i)) for i in range(20)} == set(space.enumerate())
-    refused = space.candidate({"dynamic_batching.priority_levels": 3})
+    refused = space.candidate(values_of({"dynamic_batching.priority_levels": 3}))
     assert "priority" in space.violations(refused)[0].message
 
 
@@ -151,7 +151,7 @@ def test_the_current_config_may_lie_outside() -> None:
     assert dict(space.current.of("")) == {BATCH: 16, BATCHER: None, INSTANCES: 1}
     assert not space.contains(space.current)
     assert space.canonical(space.current) == space.current
-    assert space.message(space.current) == space.base
+    assert space.configs(space.current) == {"": space.base}
 
 
 def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
@@ -167,7 +167,7 @@ def test_a_current_config_that_says_what_triton_assumes_equals_one_of_the_space(
     config = BATCHING + "dynamic_batching { preferred_batch_size: 16 }"
     space = space_of(USUAL, config)
     assert space.current.of("")[PREFERRED] == (16,)
-    assert space.message(space.current) == space.base
+    assert space.configs(space.current) == {"": space.base}
     equal = space.canonical(space.current)
     assert space.contains(equal)
     assert equal.of("")[PREFERRED] is None

@@ -44,7 +44,7 @@ class Features:
         """Squared distances: parameters, candidates of the one, candidates of the other."""
         first, second = ([self.space.values(c) for c in given] for given in (one, other))
         found = [
-            _apart([v.get(p.path) for v in first], [v.get(p.path) for v in second], p)
+            _apart([v.get(p.knob) for v in first], [v.get(p.knob) for v in second], p)
             for p in self.space.parameters
         ]
         return np.stack(found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.parameters import RangeParameter
+from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
 
 #: A space of so many is looked at whole.
@@ -60,8 +60,8 @@ def neighbours(
     values = space.values(candidate)
     found: dict[str, Candidate] = {}
     for parameter in space.parameters:
-        for value in _others(space, parameter.path, values):
-            near = space.candidate({**values, parameter.path: value})
+        for value in _others(parameter, values.get(parameter.knob)):
+            near = space.candidate({**values, parameter.knob: value})
             if near != candidate and space.contains(near) and not space.violations(near):
                 found.setdefault(near.key, near)
     chosen = list(found.values())
@@ -69,12 +69,10 @@ def neighbours(
     return chosen[:most]
 
 
-def _others(space: Space, path: str, values: dict[str, FieldValue]) -> list[FieldValue]:
+def _others(parameter: Parameter, now: FieldValue) -> list[FieldValue]:
     """Every other value of a choice; of a range those a step, a tenth and a third away."""
-    parameter = next(p for p in space.parameters if p.path == path)
     if not isinstance(parameter, RangeParameter):
         return list(parameter)
-    now = values.get(path)
     if not isinstance(now, int) or now not in parameter.span:
         return list(parameter.coarse(5))
     steps = (1.1, 1.35, 2.0) if parameter.log else ()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import CACHE, Candidate, FieldValue
+from tuner.space.knob import Knob
 from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.space import Space
 from tuner.spec.paths import (
@@ -60,24 +61,24 @@ def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
     smallest = dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY, CACHE_SIZE), _first)
     # INSTANCES stands for every number of instances.
     chooses: dict[str, _Pick] = {**smallest, DYNAMIC_BATCHING: _on, **picks}
-    chosen: dict[str, FieldValue] = {}
+    chosen: dict[Knob, FieldValue] = {}
     for parameter in space.parameters:
         narrowed = space.narrow(parameter, chosen)
         values = [] if narrowed is None else _ascending(narrowed)
         if not values:
             continue
-        path = parameter.path
+        path, knob = parameter.path, parameter.knob
         pick = chooses.get(INSTANCES if is_instance_count(path) else path)
         if pick is not None:
-            chosen[path] = pick(values)
+            chosen[knob] = pick(values)
         else:
-            chosen[path] = now.get(path) if now.get(path) in values else values[0]
+            chosen[knob] = now.get(knob) if now.get(knob) in values else values[0]
     return space.candidate(chosen)
 
 
 def _cached(space: Space, corner: Candidate) -> Candidate:
-    parameter = next(p for p in space.parameters if p.path == CACHE_SIZE)
-    return space.candidate({**space.values(corner), CACHE_SIZE: _ascending(parameter)[-1]})
+    parameter = next(p for p in space.parameters if p.knob == CACHE)
+    return space.candidate({**space.values(corner), CACHE: _ascending(parameter)[-1]})
 
 
 def _ascending(parameter: Parameter) -> list[FieldValue]:
