@@ -187,10 +187,10 @@ def read_served(
         config.name = config.name or name
         base = Base.of_file(config, completes=files.completes(config))
         asked = dict.fromkeys((*_steps(config), *called.get(name, ())))
-        _refuse_missing(repository, files, config, asked)
-        waiting += asked
         parts = tuple(labels.get(part, part) for part in asked)
         read[name] = ServedModel(labels.get(name, name), name, files, base, parts)
+        _refuse_missing(repository, read[name], asked)
+        waiting += asked
     return Served({model.label: model for model in _parts_first(read.values())})
 
 
@@ -199,14 +199,12 @@ def _steps(config: ModelConfig) -> Iterator[str]:
     return (step.model_name for step in config.ensemble_scheduling.step if step.model_name)
 
 
-def _refuse_missing(
-    repository: Path, files: ModelFiles, config: ModelConfig, parts: Iterable[str]
-) -> None:
+def _refuse_missing(repository: Path, model: ServedModel, parts: Iterable[str]) -> None:
     there = model_names(repository)
     for part in parts:
         if part not in there:
             raise SpecError(
-                f"{_place_of(files, config, part)}: there is no model {part!r} in {repository}",
+                f"{_place_of(model, part)}: there is no model {part!r} in {repository}",
                 did_you_mean(part, there) or f"it has {', '.join(there)}",
             )
 
@@ -220,14 +218,13 @@ def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
         circle = [by_label[label] for label in reversed(error.args[1])]
         whole, part = circle[0], circle[1]
         text = " -> ".join(model.name for model in circle)
-        where = _place_of(whole.files, whole.base.file, part.name)
+        where = _place_of(whole, part.name)
         raise SpecError(f"{where}: the models lead in a circle: {text}", "break it") from error
 
 
-def _place_of(files: ModelFiles, config: ModelConfig, part: str) -> str:
-    """Where a config names another model; a call by the model's code stands in none."""
-    for index, step in enumerate(config.ensemble_scheduling.step):
+def _place_of(whole: ServedModel, part: str) -> str:
+    """Where a model names a part: in its config, or the spec names what its code calls."""
+    for index, step in enumerate(whole.base.file.ensemble_scheduling.step):
         if step.model_name == part:
-            path = f"ensemble_scheduling.step[{index}].model_name"
-            return field_place(str(files.path), files.text, path)
-    return f"{files.path}: calls"
+            return whole.place(f"ensemble_scheduling.step[{index}].model_name")
+    return f"models.{whole.label}.calls"
