@@ -95,8 +95,7 @@ def _complete(job: Job, deployer: Deployer) -> Job:
         running = deployer.try_out(Candidate.of_models({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
         raise ModelNotServedError(
-            f"the server does not load {job.spec.name} as it is in the repository: "
-            f"{error.message}",
+            f"the server does not load {job.spec.name} as it is in the repository: {error.message}",
             "logs/server.log holds the server's own words; `tune lint` knows Triton's rules",
         ) from error
     bases = {
