@@ -250,7 +250,7 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
         run_id=session.store.run_id,
         accepted_at=session.manifest.created_at,
         machine=session.machine,
-        config_sha256=session.job.model.sha256,
+        config_sha256=session.manifest.config_sha256,
         compared=found.compared,
         values=found.values,
         level=min(levels) if found.level is None else found.level,

@@ -37,6 +37,7 @@ from tuner.confirm.rounds import (
 )
 from tuner.errors import EnvironmentNotReadyError, TrialError
 from tuner.load import seeds
+from tuner.run.manifest import sha256_of_configs
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
@@ -273,7 +274,9 @@ def _noise(
         model=job.spec.name,
         fingerprint=fingerprint,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        config_sha256=job.model.sha256,
+        config_sha256=sha256_of_configs(
+            {la: m.files.sha256 for la, m in job.served.models.items()}
+        ),
         spec_path=str(job.loaded.path),
         level=first.load.level,
         servers=len(repeats),

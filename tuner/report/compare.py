@@ -40,6 +40,8 @@ class RunSide:
     Attributes:
         config: Each searched field, and the server arguments, in words.
         value: Of ``metric``, the goodput or what was minimised, over the rounds of the proof.
+        streams: The worst p99 latency of each stream, in words, where there are several.
+        bottleneck: In which of several models a request spends its time; None for one.
         gain: Against the run's own current config, with its interval; None without a winner.
         seconds: Of the whole run; None when it left no result.
     """
@@ -53,6 +55,8 @@ class RunSide:
     value: Estimate | None
     gain: Ratio | None
     p99_latency_us: float | None
+    streams: Mapping[str, str]
+    bottleneck: str | None
     trials: int
     seconds: float | None
 
@@ -97,10 +101,12 @@ def text_table(comparison: RunComparison) -> Table:
         ("status", *(s.status for s in sides)),
         ("started", *(s.created_at[:16].replace("T", " ") for s in sides)),
         ("machine", *(s.machine for s in sides)),
-        *_config_rows(sides),
+        *_rows("", [s.config for s in sides]),
         (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
         ("gain over its own current config", *(_ratio_text(s.gain) for s in sides)),
         ("p99 latency, worst", *(metric_text("p99_latency", s.p99_latency_us) for s in sides)),
+        *_rows("p99 latency, worst", [s.streams for s in sides]),
+        *_bottlenecks(sides),
         ("trials", *(str(s.trials) for s in sides)),
         ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
         ("B over A", "", _ratio_text(comparison.ratio)),
@@ -128,6 +134,8 @@ def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> R
         value=_estimate(values),
         gain=None if gain is None else gain.goodput_ratio,
         p99_latency_us=None if facts is None else facts.p99_latency_us,
+        streams={} if facts is None else _streams(facts),
+        bottleneck=None if facts is None or facts.bottleneck is None else facts.bottleneck.sentence,
         trials=len(data.trials),
         seconds=None if result is None else result.time.wall_s,
     )
@@ -143,6 +151,15 @@ def _config(facts: ConfigFacts) -> dict[str, str]:
     config = {str(knob): field_text(knob, value) for knob, value in candidate.fields.items()}
     arguments = cache_text(candidate)
     return {**config, "server arguments": arguments} if arguments else config
+
+
+def _streams(facts: ConfigFacts) -> dict[str, str]:
+    return {n: metric_text("p99_latency", s.p99_latency_us) for n, s in facts.streams.items()}
+
+
+def _bottlenecks(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
+    told = any(side.bottleneck for side in sides)
+    return [("bottleneck", *(side.bottleneck or NOTHING for side in sides))] if told else []
 
 
 def _values(data: ReportData, result: Result | None) -> list[float]:
@@ -191,10 +208,11 @@ def _machine(manifest: Manifest) -> str:
     return ", ".join([f"{host.get('cpu')}, {host.get('cores')} cores", *gpus])
 
 
-def _config_rows(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
-    """A line for each field; what only one of them searched is not known of the other."""
-    names = dict.fromkeys(name for side in sides for name in side.config)
-    return [(name, *(side.config.get(name, NOTHING) for side in sides)) for name in names]
+def _rows(what: str, sides: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
+    """A line for each field, or stream; what only one of them has is not known of the other."""
+    names = dict.fromkeys(name for side in sides for name in side)
+    titles = {name: ": ".join(filter(None, (name, what))) for name in names}
+    return [(titles[name], *(side.get(name, NOTHING) for side in sides)) for name in names]
 
 
 def _value_text(side: RunSide) -> str:

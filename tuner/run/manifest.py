@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ SCHEMA_VERSION = 2
 #: What must be equal for a run to be resumed, beside the configs of the models it serves: another
 #: value would mix two experiments.
 _IDENTITY = ("spec_sha256", "seed", "fingerprint", "versions")
+
+_NO_FILE = hashlib.sha256(b"").hexdigest()
 
 #: In version 1, which knew of one model, the facts of its config stood among those of the run.
 _CONFIG_OF_VERSION_1 = {
@@ -153,6 +156,11 @@ class Manifest(Facts):
         config = next(iter(self.models.values()))
         return Path(config.path).parent.parent
 
+    @property
+    def config_sha256(self) -> str:
+        """Of the configs of all models as the run read them."""
+        return sha256_of_configs({la: c.sha256 or _NO_FILE for la, c in self.models.items()})
+
     def refuse_if_different(self, now: Manifest) -> None:
         """SpecError naming each fact that changed since this run was started."""
         before, after = self._identifying(), now._identifying()
@@ -193,6 +201,14 @@ class Manifest(Facts):
             f"{title_of(now.client)}, which would measure now",
             "start a new run",
         )
+
+
+def sha256_of_configs(by_label: Mapping[str, str]) -> str:
+    """One hash of the hashes of several models' configs; that of one config is its own."""
+    if len(by_label) == 1:
+        return next(iter(by_label.values()))
+    text = "".join(f"{label} {sha256}\n" for label, sha256 in sorted(by_label.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def comparable(one: str | None, other: str | None) -> bool:

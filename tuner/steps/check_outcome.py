@@ -21,7 +21,6 @@ from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.check import Check
 from tuner.steps.check_rounds import Checked
-from tuner.writeback.plan import sha256_of
 
 #: Exit code of each way a check can end without an error (see `tuner.errors`).
 EXIT_CODES = {
@@ -113,7 +112,7 @@ def check_facts(
         reasons=list(verdict.reasons),
         spec_path=manifest.spec_path,
         spec_sha256=manifest.spec_sha256,
-        config_sha256=manifest.models[""].sha256 or sha256_of(manifest.models[""].text),
+        config_sha256=manifest.config_sha256,
         fingerprint=key.fingerprint,
         machine=machine,
         objective=str(manifest.spec["objective"]),

@@ -17,6 +17,7 @@ from tuner.cli.verdict import lines_of
 from tuner.report import html, junit, markdown, trials_csv
 from tuner.report.charts.picture import write_pngs
 from tuner.report.charts.sections import by_section
+from tuner.report.compare import compared, text_table
 from tuner.report.data import ReportData, load, read_result
 from tuner.report.pull_request import pull_request_of
 from tuner.report.result_schema import check
@@ -130,3 +131,10 @@ def test_an_ensemble_alone_reads_like_one_model(tmp_path: Path) -> None:
     header = trials_csv.render(data).splitlines()[0]
     assert "stream." not in header
     assert "field.tokenizer/instance_group.count" in header
+
+
+def test_a_comparison_tells_the_streams_and_the_bottleneck_of_both_runs(run: Path) -> None:
+    rows = {name: cells for name, *cells in text_table(compared(run, run)).rows}
+    assert rows["embedding: p99 latency, worst"] == ["24 ms", "24 ms"]
+    assert all(SENTENCE in cell for cell in rows["bottleneck"])
+    assert rows["tokenizer/instance_group.count"] == ["tokenizer: instances 3"] * 2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
 from tuner.load.measurement import Measurement
-from tuner.run.manifest import KeptConfig, Manifest
+from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.trial import Trial, TrialState, TrialTime
@@ -147,6 +148,14 @@ def test_resuming_says_which_model_has_another_config_by_now() -> None:
     assert "tokenizer" not in refused.value.message
     with pytest.raises(SpecError, match="config_sha256 of head: None then, 1 now"):
         of(bert="2").refuse_if_different(of(bert="2", head="1"))
+
+
+def test_the_configs_of_several_models_have_one_hash_and_that_of_one_is_its_own() -> None:
+    assert sha256_of_configs({"": "abc"}) == "abc"
+    both = sha256_of_configs({"bert": "1", "head": "2"})
+    assert both == sha256_of_configs({"head": "2", "bert": "1"})
+    assert both != sha256_of_configs({"bert": "2", "head": "1"})
+    assert a_manifest().config_sha256 == hashlib.sha256(b"").hexdigest()
 
 
 def test_a_model_that_is_completed_otherwise_is_named() -> None:
