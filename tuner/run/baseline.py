@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from tuner.facts import Facts
+from tuner.run.identity import mix_in
 from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.run.writing import explained, write_json
 from tuner.spec.environment import given_check
@@ -45,6 +46,8 @@ def question_of(spec: Spec) -> dict[str, str]:
     }
     if check := given_check(spec.server.environment):  # the values themselves are hidden
         parts["server"] |= {"environment_check": check}
+    if mix := mix_in(whole):
+        parts["mix"] = mix
     return {name: _hash(part) for name, part in parts.items()}
 
 

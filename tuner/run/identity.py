@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: Parts of a spec that say what was measured; the space and the search do not.
-_QUESTION = ("model", "workload", "slo", "objective", "server")
+_QUESTION = ("model", "workload", "slo", "objective", "server", "mix")
 #: Programs whose version changes what is measured.
 _PROGRAMS = ("tune", "tritonserver", "perf_analyzer")
 
@@ -58,9 +58,16 @@ def programs_of(versions: Mapping[str, str]) -> dict[str, str]:
 
 def question_in(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What a spec asks; where a program lies does not matter, its version does."""
-    places = ("binary", "perf_analyzer")
-    parts = {name: spec.get(name) for name in _QUESTION}
+    places = ("binary", "perf_analyzer", "space")
+    whole = {**spec, "mix": mix_in(spec)}
+    parts = {name: whole.get(name) for name in _QUESTION}
     return {
         name: {k: v for k, v in part.items() if k not in places} if isinstance(part, dict) else part
         for name, part in parts.items()
     }
+
+
+def mix_in(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The streams of a spec and the models beside which they are served; None without streams."""
+    streams = spec.get("streams")
+    return streams and {"streams": streams, "models": sorted(spec.get("models", ()))}

@@ -137,6 +137,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         name=job.spec.name,
         seed=job.spec.search.seed,
         models=_kept(job),
+        streams={name: stream.model for name, stream in job.spec.streams.items()},
         versions=programs.versions(),
         host=host,
         gpus=gpus,

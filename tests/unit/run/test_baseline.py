@@ -172,3 +172,21 @@ def test_a_value_of_another_type_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("96.0", '"a lot"'))
     with pytest.raises(TunerError, match="level cannot be 'a lot'"):
         find_baseline(tmp_path, KEY)
+
+
+def test_another_mix_is_another_question(tmp_path: Path) -> None:
+    def asked(share: int, space: str = "{int: [1, 4]}") -> dict[str, str]:
+        path = tmp_path / "mix.yaml"
+        path.write_text(
+            f"repository: {ROOT / 'model_repository'}\n"
+            f"models: {{tokenizer: {{}}, tiny-bert: {{space: {{instance_group.count: {space}}}}}}}"
+            "\n"
+            "streams:\n"
+            f"  texts: {{model: tiny-bert, share: {share}%, slo: [p99_latency <= 40ms]}}\n"
+            f"  words: {{model: tokenizer, share: {100 - share}%, slo: [p99_latency <= 10ms]}}\n"
+        )
+        return question_of(load_spec(path).spec)
+
+    before, after = asked(75), asked(80)
+    assert [name for name in before if before[name] != after[name]] == ["mix"]
+    assert asked(75, "{int: [1, 8]}") == before
