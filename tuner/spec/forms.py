@@ -179,7 +179,7 @@ def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
     The values of ``data`` may be anything; `long_form` gives the same back. ``asked`` is the label
     of the model that the stream without a name asks.
     """
-    models = {label: dict(model) for label, model in data["models"].items()}
+    models = {label: _searched(model) for label, model in data["models"].items()}
     names = {label: model.pop("name") for label, model in models.items()}
     parts = {**data, "models": models}
     streams = dict(data["streams"])
@@ -188,13 +188,17 @@ def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
         parts["model"] = names[asked]
         carried = {name: stream[name] for name in CARRIED}
         parts["workload"] = _ordered({**data["workload"], **carried}, _ORDER_OF_WORKLOAD)
+    server = parts["server"] = _searched(data["server"])
     if "" in models:
-        server = dict(data["server"])
-        parts["space"] = {**models.pop("")["space"], **server.pop("space")}
-        parts["server"] = server
+        parts["space"] = {**models.pop("").get("space", {}), **server.pop("space", {})}
     parts |= {"models": models, "streams": streams}
     shown = {key: part for key, part in parts.items() if part or key not in ("models", "streams")}
     return _ordered(shown, (*_ORDER, "space"))
+
+
+def _searched(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part without the space that nobody gave it: nobody may write an empty one."""
+    return {key: value for key, value in part.items() if value or key != "space"}
 
 
 def _ordered(data: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, Any]:

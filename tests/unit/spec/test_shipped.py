@@ -42,7 +42,7 @@ MODELS = [
     if issubclass(model, BaseModel) and model is not BaseModel
 ]
 #: Mappings whose keys are the user's.
-FREE = {"environment", "mounts", "shapes", "space"}
+FREE = {"environment", "mounts", "shapes", "space", "models", "streams"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,9 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def test_there_is_a_spec_for_each_kind_of_model() -> None:
     kinds = {"python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "template"}
-    assert kinds | {"quickstart", "tiny-bert", "tokenizer"} == {path.stem for path in SHIPPED}
+    assert kinds | {"quickstart", "tiny-bert", "tokenizer", "nlp"} == {
+        path.stem for path in SHIPPED
+    }
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
