@@ -16,7 +16,7 @@ from types import MappingProxyType
 from tuner.errors import SpecError
 from tuner.modelconfig import rules
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.ensembles import mistakes_between
+from tuner.modelconfig.ensembles import is_ensemble, mistakes_between
 from tuner.modelconfig.files import ModelFiles, model_names, read_model
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig
@@ -93,6 +93,14 @@ class Served:
             if not {*found}.isdisjoint(model.parts):
                 found.append(model.label)
         return tuple(found[1:])
+
+    def answering(self, asked: Iterable[str]) -> tuple[str, ...]:
+        """Labels of models that requests are sent to, and of the steps of ensembles among them."""
+        found = list(dict.fromkeys(asked))
+        for label in found:  # grows
+            if is_ensemble(self.models[label].base.file):
+                found += [part for part in self.models[label].parts if part not in found]
+        return tuple(found)
 
     def over(self, bases: Mapping[str, Base]) -> Served:
         """The same over what a server made of the configs; those not in ``bases`` stay."""

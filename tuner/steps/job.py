@@ -121,9 +121,9 @@ def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:
 
 
 def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
-    for label in dict.fromkeys(stream.model for stream in spec.streams.values()):
-        asked = served.models[label]
-        refuse_unmeasurable(asked.name, asked.base.completed)
+    for label in served.answering(stream.model for stream in spec.streams.values()):
+        model = served.models[label]
+        refuse_unmeasurable(model.name, model.base.completed)
     return build_space(spec, served, loaded.space_positions)
 
 
