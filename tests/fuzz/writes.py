@@ -22,7 +22,7 @@ from tuner.spec.load import load_spec
 from tuner.steps.job import Job, job_from
 from tuner.steps.writing import draw_up
 from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan
+from tuner.writeback.plan import FilePlan, WritePlan
 from tuner.writeback.rollback import rollback
 
 _CANDIDATES = 4
@@ -60,7 +60,7 @@ def write_and_take_back(seed: int, repository: Path) -> None:
     config = files.config()
     for job, candidate in _candidates(files, rng):
         fields = job.space.config.changes(candidate.of(""))
-        after = _told(lambda: draw_up(job, candidate).after)  # noqa: B023
+        after = _told(lambda: draw_up(job, candidate).configs[""].config_after)  # noqa: B023
         asked = job.space.config.request(candidate.of(""))
         asked.name = config.name  # a job fills it in, for messages
         _check(files, fields, after, asked)
@@ -104,10 +104,10 @@ def _check(files: ModelFiles, fields: Mapping[str, FieldValue], after: str, want
         text = edited
     if after not in (text, files.text):  # nothing is edited where all fields together change none
         raise BadBehaviourError("several fields are not edited as they are one by one")
-    plan = WritePlan("m", files.path, files.sha256, files.text, after, (), "run", files.encoding)
-    written = _told(lambda: apply(plan))
+    plan = FilePlan("m", files.path, files.sha256, files.text, after, files.encoding)
+    written = _told(lambda: apply(WritePlan((plan,), "run")))
     found = files.path.read_bytes()
-    if found != plan.content_after or written.sha256_after != plan.sha256_after:
+    if found != plan.content_after or written.files[0].sha256_after != plan.sha256_after:
         raise BadBehaviourError("the file does not hold what was to be written")
     if not same_config(parse(found.decode(files.encoding)), wanted):
         raise BadBehaviourError(f"the file does not say what was asked for: {sorted(fields)}")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli.options import run_argument, through_links_option
-from tuner.cli.terminal import say, say_document
+from tuner.cli.terminal import say, say_document, say_notes
 from tuner.errors import TunerError
 
 if TYPE_CHECKING:
     from tuner.run.manifest import Manifest
     from tuner.run.store import RunStore
-    from tuner.writeback.apply import Written
     from tuner.writeback.plan import WritePlan
+    from tuner.writeback.written import Written
 
 
 @click.command("apply")
@@ -32,29 +32,32 @@ if TYPE_CHECKING:
 def command(run: Path, repository: Path | None, dry_run: bool, through_links: bool) -> None:
     """Write the winner of RUN into the model repository, and note that in the run's reports.
 
-    Shows which file it writes and its diff. Refused with exit code 13 when the config changed
-    since the run read it. Nothing but a model's config.pbtxt is ever written, whatever RUN says.
+    Shows which files it writes and their diffs: each model's config that the winner changes, all
+    of them or none. Refused with exit code 13 when a config changed since the run read it. Nothing
+    but a model's config.pbtxt is ever written, whatever RUN says.
     """
-    from tuner.modelconfig.files import CONFIG_NAME
     from tuner.run.store import RunStore
     from tuner.writeback.apply import apply, preview
     from tuner.writeback.plan import plan_from_run
 
     store = RunStore.open(run)
     manifest = store.manifest()
-    path = None if repository is None else repository / manifest.name / CONFIG_NAME
-    plan = plan_from_run(manifest, _result(store), path)
+    plan = plan_from_run(manifest, _result(store), repository)
     looked = preview(plan, through_links=through_links)
-    say_document(looked.diff)
+    say_document("".join(file.diff for file in looked))
     if dry_run:
-        say(f"would write: {looked.target.real}", err=True)
-        _say_notes(looked.target.notes)
+        for file in looked:
+            verb = "would write" if file.changes else "stays as it is"
+            say(f"{verb}: {file.target.real}", err=True)
+            say_notes(file.target.notes)
     else:
         written = apply(plan, through_links=through_links)
-        say(f"{'written' if written.changed else 'already there'}: {written.real}")
-        if written.backup is not None:
-            say(f"backup: {written.backup}")
-        _say_notes(written.notes)
+        say_notes(written.notes)
+        for done in written.files:
+            say(f"{'written' if done.changed else 'already there'}: {done.real}")
+            if done.backup is not None:
+                say(f"backup: {done.backup}")
+            say_notes(done.notes)
         _tell_the_run(store, written)
     if plan.server_args:
         say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
@@ -80,11 +83,6 @@ def _result(store: RunStore) -> dict[str, Any]:
     return result or {}
 
 
-def _say_notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        say(f"note:  {note}", err=True)
-
-
 def _tell_the_run(store: RunStore, written: Written) -> None:
     """The run and its reports say from now on that its winner was written."""
     from tuner.report.pull_request import write_proposal
@@ -107,8 +105,9 @@ def next_lines(
     if dry_run:
         return [f"next:  {shlex.join(['tune', 'apply', str(run), *options])}"]
     through_links = [option for option in options if option == "--through-links"]
-    where = ["--repository", str(plan.path.parent.parent), *through_links]
-    undo = ["tune", "rollback", manifest.name, *where]
+    where = ["--repository", str(plan.repository), *through_links]
+    model = next((file.model for file in plan.files if file.changes), plan.files[0].model)
+    undo = ["tune", "rollback", model, *where]
     check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
     return [
         f"undo:  {shlex.join(undo)}",

@@ -8,7 +8,7 @@ import click
 
 from tuner.cli.completion import complete_model
 from tuner.cli.options import repository_option, results_option, through_links_option
-from tuner.cli.terminal import say
+from tuner.cli.terminal import say, say_notes
 from tuner.errors import TunerError
 
 
@@ -21,21 +21,24 @@ from tuner.errors import TunerError
 def command(model: str, repository: Path, output: Path, force: bool, through_links: bool) -> None:
     """Put back MODEL's config as it was before tune's last write, byte for byte.
 
-    Only the last write is taken back, however often this is called; of one that a crash cut
-    short, the one before it. Every config that was ever replaced lies beside config.pbtxt as
-    .config.pbtxt.tune.*.bak, for going back further by hand.
+    What was written together is taken back together: the configs of all models that the run
+    changed, or none where one of them was changed since. Only the last write is taken back,
+    however often this is called; of one that a crash cut short, the one before it. Every config
+    that was ever replaced lies beside config.pbtxt as .config.pbtxt.tune.*.bak, for going back
+    further by hand.
 
     The reports of the run whose winner it was are rendered again where it lies below --output.
     """
     from tuner.writeback.rollback import rollback
 
     written = rollback(repository, model, force=force, through_links=through_links)
-    if written.sha256_after is None:
-        say(f"removed: {written.real} (there was none before)")
-    else:
-        say(f"{'restored' if written.changed else 'already back'}: {written.real}")
-    for note in written.notes:
-        say(f"note:  {note}", err=True)
+    say_notes(written.notes)
+    for file in written.files:
+        if file.sha256_after is None:
+            say(f"removed: {file.real} (there was none before)")
+        else:
+            say(f"{'restored' if file.changed else 'already back'}: {file.real}")
+        say_notes(file.notes)
     _render_again(output / written.run_id)
 
 

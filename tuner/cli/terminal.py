@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -45,6 +46,12 @@ def say(line: str = "", *, err: bool = False) -> None:
 def say_lines(text: str, *, err: bool = False) -> None:
     """Prints several lines."""
     click.echo(harmless_lines(text), err=err)
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Prints what the user should know, on stderr."""
+    for note in notes:
+        say(f"note:  {note}", err=True)
 
 
 def say_annotation(line: str) -> None:

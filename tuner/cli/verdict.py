@@ -133,8 +133,8 @@ def _next_steps(directory: Path, result: Result) -> list[str]:
         since = ", and taken back since" if back else ""
         lines += [f"  written   {file.path}{since}" for file in written.files]
     if written is not None and not back:
-        repository = Path(written.path).parent.parent
-        undo = ["tune", "rollback", result.model, "--repository", str(repository)]
+        model = Path(written.path).parent
+        undo = ["tune", "rollback", model.name, "--repository", str(model.parent)]
         lines.append(f"  undo      {shlex.join(undo)}")
     elif result.winner is not None:
         lines.append(f"  write it  {shlex.join(['tune', 'apply', str(directory)])}")

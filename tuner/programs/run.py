@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
-from tuner.modelconfig.encoding import encode
 from tuner.report.pull_request import write_proposal
 from tuner.report.quantities import count_text
 from tuner.report.render import render_all
@@ -47,8 +46,8 @@ from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.traffic import client_notes, large_requests
-from tuner.steps.writing import draw_up, foreseen, write_back
-from tuner.writeback.apply import Written
+from tuner.steps.writing import best_configs, draw_up, foreseen, settle_writes, write_back
+from tuner.writeback.written import Written
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,8 @@ def _run(request: Request, events: Events) -> Finished:
     book = TimeBook()
     stop = Stop(events.note)
     with stop.listening():
+        for undone in settle_writes(request):
+            events.note(undone)
         job = prepare(request)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
         with (
@@ -175,12 +176,11 @@ def _end(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
         if verdict.winner is not None:
             winner = verdict.winner.candidate
             change = draw_up(run.job, winner)
-            after = encode(change.configs[""].config_after, run.job.model.encoding)
-            store.write_best(after, winner.server_args)
+            store.write_best(best_configs(run.job, change), winner.server_args)
         with uninterrupted():
             written = _write(run, opened, verdict, change)
             _record(run, verdict, change, written, duplicates)
-        for note in written.notes if written else ():
+        for note in written.all_notes if written else ():
             run.events.note(note)
         _render(run)
         result = _record(run, verdict, change, written, duplicates)  # reporting took time
@@ -193,7 +193,7 @@ def _write(run: _Run, opened: OpenRun, verdict: Verdict, change: Change | None) 
         return None
     winner = verdict.winner.candidate
     try:
-        return write_back(opened.manifest, run.job, winner, change)
+        return write_back(opened.manifest, winner, change)
     except TunerError:
         _record(run, verdict, change, None, opened.searcher.duplicates)
         raise

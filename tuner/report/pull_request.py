@@ -27,7 +27,7 @@ from tuner.report.sentence import soak_sentences, verdict_sentence
 from tuner.report.tables import comparison, simplification
 from tuner.run.store import BEST, RunStore
 from tuner.run.writing import own_directory, write_bytes
-from tuner.writeback.plan import WritePlan, plan_from_run
+from tuner.writeback.plan import FilePlan, plan_from_run
 
 #: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
 LIMIT = 60_000
@@ -44,9 +44,11 @@ def write_proposal(directory: Path) -> list[Path]:
     if result is None or result["winner"] is None:
         return []
     plan = plan_from_run(RunStore.open(directory).manifest(), result)
-    header, lines = _patch(plan)
-    body = pull_request_of(load(directory))
-    contents = {PATCH: header.encode() + lines.encode(plan.encoding), BODY: body.encode()}
+    patch = b"".join(
+        header.encode() + lines.encode(file.encoding)
+        for file, (header, lines) in ((file, _patch(file)) for file in plan.files)
+    )
+    contents = {PATCH: patch, BODY: pull_request_of(load(directory)).encode()}
     best = own_directory(directory, BEST)
     for name, content in contents.items():
         write_bytes(best / name, content)
@@ -54,7 +56,7 @@ def write_proposal(directory: Path) -> list[Path]:
 
 
 def patch_of(directory: Path) -> str:
-    """The change as a diff from the root of the Git checkout the config lies in.
+    """The change as a diff from the root of the Git checkout the configs lie in.
 
     Outside a checkout the path begins with the model's name, for `patch -p1` in the repository.
 
@@ -62,7 +64,8 @@ def patch_of(directory: Path) -> str:
         SpecError: The directory holds no run, or the run has no winner.
     """
     store = RunStore.open(directory)
-    return "".join(_patch(plan_from_run(store.manifest(), store.result() or {})))
+    plan = plan_from_run(store.manifest(), store.result() or {})
+    return "".join(part for file in plan.files for part in _patch(file))
 
 
 def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
@@ -107,17 +110,17 @@ def capped(parts: Sequence[str], limit: int) -> str:
     return text[:limit]
 
 
-def _patch(plan: WritePlan) -> tuple[str, str]:
+def _patch(file: FilePlan) -> tuple[str, str]:
     """The lines that name the file, and those of the change."""
-    path = plan.path.resolve()
+    path = file.path.resolve()
     root = next((p for p in path.parents if (p / ".git").exists()), path.parent.parent)
     name = path.relative_to(root).as_posix()
-    lines = unified_diff(plan.text_before or "", plan.text_after, name).splitlines(keepends=True)
+    lines = unified_diff(file.text_before or "", file.text_after, name).splitlines(keepends=True)
     if not lines:
         return "", ""
     tab = "\t" if " " in name else ""  # else Git takes a name for less than it is
     old, mode = f"--- a/{name}{tab}\n", ""
-    if plan.text_before is None:
+    if file.text_before is None:
         old, mode = "--- /dev/null\n", "new file mode 100644\n"
     header = f"diff --git a/{name} b/{name}\n{mode}{old}+++ b/{name}{tab}\n"
     return header, "".join(lines[2:])

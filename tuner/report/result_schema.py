@@ -182,10 +182,10 @@ class WrittenFacts(Part):
 
     @property
     def is_back(self) -> bool:
-        """All of it was taken back since."""
-        return all(
-            is_back(Path(file.path), file.sha256_before, file.sha256_after) for file in self.files
-        )
+        """All that it changed was taken back since."""
+        changed = [f for f in self.files if f.sha256_before != f.sha256_after]
+        back = (is_back(Path(f.path), f.sha256_before, f.sha256_after) for f in changed)
+        return bool(changed) and all(back)
 
 
 class ChangedConfig(Part):

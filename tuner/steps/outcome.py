@@ -33,7 +33,7 @@ from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import severity
 from tuner.space.candidate import Candidate
-from tuner.writeback.apply import Written
+from tuner.writeback.written import Written
 
 #: Exit code of each way a run can end without an error (see `tuner.errors`).
 EXIT_CODES = {

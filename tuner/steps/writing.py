@@ -2,53 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit, unified_diff
+from tuner.modelconfig.encoding import encode
+from tuner.modelconfig.files import CONFIG_NAME
 from tuner.report.result_schema import ChangedConfig
 from tuner.run.manifest import Manifest
 from tuner.space.candidate import Candidate
-from tuner.steps.job import Job
+from tuner.spec.load import load_spec
+from tuner.steps.job import Job, Request
 from tuner.steps.outcome import Change
-from tuner.writeback.apply import Written, apply
-from tuner.writeback.plan import WritePlan
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan, file_plan
+from tuner.writeback.settle import settle_all
 from tuner.writeback.target import target_of
+from tuner.writeback.written import Written
+
+
+def settle_writes(request: Request) -> Iterator[str]:
+    """What to say of writes that a kill cut short in the repository, each undone by now.
+
+    Before anything is read: a run over half of a winner would be about nobody's configs.
+
+    Raises:
+        SpecError: The spec is wrong.
+        StalePlanError: A file was changed since.
+        EnvironmentNotReadyError: There is no such repository, or a file cannot be written.
+    """
+    for written in settle_all(load_spec(request.spec).spec.repository):
+        yield from written.all_notes
 
 
 def draw_up(job: Job, winner: Candidate) -> Change:
-    """The config with what the winner needs; everything else byte for byte as it was.
+    """The configs with what the winner needs; everything else byte for byte as it was.
 
     It is what the server was given for the winner's trials; what is completed is not written.
     """
-    after = edit(job.model.text, job.space.config.changes(winner.of("")))
-    name = f"{job.spec.the_one.name}/config.pbtxt"
-    changed = ChangedConfig(config_before=job.model.text, config_after=after)
-    return Change({"": changed}, unified_diff(job.model.text, after, name))
+    configs, diffs = {}, []
+    for label in job.searched or job.served.models:
+        model = job.served.models[label]
+        before = model.files.text
+        after = edit(before, model.base.changes(winner.of(label)))
+        configs[label] = ChangedConfig(config_before=before, config_after=after)
+        diffs.append(unified_diff(before, after, f"{model.name}/{CONFIG_NAME}"))
+    return Change(configs, "".join(diffs))
+
+
+def best_configs(job: Job, change: Change) -> dict[str, bytes]:
+    """The files that change, by label, as they are to be; all where none does."""
+    changed = {
+        la: config for la, config in change.configs.items()
+        if config.config_after != config.config_before
+    }  # fmt: skip
+    return {
+        label: encode(config.config_after, job.served.models[label].files.encoding)
+        for label, config in (changed or change.configs).items()
+    }
 
 
 def foreseen(job: Job) -> tuple[str, ...]:
-    """What whoever starts the run should know of the file that a winner will be written to."""
+    """What whoever starts the run should know of the files that a winner will be written to."""
+    models = [job.served.models[label].files for label in job.searched]
     try:
-        return target_of(job.model.path, job.spec.the_one.name).notes
+        return tuple(note for m in models for note in target_of(m.path, m.model).notes)
     except TunerError as error:
         return (f"a winner will not be written: {error.message}",)
 
 
-def write_back(manifest: Manifest, job: Job, winner: Candidate, change: Change) -> Written:
-    """Replaces the config atomically.
+def write_back(manifest: Manifest, winner: Candidate, change: Change) -> Written:
+    """Replaces the configs atomically, all or none.
 
     Raises:
-        StalePlanError: The file is not the one the run read.
-        EnvironmentNotReadyError: It cannot be written, or lies outside the repository.
+        StalePlanError: A file is not the one the run read.
+        EnvironmentNotReadyError: One cannot be written, or lies outside the repository.
     """
-    return apply(
-        WritePlan(
-            model=job.spec.the_one.name,
-            path=job.model.path,
-            sha256_before=manifest.models[""].sha256,
-            text_before=job.model.text if job.model.exists else None,
-            text_after=change.configs[""].config_after,
-            server_args=winner.server_args,
-            run_id=manifest.run_id,
-            encoding=job.model.encoding,
-        )
-    )
+    files = (file_plan(manifest.models[la], c.config_after) for la, c in change.configs.items())
+    return apply(WritePlan(tuple(files), manifest.run_id, winner.server_args))

@@ -2,150 +2,119 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tuner.errors import StalePlanError
-from tuner.writeback.files import explained, replace_file, sha256_of_bytes, sha256_or_none
-from tuner.writeback.journal import Action, Entry, Journal, locked_journal, utc_now
-from tuner.writeback.plan import WritePlan
+from tuner.errors import SpecError, StalePlanError
+from tuner.writeback.files import sha256_of_bytes, sha256_or_none
+from tuner.writeback.journal import Action
+from tuner.writeback.plan import FilePlan, WritePlan
+from tuner.writeback.settle import settle
 from tuner.writeback.target import Target, target_of
+from tuner.writeback.transaction import Replacement, commit, opened
+from tuner.writeback.written import Written, unchanged
 
 #: An empty config and none say the same to Triton; runs once stated the one for the other.
 _SAYS_NOTHING = (None, sha256_of_bytes(b""))
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a write or a rollback did.
-
-    Attributes:
-        path: The config.pbtxt.
-        real: The file itself, where that is a link.
-        sha256_before: Of the file replaced; ``None`` when there was none.
-        sha256_after: Of the file now there; ``None`` when it was removed.
-        backup: Copy of the file replaced; ``None`` when there was none.
-        run_id: The run whose winner was written, or taken back.
-        changed: False when the file already was what was asked for.
-        notes: What the user should know of it, one sentence each.
-    """
-
-    path: Path
-    real: Path
-    sha256_before: str | None
-    sha256_after: str | None
-    backup: Path | None
-    run_id: str
-    changed: bool
-    notes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """``written`` of `result.json`."""
-        return {
-            "path": str(self.path),
-            "sha256_before": self.sha256_before,
-            "sha256_after": self.sha256_after,
-            "backup": None if self.backup is None else str(self.backup),
-        }
-
-
-@dataclass(frozen=True)
 class Preview:
-    """What carrying out a plan would do now.
+    """What carrying out a plan would do now to one file.
 
     Attributes:
         target: The file it would write.
         diff: From that file as it is, as a unified diff; empty when it is the winner already.
+        changes: The winner has another config than the run read.
     """
 
     target: Target
     diff: str
+    changes: bool
 
 
-def preview(plan: WritePlan, *, through_links: bool = False) -> Preview:
-    """Looks at the file a plan is about, and changes nothing.
+def preview(plan: WritePlan, *, through_links: bool = False) -> tuple[Preview, ...]:
+    """Looks at the files a plan is about, and changes nothing.
 
     Raises:
-        StalePlanError: It is neither the one the run read nor the winner itself.
-        EnvironmentNotReadyError: It cannot be read, or lies outside the repository.
-        SpecError: It is no config of a model.
+        StalePlanError: One is neither the one the run read nor the winner itself.
+        EnvironmentNotReadyError: One cannot be read, or lies outside the repository.
+        SpecError: One is no config of a model.
     """
-    target = target_of(plan.path, plan.model, through_links=through_links)
-    content = target.read()
-    _check(plan, sha256_or_none(content))
-    return Preview(target, plan.diff((content or b"").decode(plan.encoding)))
+    parts = _parts_of(plan, through_links=through_links)
+    return tuple(_looked_at(plan, file, target) for file, target in parts)
 
 
 def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
-    """Replaces the config by the plan's, after noting in the journal how to take it back.
+    """Replaces the configs by the plan's, all or none, and notes how to take that back.
 
-    The order is what makes a crash harmless: backup, journal, then the rename; each is on disk
-    before the next begins.
+    The order is what makes a crash harmless: backups, new files, journals, then the renames; all
+    of each are on disk before the next begins.
 
     Args:
         plan: What to write, and over what.
-        through_links: Also where the config is a link to a file outside the repository.
+        through_links: Also where a config is a link to a file outside the repository.
 
     Raises:
-        StalePlanError: The file is neither the one the run read nor the winner itself.
-        EnvironmentNotReadyError: The directory cannot be written, another tune writes to it, or
-            the file lies outside the repository.
-        SpecError: The plan is about something else than a config of a model.
+        StalePlanError: A file is neither the one the run read nor the winner itself.
+        EnvironmentNotReadyError: A directory cannot be written, another tune writes to it, or
+            a file lies outside the repository.
+        SpecError: The plan is about something else than configs of models.
     """
+    parts = _parts_of(plan, through_links=through_links)
+    settled = [settle(target, through_links=through_links) for _, target in parts]
     # Before anything is created; again below, where nobody else can write.
-    target = preview(plan, through_links=through_links).target
-    with locked_journal(target.real) as journal, explained(plan.path):
-        content = target.read()
-        found = sha256_or_none(content)
-        _check(plan, found)
-        entry = Entry(Action.APPLY, utc_now(), plan.run_id, found, plan.sha256_after)
-        if found == plan.sha256_after:
-            return written_of(target, entry, None, changed=False)
-        backup = None if content is None else journal.keep(content)
-        journal.append(entry)
-        notes = replace_file(target.real, plan.content_after, like=target.real)
-        _note_done(journal, entry)
-        journal.prune()
-    return written_of(target, entry, backup, notes=(*journal.notes, *notes))
+    for file, target in parts:
+        _looked_at(plan, file, target)
+    to_write = {target.real: (file, target) for file, target in parts if file.changes}
+    with opened(target for _, target in to_write.values()) as locked:
+        for file, target in parts:
+            _looked_at(plan, file, target)
+        replacements = [
+            Replacement(found, file.content_after, like=found.target.real)
+            for found, (file, _) in zip(locked, to_write.values(), strict=True)
+            if found.content != file.content_after
+        ]
+        done = {f.real: f for f in commit(replacements, Action.APPLY, plan.run_id)}
+    about = [part for part in parts if part[0].changes] or parts
+    files = [done.get(t.real) or unchanged(t, file.sha256_after) for file, t in about]
+    files.sort(key=lambda file: not file.changed)
+    notes = (note for written in settled if written is not None for note in written.all_notes)
+    return Written(tuple(files), plan.run_id, tuple(notes))
 
 
-def written_of(
-    target: Target,
-    entry: Entry,
-    backup: Path | None,
-    *,
-    changed: bool = True,
-    notes: tuple[str, ...] = (),
-) -> Written:
-    """What was done, as its entry in the journal has it."""
-    return Written(
-        path=target.path,
-        real=target.real,
-        sha256_before=entry.sha256_before,
-        sha256_after=entry.sha256_after,
-        backup=backup,
-        run_id=entry.run_id,
-        changed=changed,
-        notes=(*target.notes, *notes) if changed else (),
-    )
+def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, Target]]:
+    """Each file of a plan, and where it really is; two models may have one."""
+    parts = []
+    first: dict[Path, FilePlan] = {}
+    for file in plan.files:
+        target = target_of(file.path, file.model, through_links=through_links)
+        parts.append((file, target))
+        other = first.setdefault(target.real, file)
+        if other.content_after != file.content_after:
+            raise SpecError(
+                f"{other.path} and {file.path} are one file, and the winner has a config of its "
+                "own for each; nothing was written",
+                "give each model a file of its own",
+            )
+    return parts
 
 
-def _note_done(journal: Journal, entry: Entry) -> None:
-    """It only matters should the file be put back by hand, so it may fail."""
-    with contextlib.suppress(OSError):
-        journal.append(replace(entry, action=Action.DONE))
+def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> Preview:
+    content = target.read()
+    _check(plan, file, sha256_or_none(content))
+    diff = file.diff((content or b"").decode(file.encoding))
+    return Preview(target, diff, file.changes)
 
 
-def _check(plan: WritePlan, found: str | None) -> None:
-    if found in (plan.sha256_before, plan.sha256_after):
+def _check(plan: WritePlan, file: FilePlan, found: str | None) -> None:
+    if found in (file.sha256_before, file.sha256_after):
         return
-    if found in _SAYS_NOTHING and plan.sha256_before in _SAYS_NOTHING:
+    if found in _SAYS_NOTHING and file.sha256_before in _SAYS_NOTHING:
         return
-    expected = _short(plan.sha256_before)
+    expected = _short(file.sha256_before)
     raise StalePlanError(
-        f"{plan.path} changed since run {plan.run_id} read it "
+        f"{file.path} changed since run {plan.run_id} read it "
         f"(then {expected}, now {_short(found)}); nothing was written",
         "run `tune run` again on the new file, or put the old one back and apply again",
     )

@@ -42,10 +42,26 @@ def sha256_or_none(content: bytes | None) -> str | None:
 def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
     """Makes ``path`` hold ``content``: all of it, or, after a crash, all of what it held before.
 
-    A new file beside it is filled, synced and renamed over it. Links are not followed: one that
-    stands there is replaced. The caller holds the lock, so the temporary name may be fixed, and
-    what a killed process left behind is overwritten. The name starts with a dot and is gone
-    within milliseconds, since any file in a model's directory counts as a change of the model.
+    Arguments and result are those of `stage_file`.
+
+    Raises:
+        OSError: The old file is still there (or, if only the last sync failed, the new one).
+    """
+    notes = stage_file(path, content, like)
+    try:
+        rename_staged(path)
+    except BaseException:
+        drop_staged(path)
+        raise
+    return notes
+
+
+def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
+    """Fills and syncs a new file beside ``path``, for `rename_staged` to put in its place.
+
+    The caller holds the lock, so the temporary name may be fixed, and what a killed process left
+    behind is overwritten. The name starts with a dot and is gone within milliseconds, since any
+    file in a model's directory counts as a change of the model.
 
     Args:
         path: The file to be.
@@ -57,9 +73,9 @@ def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
         What of them could not be kept, one sentence each.
 
     Raises:
-        OSError: The old file is still there (or, if only the last sync failed, the new one).
+        OSError: Nothing is left of the new file.
     """
-    temporary = path.with_name(f".{path.name}.tune.tmp")
+    temporary = _temporary(path)
     try:
         temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -70,13 +86,29 @@ def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        drop_staged(path)
         raise
-    sync_directory(path.parent)
     return notes
+
+
+def rename_staged(path: Path) -> None:
+    """Puts the staged file in the place of ``path`` for good (synced).
+
+    Links are not followed: one that stands there is replaced.
+    """
+    _temporary(path).replace(path)
+    sync_directory(path.parent)
+
+
+def drop_staged(path: Path) -> None:
+    """Removes a staged file, if there is one; it would be overwritten, so this may fail."""
+    with contextlib.suppress(OSError):
+        _temporary(path).unlink()
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tune.tmp")
 
 
 def remove_file(path: Path) -> None:

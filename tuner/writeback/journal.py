@@ -8,8 +8,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.locking import Lock, lock
+from tuner.modelconfig.files import is_model_name
 from tuner.writeback.files import (
     explained,
     read_plain,
@@ -40,25 +41,50 @@ def journal_of(config: Path) -> Path:
 class Action(Enum):
     """What an entry notes.
 
-    DONE follows the APPLY it is about: an APPLY without it, where the file is still the one that
-    was to be replaced, was never carried out.
+    DONE and UNDONE follow the entry they are about. An APPLY without either, where the file is
+    still the one that was to be replaced, was never carried out.
     """
 
     APPLY = "apply"
-    DONE = "done"
     ROLLBACK = "rollback"
+    DONE = "done"
+    UNDONE = "undone"
+
+
+#: What an entry about a file says of how it went.
+_ENDS = {Action.DONE, Action.UNDONE}
+
+
+@dataclass(frozen=True)
+class Other:
+    """The part of another model's file in a write of several.
+
+    Attributes:
+        model: Its name, in the same repository.
+        sha256_before: As in `Entry`.
+        sha256_after: As in `Entry`.
+    """
+
+    model: str
+    sha256_before: str | None
+    sha256_after: str | None
+
+    @property
+    def hashes(self) -> tuple[str | None, str | None]:
+        return self.sha256_before, self.sha256_after
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One write, noted before it happens, so that a crash cannot lose the way back.
+    """One file's part in a write, noted before it happens: a crash cannot lose the way back.
 
     Attributes:
-        action: A write, that it was made, or that it was taken back.
+        action: A write, that one was taken back, or how the one noted before went.
         at: ISO 8601, UTC.
         run_id: The run whose winner it was.
         sha256_before: Of the file replaced; ``None`` when there was none.
         sha256_after: Of the file written; ``None`` when it was removed.
+        others: What is replaced together with it. Each of their journals has an entry of its own.
     """
 
     action: Action
@@ -66,9 +92,17 @@ class Entry:
     run_id: str
     sha256_before: str | None
     sha256_after: str | None
+    others: tuple[Other, ...] = ()
+
+    @property
+    def hashes(self) -> tuple[str | None, str | None]:
+        return self.sha256_before, self.sha256_after
 
     def to_line(self) -> bytes:
-        return json.dumps({**asdict(self), "action": self.action.value}).encode() + b"\n"
+        data = {**asdict(self), "action": self.action.value}
+        if not self.others:
+            del data["others"]
+        return json.dumps(data).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Entry:
@@ -77,14 +111,23 @@ class Entry:
         """
         try:
             data = json.loads(line)
-            entry = cls(**{**data, "action": Action(data["action"])})
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            others = tuple(Other(**other) for other in data.get("others", ()))
+            entry = cls(**{**data, "action": Action(data["action"]), "others": others})
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
-        hashes: tuple[Any, ...] = (entry.sha256_before, entry.sha256_after)
+        parts: tuple[Any, ...] = (entry, *entry.others)
+        hashes = [h for part in parts for h in part.hashes]
+        texts: list[Any] = [entry.at, entry.run_id, *(other.model for other in entry.others)]
         wrong = [h for h in hashes if h is not None and not _is_sha256(h)]
-        if wrong or not isinstance(entry.at, str) or not isinstance(entry.run_id, str):
+        if wrong or not all(isinstance(text, str) for text in texts):
             raise ValueError("a value is of another type")
+        if not all(is_model_name(other.model) for other in entry.others):
+            raise ValueError("no model has such a name")
         return entry
+
+    def is_of_the_write_of(self, other: Entry) -> bool:
+        """Whether two entries, of the journals of two files, are about one write."""
+        return (self.action, self.at, self.run_id) == (other.action, other.at, other.run_id)
 
 
 class Journal:
@@ -97,27 +140,34 @@ class Journal:
     def __init__(self, config: Path, descriptor: int, notes: tuple[str, ...]) -> None:
         self.notes = notes
         self._config = config
-        self._path = journal_of(config)
         self._descriptor = descriptor
 
     def last(self, found: str | None) -> Entry | None:
         """The newest write or rollback, where ``found`` is the hash of the config that is there.
 
-        Passes over writes that were noted but, after a crash, never made; when there is nothing
-        else, the newest of them.
+        Passes over writes that were noted but, after a crash or a failure, never made or undone;
+        when there is nothing else, the newest of them.
 
         Raises:
             EnvironmentNotReadyError: An entry that is needed is damaged.
         """
-        never_made, done = None, False
-        for entry in self._newest_first():
-            if entry.action is Action.DONE:
-                done = True
-            elif entry.action is Action.APPLY and not done and found == entry.sha256_before:
+        never_made = None
+        for entry, end in _with_ends(self._newest_first()):
+            of_old = entry.action is Action.APPLY and found == entry.sha256_before
+            if end is Action.UNDONE or (end is None and of_old):
                 never_made = never_made or entry
             else:
                 return entry
         return never_made
+
+    def unended(self) -> Entry | None:
+        """The newest entry, if it is of several files and nothing says how that went."""
+        return _unended(self._newest_first())
+
+    def note_end(self, entry: Entry, end: Action) -> None:
+        """It only matters should a file be changed by hand, so it may fail."""
+        with contextlib.suppress(OSError):
+            self.append(replace(entry, action=end))
 
     def append(self, entry: Entry) -> None:
         """Adds an entry, in place of one that a crash cut short, and waits until it is on disk."""
@@ -168,17 +218,7 @@ class Journal:
                     path.unlink()
 
     def _newest_first(self) -> Iterator[Entry]:
-        """What follows the last newline was cut short: it stands for a write never begun."""
-        lines = self._content().split(b"\n")[:-1]
-        for number in range(len(lines), 0, -1):
-            try:
-                yield Entry.from_line(lines[number - 1])
-            except ValueError as error:
-                raise EnvironmentNotReadyError(
-                    f"{self._path}:{number}: the journal is damaged ({error}); nothing was written",
-                    "put the config back by hand: its backups lie beside it, as "
-                    f".{self._config.name}.tune.*.bak",
-                ) from None
+        return _newest_first(self._config, self._content())
 
     def _content(self) -> bytes:
         return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
@@ -186,6 +226,48 @@ class Journal:
     def backup(self, sha256: str) -> Path:
         """Where the content with this hash is kept."""
         return self._config.with_name(f".{self._config.name}.tune.{sha256[:16]}.bak")
+
+
+def left_unended(config: Path) -> Entry | None:
+    """As `Journal.unended`, without the lock; ``None`` also where the journal cannot be read."""
+    with contextlib.suppress(OSError):
+        if (content := read_plain(journal_of(config))) is not None:
+            return _unended(_newest_first(config, content))
+    return None
+
+
+def _with_ends(newest_first: Iterable[Entry]) -> Iterator[tuple[Entry, Action | None]]:
+    """Each write or rollback, with what was noted of how it went."""
+    end = None
+    for entry in newest_first:
+        if entry.action in _ENDS:
+            end = entry.action
+        else:
+            yield entry, end
+            end = None
+
+
+def _unended(newest_first: Iterable[Entry]) -> Entry | None:
+    """A damaged one tells nothing, and is told of where it is needed."""
+    with contextlib.suppress(EnvironmentNotReadyError):
+        for entry, end in _with_ends(newest_first):
+            return entry if entry.others and end is None else None
+    return None
+
+
+def _newest_first(config: Path, content: bytes) -> Iterator[Entry]:
+    """What follows the last newline was cut short: it stands for a write never begun."""
+    lines = content.split(b"\n")[:-1]
+    for number in range(len(lines), 0, -1):
+        try:
+            yield Entry.from_line(lines[number - 1])
+        except ValueError as error:
+            raise EnvironmentNotReadyError(
+                f"{journal_of(config)}:{number}: the journal is damaged ({error}); "
+                "nothing was written",
+                "put the config back by hand: its backups lie beside it, as "
+                f".{config.name}.tune.*.bak",
+            ) from None
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import UTF_8, encode
 from tuner.modelconfig.files import CONFIG_NAME
 from tuner.modelconfig.message import Mistake, try_parse
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import KeptConfig, Manifest
 from tuner.writeback.files import sha256_of_bytes
 from tuner.writeback.target import is_config_of
 
@@ -23,8 +23,8 @@ def sha256_of(text: str, encoding: str = UTF_8) -> str:
 
 
 @dataclass(frozen=True)
-class WritePlan:
-    """One replacement of one config.pbtxt.
+class FilePlan:
+    """One replacement of one config.pbtxt; where before and after are the same, a file to watch.
 
     Attributes:
         model: The model's name.
@@ -32,8 +32,6 @@ class WritePlan:
         sha256_before: Of the file the run read; ``None`` when there was none (auto-complete).
         text_before: That file's text; ``None`` when there was none.
         text_after: The winner's text.
-        server_args: Server arguments the winner needs; they cannot be written to the file.
-        run_id: The run that found it.
         encoding: Of both texts in the file, as `tuner.modelconfig.encoding` tells them apart.
     """
 
@@ -42,8 +40,6 @@ class WritePlan:
     sha256_before: str | None
     text_before: str | None
     text_after: str
-    server_args: tuple[str, ...]
-    run_id: str
     encoding: str = UTF_8
 
     @property
@@ -55,6 +51,11 @@ class WritePlan:
     def sha256_after(self) -> str:
         return sha256_of_bytes(self.content_after)
 
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        return self.sha256_before != self.sha256_after
+
     def diff(self, found: str | None = None) -> str:
         """The change as a unified diff; empty when there is none.
 
@@ -65,64 +66,100 @@ class WritePlan:
         return unified_diff(before, self.text_after, f"{self.model}/{CONFIG_NAME}")
 
 
+@dataclass(frozen=True)
+class WritePlan:
+    """The configs of one winner, written together or not at all.
+
+    Attributes:
+        files: At least one; all of one repository.
+        run_id: The run that found it.
+        server_args: Server arguments the winner needs; they cannot be written to a file.
+    """
+
+    files: tuple[FilePlan, ...]
+    run_id: str
+    server_args: tuple[str, ...] = ()
+
+    @property
+    def repository(self) -> Path:
+        return self.files[0].path.parent.parent
+
+
 def plan_from_run(
-    manifest: Manifest, result: Mapping[str, Any], path: Path | None = None
+    manifest: Manifest, result: Mapping[str, Any], repository: Path | None = None
 ) -> WritePlan:
     """The plan to write a run's winner.
 
     Args:
-        manifest: The run's manifest; says which file the run read.
-        result: The run's `result.json`; its ``config_after`` is written.
-        path: Another config.pbtxt than the one the run read, e.g. of a repository that moved.
+        manifest: The run's manifest; says which files the run read.
+        result: The run's `result.json`; its configs after are written.
+        repository: Another one than the run read, e.g. where it moved.
 
     Raises:
         SpecError: The run has no config to write, or contradicts itself.
     """
-    text_after = result.get("config_after")
-    if not isinstance(text_after, str) or result.get("winner") is None:
+    texts = _texts_after(result)
+    if not texts or result.get("winner") is None:
         raise SpecError(
             f"run {manifest.run_id} has no config to write: it ended as {result.get('status')}",
             "its report says why; only a run with a winner can be applied",
         )
-    config = manifest.models[""]
-    path = path or Path(config.path)
-    if wrong := next(_mistakes(manifest, result, path, text_after), None):
+    if wrong := next(_mistakes(manifest, result, texts, repository), None):
         raise SpecError(
             f"run {manifest.run_id} cannot be applied: {wrong}",
             "it was edited, or damaged: apply it as its tune left it, or run `tune run` again",
         )
-    return WritePlan(
-        model=config.name,
-        path=path,
-        sha256_before=config.sha256,
-        text_before=None if config.sha256 is None else config.text,
-        text_after=text_after,
-        server_args=tuple(result.get("server_args") or ()),
-        run_id=manifest.run_id,
-        encoding=config.encoding,
-    )
+    files = (file_plan(manifest.models[label], text, repository) for label, text in texts.items())
+    return WritePlan(tuple(files), manifest.run_id, tuple(result.get("server_args") or ()))
+
+
+def _texts_after(result: Mapping[str, Any]) -> dict[str, str]:
+    """The winner's config of each model, by label."""
+    texts = {"": result.get("config_after")}
+    texts |= {label: m.get("config_after") for label, m in (result.get("models") or {}).items()}
+    return {label: text for label, text in texts.items() if isinstance(text, str)}
+
+
+def file_plan(config: KeptConfig, text_after: str, repository: Path | None = None) -> FilePlan:
+    """The plan for the file that a run read; ``repository`` as in `plan_from_run`."""
+    path = Path(config.path) if repository is None else repository / config.name / CONFIG_NAME
+    text_before = None if config.sha256 is None else config.text
+    return FilePlan(config.name, path, config.sha256, text_before, text_after, config.encoding)
 
 
 def _mistakes(
-    manifest: Manifest, result: Mapping[str, Any], path: Path, text_after: str
+    manifest: Manifest,
+    result: Mapping[str, Any],
+    texts: Mapping[str, str],
+    repository: Path | None,
 ) -> Iterator[str]:
     """Where a run contradicts itself; somebody else may have made it, to have a file written."""
-    config = manifest.models[""]
-    if not is_config_of(path, config.name):
-        yield f"{path} is not the {CONFIG_NAME} of a model {config.name!r}"
     if result.get("model", manifest.name) != manifest.name:
         yield f"its result is about the model {result['model']!r}, not {manifest.name!r}"
-    texts = {"the config it read": config.text, "its winner's config": text_after}
+    for label, text in texts.items():
+        if label not in manifest.models:
+            yield f"its winner has a config of {label!r}, and it read none"
+            return
+        config = manifest.models[label]
+        yield from _mistakes_of(config, file_plan(config, text, repository), label)
+    written = result.get("written") or {}
+    stated = {part.get("sha256_after") for part in (written, *written.get("others", ()))}
+    after = {sha256_of(text, manifest.models[label].encoding) for label, text in texts.items()}
+    if stated - after - {None}:
+        yield "its winner's config is not the one whose hash it states"
+
+
+def _mistakes_of(config: KeptConfig, file: FilePlan, label: str) -> Iterator[str]:
+    """Of one model's config."""
+    if not is_config_of(file.path, file.model):
+        yield f"{file.path} is not the {CONFIG_NAME} of a model {file.model!r}"
+    of = label and f" of {label}"
+    texts = {f"the config it read{of}": config.text, f"its winner's config{of}": file.text_after}
     for what, text in texts.items():
-        if (mistake := _mistake(text, config.encoding)) is not None:
+        if (mistake := _mistake(text, file.encoding)) is not None:
             yield f"{what} is none: {mistake}"
-    stated = {
-        "the config it read": (config.text, config.sha256),
-        "its winner's config": (text_after, (result.get("written") or {}).get("sha256_after")),
-    }
-    for what, (text, sha256) in stated.items():
-        if sha256 is not None and sha256_of(text, config.encoding) != sha256:
-            yield f"{what} is not the one whose hash it states"
+    if config.sha256 is not None and sha256_of(config.text, config.encoding) != config.sha256:
+        yield f"the config it read{of} is not the one whose hash it states"
     if config.sha256 is None and config.text:
         yield "it holds the text of a config that it says was not there"
 

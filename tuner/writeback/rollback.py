@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
 from tuner.modelconfig.files import CONFIG_NAME, model_directory, read_config
-from tuner.writeback.apply import Written, written_of
-from tuner.writeback.files import explained, remove_file, replace_file, sha256_or_none
-from tuner.writeback.journal import (
-    Action,
-    Entry,
-    Journal,
-    journal_of,
-    locked_journal,
-    utc_now,
-)
+from tuner.writeback.files import explained, sha256_or_none
+from tuner.writeback.journal import Action, Entry, journal_of
+from tuner.writeback.settle import settle
 from tuner.writeback.target import Target, target_of
+from tuner.writeback.transaction import (
+    Part,
+    Replacement,
+    commit,
+    like_of,
+    opened,
+    others_of,
+    parts_of,
+)
+from tuner.writeback.written import Written, unchanged
 
 
 def rollback(
     repository: Path, model: str, *, force: bool = False, through_links: bool = False
 ) -> Written:
-    """Restores, byte for byte, the config that the last `apply` replaced.
+    """Restores, byte for byte, the config that the last `apply` replaced, and all it wrote with it.
 
-    Removes the file when there was none. Doing it twice is harmless: the second time nothing
-    changes (``changed`` is False). What is replaced is kept as a backup too.
+    Removes a file where there was none. Doing it twice is harmless: the second time nothing
+    changes (``changed`` is False). What is replaced is kept as a backup too. Of several files
+    all are restored, or none.
 
     Args:
         repository: The model repository.
-        model: The model's name.
-        force: Restore even if the file was changed after the write.
-        through_links: Also where the config is a link to a file outside the repository.
+        model: The name of a model whose config was written.
+        force: Restore even if a file was changed after the write.
+        through_links: Also where a config is a link to a file outside the repository.
 
     Raises:
-        StalePlanError: The file was changed after the write, and ``force`` is not set.
-        EnvironmentNotReadyError: Nothing was ever written here, the journal or the backup is
-            missing or damaged, or the directory cannot be written.
+        StalePlanError: A file was changed after the write, and ``force`` is not set.
+        EnvironmentNotReadyError: Nothing was ever written here, a journal or a backup is
+            missing or damaged, or a directory cannot be written.
         SpecError: There is no such model.
     """
     path = model_directory(repository, model) / CONFIG_NAME
@@ -44,36 +49,41 @@ def rollback(
     with explained(path):
         if not journal_of(target.real).is_file():
             raise _never_written(path)
-    with locked_journal(target.real) as journal, explained(path):
-        return _take_back(target, journal, force=force)
+    settled = settle(target, force=force, through_links=through_links)
+    return settled or _take_back(target, force=force, through_links=through_links)
 
 
-def _take_back(target: Target, journal: Journal, *, force: bool) -> Written:
-    content = target.read()
-    found = sha256_or_none(content)
-    entry = journal.last(found)
-    if entry is None:
-        raise _never_written(target.path)
-    wanted = entry.sha256_before if entry.action is Action.APPLY else entry.sha256_after
-    back = Entry(Action.ROLLBACK, utc_now(), entry.run_id, found, wanted)
-    if found == wanted:
-        return written_of(target, back, None, changed=False)
-    if found not in (entry.sha256_before, entry.sha256_after) and not force:
-        raise StalePlanError(
-            f"{target.path} changed after it was written on {entry.at}; nothing was restored",
-            "look at the file; `tune rollback --force` replaces it and keeps a copy",
-        )
-    restored = None if wanted is None else journal.kept(wanted)
-    backup = None if content is None else journal.keep(content)
-    journal.append(back)
-    if restored is None or wanted is None:
-        remove_file(target.real)
-        notes = []
-    else:
-        like = journal.backup(wanted) if content is None else target.real
-        notes = replace_file(target.real, restored, like=like)
-    journal.prune()
-    return written_of(target, back, backup, notes=(*journal.notes, *notes))
+def _take_back(target: Target, *, force: bool, through_links: bool) -> Written:
+    with opened([target]) as (file,):
+        entry = file.journal.last(file.sha256)
+        if entry is None:
+            raise _never_written(target.path)
+        if entry.action is Action.ROLLBACK and file.sha256 == entry.sha256_after:
+            return Written((unchanged(target, file.sha256),), entry.run_id)
+        with opened(others_of(target, entry, through_links=through_links)) as others:
+            parts = parts_of([file, *others], entry)
+            if not any(part.is_new for part in parts) and parts[0].is_old:
+                return Written((unchanged(target, file.sha256),), entry.run_id)
+            return _take_all_back(parts, entry, force=force)
+
+
+def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool) -> Written:
+    for part in parts:
+        if not (part.is_old or part.is_new or force):
+            raise StalePlanError(
+                f"{part.file.target.path} changed after it was written on {entry.at}; "
+                "nothing was restored",
+                "look at the file; `tune rollback --force` replaces it and keeps a copy",
+            )
+    back = [
+        Replacement(part.file, content := part.old_content(), like_of(part.file, content))
+        for part in parts
+        if not part.is_old
+    ]
+    done = {file.real: file for file in commit(back, Action.ROLLBACK, entry.run_id)}
+    targets = [(part.file.target, part.old) for part in parts]
+    files = tuple(done.get(target.real) or unchanged(target, old) for target, old in targets)
+    return Written(files, entry.run_id)
 
 
 def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> bool:

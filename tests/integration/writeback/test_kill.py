@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
 from tuner.writeback.rollback import rollback
 
 pytestmark = pytest.mark.integration
@@ -30,7 +30,7 @@ plan = pickle.loads(Path(sys.argv[1]).read_bytes())
 for cycle in range(sys.maxsize):
     began = time.monotonic()
     apply(plan)
-    rollback(plan.path.parent.parent, plan.model)
+    rollback(plan.repository, "m")
     if cycle == 1:
         print(time.monotonic() - began, flush=True)
 """
@@ -38,6 +38,7 @@ for cycle in range(sys.maxsize):
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
+    path = plan.files[0].path
     stored = tmp_path / "plan"
     stored.write_bytes(pickle.dumps(plan))
     moments = random.Random(0)
@@ -50,15 +51,15 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
             cycle_s = float(writer.stdout.readline())
             time.sleep(moments.uniform(0.0, 2 * cycle_s))
             writer.kill()
-        content = plan.path.read_text()
+        content = path.read_text()
         assert content in (BEFORE, AFTER)
         seen.add(content)
         apply(plan)
-        assert plan.path.read_text() == AFTER
+        assert path.read_text() == AFTER
         rollback(tmp_path, "m")
-        assert plan.path.read_text() == BEFORE
-        assert not list(plan.path.parent.glob("*.tmp"))
-        assert not list(plan.path.parent.glob(".*.tmp"))
+        assert path.read_text() == BEFORE
+        assert not list(path.parent.glob("*.tmp"))
+        assert not list(path.parent.glob(".*.tmp"))
     assert seen == {BEFORE, AFTER}, "the moments were not spread over the writes"
 
 
@@ -66,4 +67,4 @@ def make_plan(repository: Path) -> WritePlan:
     path = repository / "m" / "config.pbtxt"
     path.parent.mkdir()
     path.write_text(BEFORE)
-    return WritePlan("m", path, sha256_of(BEFORE), BEFORE, AFTER, (), "r1")
+    return WritePlan((FilePlan("m", path, sha256_of(BEFORE), BEFORE, AFTER),), "r1")

@@ -348,10 +348,10 @@ def write_result(
     status: str,
     proofs: Mapping[str, Sequence[Point]],
 ) -> None:
-    from tuner.writeback.plan import WritePlan
+    from tuner.writeback.plan import FilePlan
 
     path = Path(f"/models/{toy.model}/config.pbtxt")
-    plan = WritePlan(toy.model, path, sha256_of(CONFIG), CONFIG, BETTER, (), store.run_id)
+    plan = FilePlan(toy.model, path, sha256_of(CONFIG), CONFIG, BETTER)
     parts = {
         "measuring_s": sum(t.time.measuring_s for t in trials) + 24.6,
         "deploying_s": sum(t.time.deploying_s for t in trials) + 11.0,

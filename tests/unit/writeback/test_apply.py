@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan
+from unit.writeback.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError
 from tuner.writeback.apply import apply
@@ -26,26 +26,26 @@ def test_replaces_the_file_byte_for_byte_and_keeps_a_backup(tmp_path: Path) -> N
     written = apply(plan)
     assert plan.path.read_bytes() == AFTER.encode()
     assert written.changed
-    assert written.sha256_before == sha256_of(BEFORE)
-    assert written.sha256_after == sha256_of(AFTER)
-    assert written.backup is not None
-    assert written.backup.read_bytes() == BEFORE.encode()
+    assert only(written).sha256_before == sha256_of(BEFORE)
+    assert only(written).sha256_after == sha256_of(AFTER)
+    assert only(written).backup is not None
+    assert only(written).backup.read_bytes() == BEFORE.encode()
     assert written.to_json() == {
         "path": str(plan.path),
         "sha256_before": sha256_of(BEFORE),
         "sha256_after": sha256_of(AFTER),
-        "backup": str(written.backup),
+        "backup": str(only(written).backup),
     }
 
 
 def test_leaves_only_hidden_plain_files_beside_it(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     written = apply(plan)
-    assert written.backup is not None
+    assert only(written).backup is not None
     journal = journal_of(plan.path).name
     assert journal == ".config.pbtxt.tune.journal"
-    assert names(plan.path.parent) == {"1", "config.pbtxt", journal, written.backup.name}
-    assert written.backup.name.startswith(".")
+    assert names(plan.path.parent) == {"1", "config.pbtxt", journal, only(written).backup.name}
+    assert only(written).backup.name.startswith(".")
     assert names(tmp_path) == {"m"}
 
 
@@ -53,7 +53,7 @@ def test_creates_a_file_where_there_was_none(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, before=None)
     written = apply(plan)
     assert plan.path.read_bytes() == AFTER.encode()
-    assert (written.sha256_before, written.backup) == (None, None)
+    assert (only(written).sha256_before, only(written).backup) == (None, None)
 
 
 def test_applying_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan
+from unit.writeback.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.writeback.apply import apply
@@ -84,7 +84,7 @@ def test_a_file_system_without_locks_is_written_and_that_is_said(
     monkeypatch.setattr(fcntl, "flock", failing(number))
     written = apply(plan)
     assert plan.path.read_bytes() == AFTER.encode()
-    assert "knows no locks" in written.notes[0]
+    assert "knows no locks" in written.all_notes[0]
 
 
 def test_a_lock_that_fails_is_not_taken_for_another_tune(
@@ -143,8 +143,8 @@ def test_a_colleagues_file_in_a_shared_repository_is_written_and_that_is_said(
     written = apply(plan)
     assert plan.path.read_bytes() == AFTER.encode()
     assert (54321, os.getegid()) in colleague.asked
-    assert len(written.notes) == 1
-    assert "it was user 54321's" in written.notes[0]
+    assert len(written.all_notes) == 1
+    assert "it was user 54321's" in written.all_notes[0]
     monkeypatch.undo()
     assert stat.S_IMODE(plan.path.stat().st_mode) == 0o664
 
@@ -157,7 +157,7 @@ def test_a_group_that_cannot_be_kept_hands_its_rights_to_no_other(
     colleague = Colleague(monkeypatch, plan.path, same_group=False)
     written = apply(plan)
     assert (-1, 54321) in colleague.asked
-    assert written.notes[0].endswith(", group 54321")
+    assert written.all_notes[0].endswith(", group 54321")
     monkeypatch.undo()
     assert stat.S_IMODE(plan.path.stat().st_mode) == 0o644
 
@@ -178,8 +178,8 @@ def test_nothing_beside_a_private_config_is_less_private(
     monkeypatch.setattr(os, "open", noting)
     written = apply(plan)
     assert set(made) == {0o600}
-    assert written.backup is not None
-    for path in (plan.path, written.backup, journal_of(plan.path)):
+    assert only(written).backup is not None
+    for path in (plan.path, only(written).backup, journal_of(plan.path)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
     plan.path.unlink()
     rollback(tmp_path, "m", force=True)

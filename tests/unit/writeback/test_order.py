@@ -63,8 +63,7 @@ def kept(text: str) -> list[tuple[str, ...]]:
     return [("sync", temporary, text), ("replace", temporary), ("sync directory",)]
 
 
-def replaced(text: str) -> list[tuple[str, ...]]:
-    return [("sync", TEMPORARY, text), ("replace", TEMPORARY), ("sync directory",)]
+RENAMED = [("replace", TEMPORARY), ("sync directory",)]
 
 
 def test_backup_and_journal_are_on_disk_before_the_config_is_renamed(
@@ -76,8 +75,9 @@ def test_backup_and_journal_are_on_disk_before_the_config_is_renamed(
     assert disk.events == [
         ("sync directory",),  # the journal's name
         *kept(BEFORE),
+        ("sync", TEMPORARY, AFTER),
         ("sync journal", "apply"),
-        *replaced(AFTER),
+        *RENAMED,
         ("sync journal", "done"),
     ]
 
@@ -89,7 +89,13 @@ def test_a_rollback_is_on_disk_in_the_same_order(
     apply(plan)
     disk = Disk(monkeypatch)
     rollback(tmp_path, "m")
-    assert disk.events == [*kept(AFTER), ("sync journal", "rollback"), *replaced(BEFORE)]
+    assert disk.events == [
+        *kept(AFTER),
+        ("sync", TEMPORARY, BEFORE),
+        ("sync journal", "rollback"),
+        *RENAMED,
+        ("sync journal", "done"),
+    ]
 
 
 def test_a_removal_is_on_disk_when_rollback_returns(
@@ -104,6 +110,7 @@ def test_a_removal_is_on_disk_when_rollback_returns(
         ("sync journal", "rollback"),
         ("unlink", "config.pbtxt"),
         ("sync directory",),
+        ("sync journal", "done"),
     ]
 
 

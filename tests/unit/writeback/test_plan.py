@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import make_plan
+from unit.writeback.plans import make_file
 
 from tuner.errors import SpecError
 from tuner.run.manifest import KeptConfig, Manifest
@@ -26,23 +26,25 @@ RESULT = {"status": "improved", "winner": {}, "config_after": NEW, "server_args"
 
 def test_made_from_a_run() -> None:
     plan = plan_from_run(manifest(), RESULT)
-    assert plan.path == Path("/repo/m/config.pbtxt")
-    assert (plan.text_before, plan.text_after) == (OLD, NEW)
-    assert plan.sha256_before == sha256_of(OLD)
-    assert plan.sha256_after == sha256_of(NEW)
+    (file,) = plan.files
+    assert file.path == Path("/repo/m/config.pbtxt")
+    assert (file.text_before, file.text_after) == (OLD, NEW)
+    assert file.sha256_before == sha256_of(OLD)
+    assert file.sha256_after == sha256_of(NEW)
     assert plan.server_args == ("--x=1",)
 
 
-def test_another_path_may_be_named(tmp_path: Path) -> None:
-    path = tmp_path / "m" / "config.pbtxt"
-    assert plan_from_run(manifest(), RESULT, path).path == path
+def test_another_repository_may_be_named(tmp_path: Path) -> None:
+    (file,) = plan_from_run(manifest(), RESULT, tmp_path).files
+    assert file.path == tmp_path / "m" / "config.pbtxt"
 
 
 def test_a_model_without_a_config_has_no_text_before() -> None:
     plan = plan_from_run(manifest("", None), RESULT)
-    assert plan.text_before is None
-    assert plan.sha256_before is None
-    assert plan.diff().endswith("@@ -0,0 +1 @@\n+max_batch_size: 8\n\\ No newline at end of file\n")
+    (file,) = plan.files
+    assert file.text_before is None
+    assert file.sha256_before is None
+    assert file.diff().endswith("@@ -0,0 +1 @@\n+max_batch_size: 8\n\\ No newline at end of file\n")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_a_run_without_a_winner_is_refused(result: dict[str, object]) -> None:
 
 
 def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> None:
-    diff = make_plan(tmp_path, before="a\nb\n", after="a\nc").diff()
+    diff = make_file(tmp_path, "m", before="a\nb\n", after="a\nc").diff()
     assert diff == (
         "--- a/m/config.pbtxt\n+++ b/m/config.pbtxt\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
         "\\ No newline at end of file\n"
@@ -69,7 +71,7 @@ def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> Non
 
 
 def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
-    assert make_plan(tmp_path, before="a\n", after="a\n").diff() == ""
+    assert make_file(tmp_path, "m", before="a\n", after="a\n").diff() == ""
 
 
 @pytest.mark.parametrize(
@@ -93,4 +95,4 @@ def test_a_run_that_contradicts_itself_is_no_plan(
 
 def test_a_run_that_was_written_already_is_a_plan_still() -> None:
     written = {"sha256_before": sha256_of(OLD), "sha256_after": sha256_of(NEW)}
-    assert plan_from_run(manifest(), {**RESULT, "written": written}).text_after == NEW
+    assert plan_from_run(manifest(), {**RESULT, "written": written}).files[0].text_after == NEW

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan
+from unit.writeback.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError
 from tuner.writeback.apply import apply
@@ -22,14 +22,17 @@ def test_restores_byte_for_byte(tmp_path: Path) -> None:
     plan = applied(tmp_path)
     written = rollback(tmp_path, "m")
     assert plan.path.read_bytes() == BEFORE.encode()
-    assert (written.sha256_before, written.sha256_after) == (sha256_of(AFTER), sha256_of(BEFORE))
-    assert written.backup is not None
-    assert written.backup.read_bytes() == AFTER.encode()
+    assert (only(written).sha256_before, only(written).sha256_after) == (
+        sha256_of(AFTER),
+        sha256_of(BEFORE),
+    )
+    assert only(written).backup is not None
+    assert only(written).backup.read_bytes() == AFTER.encode()
 
 
 def test_removes_a_file_that_was_not_there_before(tmp_path: Path) -> None:
     plan = applied(tmp_path, before=None)
-    assert rollback(tmp_path, "m").sha256_after is None
+    assert only(rollback(tmp_path, "m")).sha256_after is None
     assert not plan.path.exists()
 
 
@@ -81,8 +84,8 @@ def test_a_file_changed_since_the_write_is_refused_unless_forced(tmp_path: Path)
     assert plan.path.read_text() == "edited\n"
     written = rollback(tmp_path, "m", force=True)
     assert plan.path.read_bytes() == BEFORE.encode()
-    assert written.backup is not None
-    assert written.backup.read_text() == "edited\n"
+    assert only(written).backup is not None
+    assert only(written).backup.read_text() == "edited\n"
 
 
 def test_a_model_never_written_is_explained_and_left_alone(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_a_model_never_written_is_explained_and_left_alone(tmp_path: Path) -> No
 
 def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    backup = apply(plan).backup
+    backup = only(apply(plan)).backup
     assert backup is not None
     backup.write_text("damaged")
     with pytest.raises(EnvironmentNotReadyError, match="missing or damaged"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan
+from unit.writeback.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.writeback.apply import apply, preview
@@ -82,10 +83,10 @@ def test_a_link_out_of_the_repository_is_written_only_when_asked_for_and_told(
     assert [p.name for p in target.parent.iterdir()] == ["m.pbtxt"]
     written = apply(plan, through_links=True)
     assert target.read_bytes() == AFTER.encode()
-    assert written.notes == (f"{plan.path} is a link to {target}, outside the repository",)
+    assert written.all_notes == (f"{plan.path} is a link to {target}, outside the repository",)
     with pytest.raises(EnvironmentNotReadyError, match=f"leads to {target}"):
         rollback(repository, "m")
-    assert rollback(repository, "m", through_links=True).real == target
+    assert only(rollback(repository, "m", through_links=True)).real == target
     assert target.read_bytes() == BEFORE.encode()
 
 
@@ -121,24 +122,25 @@ def test_two_models_with_one_file_are_told_and_exclude_each_other(tmp_path: Path
     (tmp_path / "other" / "1").mkdir(parents=True)
     (tmp_path / "other" / "config.pbtxt").symlink_to(target)
     told = (f"{plan.path} is a link to {target}", f"{target} is the config of other too")
-    assert preview(plan).target.notes == told
+    assert preview(plan)[0].target.notes == told
     other = target_of(tmp_path / "other" / "config.pbtxt", "other")
     with locked_journal(other.real):
         with pytest.raises(EnvironmentNotReadyError, match="another tune is writing"):
             apply(plan)
-    assert apply(plan).notes == told
+    assert apply(plan).all_notes == told
 
 
 def test_a_file_that_another_model_links_to_is_told(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.pbtxt").symlink_to(plan.path)
-    assert apply(plan).notes == (f"{plan.path} is the config of other too",)
+    assert apply(plan).all_notes == (f"{plan.path} is the config of other too",)
 
 
 def test_the_preview_shows_the_change_of_the_file_on_disk(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    stated = WritePlan(**{**vars(plan), "text_before": "something harmless\n"})
-    assert preview(stated).diff == plan.diff()
+    (file,) = plan.files
+    stated = replace(plan, files=(replace(file, text_before="something harmless\n"),))
+    assert preview(stated)[0].diff == file.diff()
     apply(plan)
-    assert preview(stated).diff == ""
+    assert preview(stated)[0].diff == ""

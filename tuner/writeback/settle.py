@@ -1,0 +1,102 @@
+"""What a kill left half written is put right."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tuner.errors import StalePlanError
+from tuner.modelconfig.files import CONFIG_NAME, model_names
+from tuner.writeback.files import explained
+from tuner.writeback.journal import Action, Entry, left_unended
+from tuner.writeback.target import Target, target_of
+from tuner.writeback.transaction import Part, keep, opened, others_of, parts_of, restore
+from tuner.writeback.written import Written, WrittenFile, replaced, unchanged
+
+
+def settle_all(repository: Path) -> Iterator[Written]:
+    """`settle` for every model of a repository.
+
+    Raises:
+        StalePlanError: Of a half-written set, one file was changed since.
+        EnvironmentNotReadyError: A half-written set cannot be put right.
+    """
+    for name in model_names(repository):
+        path = repository / name / CONFIG_NAME
+        with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
+            if left_unended(path.resolve()) and (written := settle(target_of(path, name))):
+                yield written
+
+
+def settle(target: Target, *, force: bool = False, through_links: bool = False) -> Written | None:
+    """Undoes a write of several files that a kill cut short, and finishes such a rollback.
+
+    Either way the files are what they were before the winner was written. Harmless to repeat, and
+    to be killed in.
+
+    Args:
+        target: A file that may be one of them.
+        force: Also where one of them was changed since.
+        through_links: Also files outside the repository.
+
+    Returns:
+        What was done; ``None`` where there was nothing to do.
+
+    Raises:
+        StalePlanError: One of the files was changed since, and ``force`` is not set.
+        EnvironmentNotReadyError: A journal or backup is damaged, or a file cannot be written.
+    """
+    entry = left_unended(target.real)
+    if entry is None:
+        return None
+    targets = [target, *others_of(target, entry, through_links=through_links)]
+    with opened(targets) as files:
+        entries = [found for file in files if (found := file.journal.unended())]
+        if len(entries) < len(files) or not all(e.is_of_the_write_of(entry) for e in entries):
+            return None  # never begun, or ended, or followed by another
+        undo = entry.action is Action.APPLY
+        written, is_old = _settle(parts_of(files, entries[0]), entry, force=force)
+        if is_old is not None:
+            end = Action.UNDONE if undo is is_old else Action.DONE
+            for file, own in zip(files, entries, strict=True):
+                file.journal.note_end(own, end)
+        return written
+
+
+def _settle(
+    parts: Sequence[Part], entry: Entry, *, force: bool
+) -> tuple[Written | None, bool | None]:
+    """What was done, and whether all files are the old ones now; ``None`` where that is open."""
+    if all(part.is_new for part in parts):
+        return None, False
+    if all(part.is_old for part in parts):
+        return None, True
+    if not any(part.is_new for part in parts):
+        return None, None  # none of them was replaced, some were changed since
+    changed = [part.file.target.path for part in parts if not (part.is_old or part.is_new)]
+    if changed and not force:
+        raise StalePlanError(
+            f"the write of run {entry.run_id} on {entry.at} was cut short, and {changed[0]} was "
+            "changed since; nothing was restored",
+            "look at the file; `tune rollback --force` puts back all files of that write and "
+            "keeps a copy",
+        )
+    note = f"the write of run {entry.run_id}, which was cut short, is undone"
+    return Written(_put_back(parts), entry.run_id, (note,)), True
+
+
+def _put_back(parts: Sequence[Part]) -> tuple[WrittenFile, ...]:
+    """Without an entry of its own: that of the write stands until all are back."""
+    old = [part.old_content() for part in parts]
+    backups = [None if part.is_old else keep(part.file) for part in parts]
+    files = []
+    for part, content, backup in zip(parts, old, backups, strict=True):
+        target, found = part.file.target, part.file.sha256
+        if part.is_old:
+            files.append(unchanged(target, found))
+            continue
+        with explained(target.path):
+            restore(part.file, content)
+        files.append(replaced(target, (found, part.old), backup))
+    return tuple(files)

@@ -1,0 +1,88 @@
+"""What a write or a rollback did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.writeback.target import Target
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """What became of one file.
+
+    Attributes:
+        path: The config.pbtxt.
+        real: The file itself, where that is a link.
+        sha256_before: Of the file replaced; ``None`` when there was none.
+        sha256_after: Of the file now there; ``None`` when it was removed.
+        backup: Copy of the file replaced; ``None`` when there was none.
+        changed: False when the file already was what was asked for.
+        notes: What the user should know of it, one sentence each.
+    """
+
+    path: Path
+    real: Path
+    sha256_before: str | None
+    sha256_after: str | None
+    backup: Path | None
+    changed: bool
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "sha256_before": self.sha256_before,
+            "sha256_after": self.sha256_after,
+            "backup": None if self.backup is None else str(self.backup),
+        }
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of the files of one write, or of one rollback.
+
+    Attributes:
+        files: All that it is about, those first that were changed; not those that a winner leaves
+            as they were, unless it changes none.
+        run_id: The run whose winner was written, or taken back.
+        notes: What the user should know of all of them, one sentence each.
+    """
+
+    files: tuple[WrittenFile, ...]
+    run_id: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """False when every file already was what was asked for."""
+        return any(file.changed for file in self.files)
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Also those of each file."""
+        return (*self.notes, *(note for file in self.files for note in file.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """``written`` of `result.json`: the first file, and the others below it."""
+        first, *others = (file.to_json() for file in self.files)
+        return {**first, "others": others} if others else first
+
+
+def unchanged(target: Target, sha256: str | None) -> WrittenFile:
+    """A file that already was what was asked for."""
+    return WrittenFile(target.path, target.real, sha256, sha256, None, changed=False, notes=())
+
+
+def replaced(
+    target: Target,
+    hashes: tuple[str | None, str | None],
+    backup: Path | None,
+    notes: tuple[str, ...] = (),
+) -> WrittenFile:
+    """A file that was replaced; ``hashes`` are those before and after."""
+    before, after = hashes
+    said = (*target.notes, *notes)
+    return WrittenFile(target.path, target.real, before, after, backup, changed=True, notes=said)
