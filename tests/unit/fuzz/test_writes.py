@@ -12,6 +12,9 @@ from fuzz.writes import done, write_and_take_back
 from unit.modelconfig.configs import GOOD
 
 from tuner.modelconfig.edit import edit
+from tuner.report.result_schema import ChangedConfig
+from tuner.steps.outcome import Change
+from tuner.writeback.written import Written, WrittenFile
 
 
 @pytest.fixture
@@ -31,13 +34,20 @@ def test_every_published_config_is_written_and_taken_back_exactly(repository: Pa
     assert made["fields"] >= len(GOOD) / 2
 
 
+NOTHING_WRITTEN = WrittenFile(Path(), Path(), None, None, None, changed=False, notes=())
+
+
+def drawn_up(text: str) -> Change:
+    return Change({"": ChangedConfig(config_before=text, config_after=f"{text} ")}, "")
+
+
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
         ("edit", lambda text, fields: edit(text, fields).replace("# one", "# two")),
-        ("draw_up", lambda job, candidate: type("Change", (), {"after": job.model.text + " "})),
+        ("draw_up", lambda job, candidate: drawn_up(job.model.text)),
         ("rollback", lambda repository, model: None),
-        ("apply", lambda plan: type("Written", (), {"sha256_after": None, "changed": True})),
+        ("apply", lambda plan: Written((NOTHING_WRITTEN,), "run")),
     ],
 )
 def test_a_write_that_is_not_exact_is_noticed(

@@ -236,10 +236,10 @@ def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Pa
     with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
         winner = candidate_of({"instance_group.count": 3})
         change = draw_up(job, winner)
-        written = write_back(new.manifest, job, winner, change)
+        (written,) = write_back(new.manifest, winner, change).files
     assert (written.path, written.sha256_before) == (job.model.path, None)
     assert parse(job.model.path.read_text()).instance_group[0].count == 3
-    assert rollback(job.spec.repository, "m").sha256_after is None
+    assert rollback(job.spec.repository, "m").files[0].sha256_after is None
     assert not job.model.path.exists()
 
 
