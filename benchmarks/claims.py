@@ -173,7 +173,7 @@ class SimulatedBench:
             seed,
             failed_count=0,
             source=LatencySource.REQUESTS,
-            **figures_of(observe_open(requests, due_s, window), window.duration_s, 1),
+            **figures_of(observe_open(requests, due_s, window), 1),
         )
 
 

@@ -27,7 +27,7 @@ from tuner.load.client.calls import calls_over
 from tuner.load.client.process import OpenLoop, _precise_loop
 from tuner.load.generator import Target, Window
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.load.model_load import model_load
+from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.spec.workload import Protocol, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
@@ -112,7 +112,8 @@ def theirs(target: Target, rate: float, control: Control, directory: Path) -> st
 
     workload = Workload.model_validate({"protocol": target.protocol.value})
     with perf_analyzer(None, os.environ) as program:
-        generator = model_load(workload, "answers", control, target.endpoints, program, directory)
+        site, streams = Site(control, target.endpoints, program, directory), {"": Asked("answers")}
+        generator = streams_load(workload, streams, {"": "answers"}, site)
         short_s, _ = spent_s(SHORT_S)
         long_s, late = spent_s(LONG_S)
     return told((long_s - short_s) / (rate * (LONG_S - SHORT_S))) + late

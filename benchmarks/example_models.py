@@ -23,8 +23,8 @@ from tritonclient.grpc import model_config_pb2
 
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.load.model_load import model_load
-from tuner.spec.workload import ClosedArrivals, FileInputs, RandomInputs, Requests, Workload
+from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.spec.workload import ClosedArrivals, FileInputs, Inputs, RandomInputs, Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.docker import DockerLauncher, Network
@@ -52,9 +52,9 @@ CONFIGS = {
 }
 
 
-def requests(model: str, directory: Path) -> Requests:
+def inputs_for(model: str, directory: Path) -> Inputs:
     """200 different inputs: random tensors, or for the tokenizer 20 words of its vocabulary."""
-    inputs: RandomInputs | FileInputs = RandomInputs(kind="random", unique=200, int_range=(0, 1))
+    inputs: Inputs = RandomInputs(kind="random", unique=200, int_range=(0, 1))
     if model == "tokenizer":
         pieces = (REPOSITORY / model / "1" / "vocab.txt").read_text().split()
         words, choose = [p for p in pieces if p.isalpha()], random.Random(0)
@@ -62,7 +62,7 @@ def requests(model: str, directory: Path) -> Requests:
         file = directory / "texts.json"
         file.write_text(json.dumps({"data": texts}))
         inputs = FileInputs(kind="file", file=file)
-    return Requests(inputs=inputs)
+    return inputs
 
 
 def config_json(model: str, fields: dict[str, Any]) -> str:
@@ -83,7 +83,7 @@ def launcher(image: str | None, network: str) -> Iterator[ServerLauncher]:
 
 def measure(model: str, server: ServerLauncher, levels: list[int], directory: Path) -> None:
     print(f"| {model} | concurrency | infer/s | p50 ms | p99 ms |\n|---|---|---|---|---|")
-    load, asked = Workload(arrivals=ClosedArrivals(kind="closed")), requests(model, directory)
+    load, inputs = Workload(arrivals=ClosedArrivals(kind="closed")), inputs_for(model, directory)
     with (
         perf_analyzer(None, os.environ) as program,
         server.launch([], directory / "server.log") as running,
@@ -91,8 +91,8 @@ def measure(model: str, server: ServerLauncher, levels: list[int], directory: Pa
     ):
         for name, fields in CONFIGS.items():
             control.load(model, config_json(model, fields), LOAD_DEADLINE_S)
-            endpoints = running.endpoints
-            client = model_load(load, model, control, endpoints, program, directory, requests=asked)
+            site = Site(control, running.endpoints, program, directory)
+            client = streams_load(load, {"": Asked(model, inputs)}, {"": model}, site)
             for level in levels:
                 m = client.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)
                 latencies = f"{m.p50_latency_us / 1e3:.1f} | {m.p99_latency_us / 1e3:.1f}"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
+from tuner.load.streams_load import Site, asked_of, streams_load
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
 from tuner.steps.tools import Programs
@@ -41,15 +41,17 @@ class Rig:
 
     def _tool(self, deployment: Deployment) -> PerfAnalyzer:
         spec = self.job.spec
-        load = model_load(
+        load = streams_load(
             spec.workload,
-            spec.the_one.name,
-            self.deployer.control,
-            deployment.endpoints,
-            self.programs.perf_analyzer,
-            self.directory,
-            place=Place.HERE,
-            requests=spec.the_one.requests,
+            asked_of(spec),
+            {"": spec.the_one.name},
+            Site(
+                self.deployer.control,
+                deployment.endpoints,
+                self.programs.perf_analyzer,
+                self.directory,
+                place=Place.HERE,
+            ),
         )
         return PerfAnalyzer(**vars(load.setup))
 

@@ -25,8 +25,7 @@ from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.traffic import arrivals
 from tuner.load.validity import warnings_about
 from tuner.load.watch.disturbance import disturbances
-from tuner.load.watch.idle import becomes_idle
-from tuner.load.watch.sampler import Sampler, host_use, server_statistics
+from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.score.capacity import SATURATED
 from tuner.triton import health
 
@@ -65,11 +64,11 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
     with tempfile.TemporaryDirectory(prefix="stairs-", dir=tool.directory) as private:
         directory = Path(private)
         due_s = arrivals.write_intervals(due_s, directory / "intervals")
-        inputs = tool.inputs.file(0, _INPUTS).path
+        inputs = tool.stream.inputs.file(0, _INPUTS).path
         files = RunFiles(
             inputs, directory / "intervals", directory / "report.csv", directory / "export.json"
         )
-        with Sampler(tool.snapshot, tool.scrape, tool.place, _SAMPLES_EVERY_S) as watched:
+        with tool.watched(_SAMPLES_EVERY_S) as watched:
             ended = _run(tool, files, windows[-1], steps[0].load)
         assert files.export is not None
         requests = export.read(files.export)
@@ -83,12 +82,12 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
         measurement = Measurement(
             load=step.load,
             seed=step.seed,
-            batch_size=tool.target.batch_size,
-            **figures_of(observed, window.duration_s, tool.target.batch_size),
+            batch_size=tool.stream.target.batch_size,
+            **figures_of(observed, tool.stream.target.batch_size),
             failed_count=0,  # perf_analyzer gives up at the first
             source=LatencySource.REQUESTS,
-            server=server_statistics(samples),
-            host=host_use(samples, tool.target.model),
+            server=tool.own(server_statistics(samples, tool.served), tool.stream),
+            host=host_use(samples, tool.models),
             backlog=step is steps[-1] and not ended.at_rest,
             wall_s=wall_s,
         )
@@ -120,12 +119,12 @@ def _run(tool: PerfAnalyzer, files: RunFiles, window: Window, load: LoadPoint) -
     exported = files.export
     assert exported is not None
     return process.run(
-        command_line(tool.program.binary, tool.target, load, window, files),
+        command_line(tool.program.binary, tool.stream.target, load, window, files),
         tool.program.environment,
         files.intervals.with_name("log"),
-        alive=lambda: health.live(tool.target.endpoints),
+        alive=lambda: health.live(tool.endpoints),
         complete=lambda: export.is_complete(exported),
-        at_rest=lambda: becomes_idle(tool.scrape, tool.target),
+        at_rest=tool.at_rest,
         deadline_s=window.deadline_s,
         patience_s=tool.patience_s,
     )

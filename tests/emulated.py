@@ -132,9 +132,9 @@ class EmulatedBench:
     def lost(self, reason: str) -> None:
         self.given_up.append(reason)
 
-    def one_at_a_time(self, seed: int) -> float:
+    def one_at_a_time(self, seed: int) -> Mapping[str, float]:
         self.looks.append((seed, 1))
-        return self.alone_s
+        return {"": self.alone_s}
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         self.looks.append((seed, concurrency))
@@ -144,8 +144,8 @@ class EmulatedBench:
         self.overloads.append(self._asked(capacity, seed))
         return an_overload(capacity, slo)
 
-    def answers(self) -> Answers:
-        return saying(self.answer.get(self.candidate, 1.0))
+    def answers(self) -> Mapping[str, Answers]:
+        return {"": saying(self.answer.get(self.candidate, 1.0))}
 
     def capacity_of(self, candidate: Candidate) -> float:
         if callable(self.capacity):

@@ -31,9 +31,9 @@ from tuner.errors import DeployRefusedError
 from tuner.load.generator import Demand, Window
 from tuner.load.generators import choose
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer import csv_report
-from tuner.spec.workload import ClosedArrivals, RandomInputs, Requests, Workload
+from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.host import read_gpus
@@ -118,21 +118,15 @@ def bed(given: argparse.Namespace) -> Iterator[Bed]:
 def loads(bed: Bed, levels: Sequence[int]) -> None:
     """Closed loops on each of `CONFIGS`."""
     workload = Workload(arrivals=ClosedArrivals(kind="closed", restarts=1))
-    requests = Requests(inputs=RandomInputs(kind="random", unique=500, int_range=(1, 999)))
+    asked = Asked(BERT.name, RandomInputs(kind="random", unique=500, int_range=(1, 999)))
     for config in CONFIGS:
         bed.load(BERT.name, config.instances, config.batching)
-        generator = model_load(
+        generator = streams_load(
             workload,
-            BERT.name,
-            bed.control,
-            bed.endpoints,
-            bed.program,
-            bed.directory,
-            place=Place.HERE,
-            requests=requests,
-            kind=choose(
-                Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)
-            ).kind,
+            {"": asked},
+            {"": BERT.name},
+            Site(bed.control, bed.endpoints, bed.program, bed.directory, place=Place.HERE),
+            choose([Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)]).kind,
         )
         for level in levels:
             measured = generator.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)

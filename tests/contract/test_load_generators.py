@@ -15,7 +15,7 @@ from integration.load.repository import make_repository
 
 from tuner.load.generator import LoadGenerator
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
-from tuner.load.model_load import model_load
+from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.spec.workload import Workload
 from tuner.triton.binaries import perf_analyzer, tritonserver
 from tuner.triton.control import Control
@@ -32,9 +32,8 @@ def a_case(directory: Path, kind: GeneratorKind) -> Iterator[LoadCase]:
         Control(server.endpoints) as control,
     ):
         control.load("plain", None, 60.0)
-        generator = model_load(
-            Workload(), "plain", control, server.endpoints, program, directory, kind=kind
-        )
+        site = Site(control, server.endpoints, program, directory)
+        generator = streams_load(Workload(), {"": Asked("plain")}, {"": "plain"}, site, kind)
 
         def kill_in_a_second() -> LoadGenerator:
             threading.Timer(1.0, os.kill, (server.pid, signal.SIGKILL)).start()

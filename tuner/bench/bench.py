@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import TypeVar
 
 from tuner.bench.cache import CacheRules, no_caches
 from tuner.bench.protocol import LoadClient
@@ -57,6 +58,7 @@ PAUSES_S = (5.0, 15.0, 40.0)
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
 _WindowAt = Callable[[float | None], Window]
+_Asked = TypeVar("_Asked")
 
 
 @dataclass(frozen=True)
@@ -233,33 +235,35 @@ class TritonBench:
         """The deployed candidate's trial ended without a result, and so did what was measured."""
         self._rejects.trial_lost(reason)
 
-    def one_at_a_time(self, seed: int) -> float:
+    def one_at_a_time(self, seed: int) -> Mapping[str, float]:
         """Mean latency in seconds of one request after another: where to begin with rates.
 
-        Of a model that is slow, over `LOOK_ANSWERS` requests, or those it answers in `LOOK_S`.
+        By stream, as far as it was seen; that of all together is that of ``""``. Where one is slow,
+        over `LOOK_ANSWERS` requests of each, or those that are answered in `LOOK_S`.
 
         Raises:
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        latency_s = self._ask_slowly()
-        if latency_s is None:
-            latency_s = self._look(1, seed).avg_latency_us / 1e6
-        self._rates.alone_s = latency_s
-        return latency_s
+        found = self._ask_slowly()
+        if found is None:
+            seen = self._look(1, seed)
+            found = {n: m.avg_latency_us / 1e6 for n, m in {**seen.streams, "": seen}.items()}
+        self._rates.alone_s, self._rates.slowest_s = found[""], max(found.values())
+        return found
 
-    def _ask_slowly(self) -> float | None:
-        """None of a model that is fast, or that cannot be asked so."""
-        taken: list[float] = []
-        while len(taken) < LOOK_ANSWERS and sum(taken) <= LOOK_S:
-            took_s = self._ask(1)
-            if took_s is None or took_s < SLOW_S:
+    def _ask_slowly(self) -> Mapping[str, float] | None:
+        """None of models that are fast, or that cannot be asked so."""
+        taken: list[Mapping[str, float]] = []
+        while len(taken) < LOOK_ANSWERS and sum(took_s[""] for took_s in taken) <= LOOK_S:
+            took_s = self._ask(lambda load: load.seconds_alone(self._rules.first_answer_s))
+            if took_s is None or max(took_s.values()) < SLOW_S:
                 return None
             taken.append(took_s)
-        return fmean(taken)
+        return {name: fmean(took_s[name] for took_s in taken) for name in taken[0]}
 
-    def _ask(self, count: int) -> float | None:
-        """Seconds for so many requests at once; None where a cache might know them."""
+    def _ask(self, question: Callable[[LoadClient], _Asked | None]) -> _Asked | None:
+        """None where a cache might know what is asked."""
         self._rules.checkpoint()
         if self._generator is None:
             raise ServerGoneError("no candidate is deployed")
@@ -267,7 +271,7 @@ class TritonBench:
             return None
         try:
             with self._book.phase(Phase.MEASURING):
-                return self._generator.seconds_for(count, self._rules.first_answer_s)
+                return question(self._generator)
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
@@ -279,7 +283,10 @@ class TritonBench:
             LoadFailedError: No usable result; it may refuse so many.
             ServerGoneError: The server died, or none is deployed.
         """
-        if (self._rates.alone_s or 0.0) >= SLOW_S and (took_s := self._ask(concurrency)):
+        patience_s = self._rules.first_answer_s
+        if self._rates.slowest_s >= SLOW_S and (
+            took_s := self._ask(lambda load: load.seconds_for(concurrency, patience_s))
+        ):
             return concurrency / took_s
         return self._look(concurrency, seed).requests_per_s
 
@@ -303,8 +310,8 @@ class TritonBench:
             self._rejects.reject(error.message, measurement)
             raise
 
-    def answers(self) -> Answers:
-        """What the deployed candidate answers to some of the workload's inputs.
+    def answers(self) -> Mapping[str, Answers]:
+        """What the deployed candidate answers to some of each stream's inputs.
 
         Raises:
             ServerGoneError: The server died, or none is deployed.

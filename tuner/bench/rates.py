@@ -13,9 +13,11 @@ class Rates:
 
     Attributes:
         alone_s: What one request took by itself; None while it is not known.
+        slowest_s: The same of the stream whose requests take longest.
     """
 
     alone_s: float | None = None
+    slowest_s: float = 0.0
     _answered: dict[float, float] = field(default_factory=dict)  # requests a second by clients
 
     def seen(self, measurement: Measurement) -> None:

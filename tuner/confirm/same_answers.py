@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.bench.protocol import Bench
@@ -29,14 +30,20 @@ def same_answers(
         TrialError: One of them cannot be served, or died when asked.
     """
     expected, given = (_answers(bench, candidate) for candidate in (current, winner))
-    if reason := expected.none_because or given.none_because:
-        return Comparison(False, f"Answers were not compared: {reason}.")
-    found = differences(expected, given, tolerance)
+    reasons = {n: e.none_because or given[n].none_because for n, e in expected.items()}
+    not_compared = [
+        f"Answers{_to(n)} were not compared: {why}." for n, why in reasons.items() if why
+    ]
+    expected = {name: answers for name, answers in expected.items() if not reasons[name]}
+    if not expected:
+        return Comparison(False, " ".join(not_compared))
+    found = _differences(expected, given, tolerance)
     if not found:
-        same = f"Answers to {len(expected.alone)} requests are the current config's"
+        asked = sum(len(answers.alone) for answers in expected.values())
+        same = f"Answers to {asked} requests are the current config's"
         within = f"floats within {tolerance:g}" if tolerance else "exactly"
-        return Comparison(False, f"{same} ({within}).")
-    own = differences(expected, _answers(bench, current), tolerance)
+        return Comparison(False, " ".join([f"{same} ({within}).", *not_compared]))
+    own = _differences(expected, _answers(bench, current), tolerance)
     if own:
         sentence = "Answers were not compared: the current config's own differ from run to run"
         return Comparison(False, f"{sentence} ({own[0]}).")
@@ -44,6 +51,21 @@ def same_answers(
     return Comparison(True, f"It changes answers: {found[0]}{more}.")
 
 
-def _answers(bench: Bench, candidate: Candidate) -> Answers:
+def _differences(
+    expected: Mapping[str, Answers], given: Mapping[str, Answers], tolerance: float
+) -> list[str]:
+    """Of every stream that can be compared."""
+    return [
+        f"{name}: {text}" if name else text
+        for name, answers in expected.items()
+        for text in differences(answers, given[name], tolerance)
+    ]
+
+
+def _to(stream: str) -> str:
+    return f" to {stream}" if stream else ""
+
+
+def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, Answers]:
     bench.deploy(candidate, fresh=True)
     return bench.answers()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.load.measurement import LoadPoint, Measurement
 from tuner.spec.workload import Protocol
@@ -13,10 +13,11 @@ from tuner.triton.server import Endpoints
 
 @dataclass(frozen=True)
 class LatencyBound:
-    """An SLO on a percentile: at least ``share`` of the requests are answered ``within_s``."""
+    """An SLO on a percentile: so large a ``share`` of a stream's requests is in time."""
 
     share: float
     within_s: float
+    stream: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class Window:
     ends_early: bool = True
     quiet_only: bool = False
 
+    def of(self, stream: str) -> Window:
+        """With the bounds of one stream."""
+        return replace(self, bounds=tuple(b for b in self.bounds if b.stream == stream))
+
     @property
     def total_s(self) -> float:
         """How long load is on the model."""
@@ -73,7 +78,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run asks of a load generator.
+    """What a stream of a run asks of a load generator.
 
     Attributes:
         config: The model's ``ModelConfig``, completed.

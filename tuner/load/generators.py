@@ -5,7 +5,7 @@ perf_analyzer measures wherever it can: it is NVIDIA's own, well kept, and what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,12 @@ class GeneratorKind:
     Attributes:
         name: In the files of a run.
         title: In what users read.
-        cannot: Why it cannot measure a run; empty where it can.
+        cannot: Why it cannot measure a run with these streams; empty where it can.
     """
 
     name: str
     title: str
-    cannot: Callable[[Demand], str]
+    cannot: Callable[[Sequence[Demand]], str]
     make: Callable[[Setup], LoadGenerator]
 
 
@@ -63,11 +63,11 @@ class Choice:
     why: str = ""
 
 
-def choose(demand: Demand) -> Choice:
-    """Who is to measure a model."""
+def choose(demands: Sequence[Demand]) -> Choice:
+    """Who is to measure a run with these streams."""
     reasons: list[str] = []
     for kind in GENERATORS:
-        reason = kind.cannot(demand)
+        reason = kind.cannot(demands)
         if not reason:
             break
         reasons.append(reason)

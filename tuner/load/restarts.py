@@ -78,6 +78,8 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
         network_us=_known(fmean, [m.network_us for m in starts]),
         mean_in_flight=_known(fmean, [m.mean_in_flight for m in starts]),
         server=_server([m.server for m in starts]),
+        models=_models(starts),
+        streams=_streams(starts, bounds),
         host=_host([m.host for m in starts]),
         backlog=starts[-1].backlog,
         wall_s=sum(m.wall_s for m in starts),
@@ -110,6 +112,23 @@ def _latencies(starts: Sequence[Measurement]) -> dict[str, Any]:
         "avg_latency_us": fmean(m.avg_latency_us for m in starts),
         **{name: max(getattr(m, name) for m in starts) for name in names},
     }
+
+
+def _streams(
+    starts: Sequence[Measurement], bounds: Sequence[LatencyBound]
+) -> dict[str, Measurement]:
+    """Of each stream that there was in every start."""
+    found = {name: [start.streams.get(name) for start in starts] for name in starts[0].streams}
+    return {
+        name: combine([m for m in own if m], [b for b in bounds if b.stream == name])
+        for name, own in found.items()
+        if None not in own
+    }
+
+
+def _models(starts: Sequence[Measurement]) -> dict[str, ServerStatistics]:
+    found = {label: _server([m.models.get(label) for m in starts]) for label in starts[0].models}
+    return {label: own for label, own in found.items() if own is not None}
 
 
 def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:

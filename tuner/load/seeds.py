@@ -55,6 +55,13 @@ def of_noise(number: int) -> int:
     return 700_000 + number % 2
 
 
+def of_stream(seed: int, stream: str) -> int:
+    """Of one stream's arrivals and inputs, which other streams do not change."""
+    if not stream:
+        return seed
+    return seed + (1 + int(hashlib.sha256(stream.encode()).hexdigest()[:8], 16)) * 10**12
+
+
 def of_start(seed: int, number: int) -> int:
     """Of one start of a closed loop that is started several times."""
     return seed + number * 10_000_000

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.load.generator import Target
+from tuner.load.measurement import ServerStatistics
 from tuner.load.perf_analyzer.process import PATIENCE_S
+from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
-from tuner.load.traffic.encoding import RequestForm
-from tuner.load.traffic.inputs import InputFiles
-from tuner.load.watch.sampler import Sampler, Scrape, Snapshot
+from tuner.load.watch.idle import becomes_idle
+from tuner.load.watch.sampler import PERIOD_S, Sampler, Scrape
 from tuner.spec.fields import Gpus
 from tuner.triton.binaries import Installation
-from tuner.triton.server import Place
+from tuner.triton.server import Endpoints, Place
+from tuner.triton.statistics import StatisticsSnapshot
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A model on a server, what it is to be asked, and what watches it meanwhile.
+    """Models on a server, what they are to be asked, and what watches them meanwhile.
 
     Attributes:
         program: perf_analyzer, and the environment of every process.
-        target: Model, server and protocol.
-        form: What requests to the model look like.
-        inputs: What they carry.
+        streams: What is asked; at least one.
+        served: Names of all models that answer to it, the steps of ensembles too, by label.
         directory: For files, which a generator removes again; owned by the caller.
-        snapshot: Reads the model's statistics.
+        statistics: Reads a model's counters.
         scrape: Reads the server's metrics.
         shape: Of arrivals that have one beside their rate.
         place: Where the server runs; says what of this machine is the server's.
@@ -37,11 +37,10 @@ class Setup:
     """
 
     program: Installation
-    target: Target
-    form: RequestForm
-    inputs: InputFiles
+    streams: tuple[Stream, ...]
+    served: Mapping[str, str]
     directory: Path
-    snapshot: Snapshot
+    statistics: Callable[[str], StatisticsSnapshot]
     scrape: Scrape
     shape: Shape | None = None
     place: Place = Place.ELSEWHERE
@@ -49,6 +48,31 @@ class Setup:
     patience_s: float = PATIENCE_S
     server_words: Callable[[], str] = str
 
-    def watched(self) -> Sampler:
+    @property
+    def endpoints(self) -> Endpoints:
+        """Of the server."""
+        return self.streams[0].target.endpoints
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of all models that are watched."""
+        return tuple(self.served.values())
+
+    def watched(self, period_s: float = PERIOD_S) -> Sampler:
         """Samples the server for as long as its context is open."""
-        return Sampler(self.snapshot, self.scrape, self.place, gpus=self.gpus)
+        return Sampler(self._snapshot, self.scrape, self.place, period_s, gpus=self.gpus)
+
+    def at_rest(self) -> bool:
+        """Whether the server has come to rest after a load that was cut off, see `watch.idle`."""
+        return becomes_idle(self.scrape, self.models, self.endpoints)
+
+    def _snapshot(self) -> Mapping[str, StatisticsSnapshot]:
+        return {name: self.statistics(name) for name in self.models}
+
+    def own(
+        self, counted: Mapping[str, ServerStatistics], *streams: Stream
+    ) -> ServerStatistics | None:
+        """What the one model counted that these streams ask; None where there are several."""
+        asked = {stream.target.model for stream in streams}
+        found = [counted[label] for label in counted if {self.served[label]} == asked]
+        return found[0] if found else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.quiet import Span, seconds_of
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.watch.sampler import Sample
+from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.spec.digits import digits
 from tuner.spec.metrics import requests_needed
 from tuner.triton.statistics import StatisticsSnapshot
@@ -35,9 +35,15 @@ def warnings_about(
     return (
         *_client_behind(measurement),
         *_client_heavy(measurement),
-        *_sample_small(measurement, bounds),
-        *_unanswered(measurement),
-        *_littles_law(measurement),
+        *(
+            f"{name}: {sentence}" if name else sentence
+            for name, own in (measurement.streams or {"": measurement}).items()
+            for sentence in (
+                *_sample_small(own, [bound for bound in bounds if bound.stream == name]),
+                *_unanswered(own),
+                *_littles_law(own),
+            )
+        ),
     )
 
 
@@ -96,15 +102,18 @@ def refuse_failures(
             raise ModelFailsError(f"the model failed {failed} of {asked} requests: {said}")
 
 
-def received_count(samples: Sequence[Sample], model: str) -> int | None:
-    """Requests that reached the server: answered, or waiting at the end; None when not known.
+def received_count(
+    samples: Sequence[Sample], model: str, waiting_at: Collection[str]
+) -> int | None:
+    """Requests that reached a model: answered, or waiting at the end; None when not known.
 
-    Those being executed at the end are not among them.
+    Those being executed at the end are not among them. ``waiting_at``: the models in whose queues
+    they wait, an ensemble's steps among them.
     """
     if len(samples) < 2 or samples[-1].metrics is None:
         return None
-    first, last = samples[0].statistics, samples[-1].statistics
-    waiting = sum(samples[-1].metrics.values("nv_inference_pending_request_count", model=model))
+    first, last = samples[0].statistics[model], samples[-1].statistics[model]
+    waiting = sum(pending_requests(samples[-1].metrics, waiting_at))
     answered = last.success_count + last.fail_count - first.success_count - first.fail_count
     return answered + int(waiting)
 

@@ -68,11 +68,12 @@ def first_level(
     ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
     load under which it is mostly alone is worth a measurement, and none below it.
     """
-    latency_s = bench.one_at_a_time(seed)
+    alone_s = bench.one_at_a_time(seed)
+    latency_s = alone_s[""]
     seen = f"one request at a time takes {_duration(latency_s)}"
     if not plan.arrivals.open_loop:
         return _first_clients(latency_s, bound, seen, note)
-    if bound is not None and latency_s * 1e6 > bound.bound:
+    if bound is not None and alone_s.get(bound.stream, 0.0) * 1e6 > bound.bound:
         note(f"{seen}: more than {bound} allows, under any load")
         return First(ALONE_SHARE / latency_s, lowest=True)
     first, many = First(FIRST_SHARE_ALONE / latency_s), _at_once(latency_s)

@@ -10,8 +10,8 @@ from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.load.generator import LatencyBound, Window
 from tuner.load.measurement import LoadPoint
-from tuner.load.model_load import model_load
 from tuner.load.perf_analyzer.process import PATIENCE_S
+from tuner.load.streams_load import Site, asked_of, streams_load
 from tuner.load.window_length import soak_for, window_for
 from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
@@ -65,19 +65,21 @@ def set_up_bench(
         )
         yield TritonBench(
             deployer,
-            lambda endpoints: model_load(
+            lambda endpoints: streams_load(
                 spec.workload,
-                spec.the_one.name,
-                deployer.control,
-                endpoints,
-                programs.perf_analyzer,
-                directory,
-                place=programs.launcher.place,
-                gpus=spec.server.gpus,
-                patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
-                server_words=lambda: last_words(deployer.server),
-                kind=client_of(job).kind,
-                requests=spec.the_one.requests,
+                asked_of(spec),
+                {label: model.name for label, model in job.served.models.items()},
+                Site(
+                    deployer.control,
+                    endpoints,
+                    programs.perf_analyzer,
+                    directory,
+                    place=programs.launcher.place,
+                    gpus=spec.server.gpus,
+                    patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
+                    server_words=lambda: last_words(deployer.server),
+                ),
+                client_of(job).kind,
             ),
             rules,
             book,

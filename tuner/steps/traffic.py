@@ -19,7 +19,7 @@ def client_of(job: Job) -> Choice:
     inputs = requests.inputs
     shapes = inputs.shapes if isinstance(inputs, RandomInputs) else {}
     may_refuse = may_reject(config) or any(_POLICY in path for path in job.space.paths)
-    return choose(Demand(config, shapes, requests.batch_size, may_refuse))
+    return choose([Demand(config, shapes, requests.batch_size, may_refuse)])
 
 
 def client_notes(job: Job) -> list[str]:

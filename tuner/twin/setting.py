@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tuner.load.measurement import Arrivals
-from tuner.load.model_load import shape_of
+from tuner.load.streams_load import shape_of
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.window_length import window_for
 from tuner.run.trial import Trial

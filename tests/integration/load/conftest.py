@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from integration.load.repository import make_repository
+from pydantic import TypeAdapter
 
-from tuner.load.generators import PERF_ANALYZER, GeneratorKind
-from tuner.load.model_load import ModelLoad, model_load
-from tuner.spec.forms import CARRIED
-from tuner.spec.workload import Requests, Workload
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
+from tuner.spec.workload import Workload
 from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
@@ -32,16 +32,23 @@ class Bench:
 
     def generator(
         self, model: str, kind: GeneratorKind = PERF_ANALYZER, **workload: Any
-    ) -> ModelLoad:
-        return model_load(
-            Workload.model_validate({k: v for k, v in workload.items() if k not in CARRIED}),
-            model,
-            self.control,
-            self.server.endpoints,
-            self.program,
-            self.directory,
-            kind=kind,
-            requests=Requests.model_validate({k: workload[k] for k in CARRIED if k in workload}),
+    ) -> StreamsLoad:
+        carried = {
+            name: workload.pop(name) for name in ("inputs", "batch_size") if name in workload
+        }
+        asked = TypeAdapter(Asked).validate_python({"model": model, **carried})
+        return self.streams({"": asked}, kind, **workload)
+
+    def streams(
+        self, asked: Mapping[str, Asked], kind: GeneratorKind = OWN_CLIENT, **workload: Any
+    ) -> StreamsLoad:
+        models = [stream.model for stream in asked.values()]
+        return streams_load(
+            Workload.model_validate(workload),
+            asked,
+            {model if len(models) > 1 else "": model for model in models},
+            Site(self.control, self.server.endpoints, self.program, self.directory),
+            kind,
         )
 
 

@@ -15,11 +15,11 @@ from integration.load.repository import make_repository
 
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.load.model_load import ModelLoad, model_load
 from tuner.load.probes.cache_fill import MAX_FILLING_S
+from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
-from tuner.spec.workload import Requests, Workload
+from tuner.spec.workload import RandomInputs, Workload
 from tuner.triton.binaries import tritonserver
 from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
@@ -38,7 +38,7 @@ ENTRY_BYTES = 8 * 4 + ENTRY_OVERHEAD_BYTES
 class Cached:
     """A quick model behind a cache of its own."""
 
-    generator: ModelLoad
+    generator: StreamsLoad
     size: int
 
     def measure(self, rate: float, seed: int = 1, window: Window = WINDOW) -> Measurement:
@@ -56,16 +56,10 @@ def cached(program: Installation, directory: Path, size: int, **inputs: Any) -> 
             Control(server.endpoints, timeout_s=3.0) as control,
         ):
             control.load("cached", None, 60.0)
-            requests = Requests.model_validate({"inputs": {"kind": "random", **inputs}})
-            generator = model_load(
-                Workload(),
-                "cached",
-                control,
-                server.endpoints,
-                program,
-                directory,
-                requests=requests,
-            )
+            given = RandomInputs.model_validate({"kind": "random", **inputs})
+            site = Site(control, server.endpoints, program, directory)
+            asked = {"": Asked("cached", given)}
+            generator = streams_load(Workload(), asked, {"": "cached"}, site)
             yield Cached(generator, size)
 
 

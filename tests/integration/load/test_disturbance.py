@@ -15,7 +15,7 @@ from integration.load.conftest import Bench
 
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
-from tuner.load.model_load import model_load
+from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.load.watch.disturbance import disturbances
 from tuner.spec.workload import Workload
 from tuner.triton.server import Place
@@ -45,15 +45,8 @@ def cpu_hog() -> Iterator[None]:
 
 
 def measured(bench: Bench, place: Place) -> Measurement:
-    generator = model_load(
-        Workload(),
-        "plain",
-        bench.control,
-        bench.server.endpoints,
-        bench.program,
-        bench.directory,
-        place=place,
-    )
+    site = Site(bench.control, bench.server.endpoints, bench.program, bench.directory, place=place)
+    generator = streams_load(Workload(), {"": Asked("plain")}, {"": "plain"}, site)
     return generator.measure(LoadPoint(Arrivals.POISSON, 50.0), WINDOW, 1)
 
 

@@ -17,7 +17,7 @@ from tuner.load.client.generator import OpenClient
 from tuner.load.generator import Window
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
-from tuner.load.model_load import ModelLoad
+from tuner.load.streams_load import StreamsLoad
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
@@ -33,7 +33,7 @@ def poisson(rate: float) -> LoadPoint:
     return LoadPoint(Arrivals.POISSON, rate)
 
 
-def queue(bench: Bench, **policy: int) -> ModelLoad:
+def queue(bench: Bench, **policy: int) -> StreamsLoad:
     """Model ``plain``, one request at a time, with a queue policy."""
     config = bench.control.running_config("plain")
     config.max_batch_size = 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,8 +70,12 @@ class EmulatedLoad:
     def seconds_for(self, count: int, patience_s: float) -> float | None:
         return None
 
-    def answers(self) -> Answers:
-        return Answers(none_because="emulated")
+    def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
+        took_s = self.seconds_for(1, patience_s)
+        return None if took_s is None else {"": took_s}
+
+    def answers(self) -> Mapping[str, Answers]:
+        return {"": Answers(none_because="emulated")}
 
 
 def caches(state: CacheState, note: Any = lambda _: None) -> CacheRules:
@@ -112,7 +117,7 @@ def test_answers_are_those_of_the_deployed_candidate() -> None:
     with pytest.raises(ServerGoneError, match="no candidate"):
         bench.answers()
     bench.deploy(ONE)
-    assert bench.answers().none_because == "emulated"
+    assert bench.answers()[""].none_because == "emulated"
 
 
 def test_a_generator_is_made_once_a_server() -> None:
@@ -180,7 +185,7 @@ def test_one_request_at_a_time_is_told_in_seconds() -> None:
 
     bench, _ = a_bench(CountingDeployer(), load=Alone())
     bench.deploy(ONE)
-    assert bench.one_at_a_time(3) == pytest.approx(0.012)
+    assert bench.one_at_a_time(3) == {"": pytest.approx(0.012)}
 
 
 def test_a_backlog_is_left_behind_with_its_server() -> None:
@@ -230,7 +235,7 @@ def test_after_a_stop_nothing_is_begun_on_a_deployed_candidate_either(step: Any)
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
             raise AssertionError("measured after the stop")
 
-        def answers(self) -> Answers:
+        def answers(self) -> Mapping[str, Answers]:
             raise AssertionError("asked after the stop")
 
     bench, _ = a_bench(CountingDeployer(), checkpoint, Unasked())

@@ -198,8 +198,8 @@ class Servers:
     def lost(self, reason: str) -> None:
         pass
 
-    def one_at_a_time(self, seed: int) -> float:
-        return 0.01
+    def one_at_a_time(self, seed: int) -> dict[str, float]:
+        return {"": 0.01}
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         return 110.0

@@ -22,8 +22,8 @@ class Speaking(FreshBench):
             candidate: iter(given) for candidate, given in answers.items()
         }
 
-    def answers(self) -> Answers:
-        return next(self._answers[self.candidate])
+    def answers(self) -> Mapping[str, Answers]:
+        return {"": next(self._answers[self.candidate])}
 
 
 def compare(current: list[Answers], winner: Answers) -> tuple[Comparison, list[Candidate]]:

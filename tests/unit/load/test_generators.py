@@ -55,14 +55,22 @@ def test_the_size_of_an_export_is_estimated_from_the_tensors(
 def test_large_tensors_and_refusals_are_measured_with_tunes_own_client(
     inputs: str, batch_size: int, may_refuse: bool, kind: GeneratorKind, why: str
 ) -> None:
-    found = choose(Demand(config(inputs, SMALL), {}, batch_size, may_refuse))
+    found = choose([Demand(config(inputs, SMALL), {}, batch_size, may_refuse)])
     assert found.kind is kind
     assert why in found.why
     assert bool(found.why) == bool(why)
 
 
+def test_several_streams_are_measured_with_tunes_own_client() -> None:
+    one = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
+    assert choose([one]).kind is PERF_ANALYZER
+    found = choose([one, one])
+    assert found.kind is OWN_CLIENT
+    assert found.why == "perf_analyzer sends one stream of requests, to one model"
+
+
 def test_the_first_generator_of_the_table_that_can_measures() -> None:
-    asked = Demand(config(IMAGE, SMALL), {}, 1, may_refuse=False)
+    asked = [Demand(config(IMAGE, SMALL), {}, 1, may_refuse=False)]
     for kind in GENERATORS[:-1]:
         assert kind.cannot(asked)
     assert choose(asked).kind is GENERATORS[-1]

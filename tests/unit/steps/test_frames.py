@@ -16,8 +16,9 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.load.generator import Target
 from tuner.load.generators import PERF_ANALYZER
-from tuner.load.model_load import ModelLoad
 from tuner.load.setup import Setup
+from tuner.load.stream import Stream
+from tuner.load.streams_load import StreamsLoad
 from tuner.run.timebook import TimeBook
 from tuner.run.trial import Trial, TrialState
 from tuner.score.load_plan import load_plan
@@ -74,16 +75,17 @@ def frames(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setattr(subprocess.Popen, "__init__", popen)
 
-    def statistics() -> Any:
+    def statistics(_: str) -> Any:
         return SimpleNamespace(success_count=0, fail_count=0)
 
     file = SimpleNamespace(path=tmp_path / "in.json", sampled_steps=None, warnings=())
     inputs: Any = SimpleNamespace(file=lambda *_: file)
     program: Any = SimpleNamespace(binary=Path("/bin/true"), environment={})
     form: Any = None
-    setup = Setup(program, Target("m", ENDPOINTS), form, inputs, tmp_path, statistics, lambda: None)
-    load = ModelLoad(PERF_ANALYZER.make(setup), setup, lambda: None)
-    monkeypatch.setattr(ModelLoad, "await_first_answers", lambda *_: None)
+    stream = Stream("", Target("m", ENDPOINTS), form, inputs)
+    setup = Setup(program, (stream,), {"": "m"}, tmp_path, statistics, lambda: None)
+    load = StreamsLoad(PERF_ANALYZER.make(setup), setup, lambda _: None)
+    monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: None)
     plan = load_plan(SPEC.workload, SPEC.objective, SPEC.slos)
     rules = BenchRules(
         slos=SPEC.slos,

@@ -118,7 +118,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(rules=rules, book=book)
         return SimpleNamespace()
 
-    monkeypatch.setattr(rig, "model_load", generator)
+    monkeypatch.setattr(rig, "streams_load", generator)
     monkeypatch.setattr(rig, "TritonBench", bench)
     monkeypatch.setattr(rig, "last_words", lambda server: f"words of {server}")
     return seen
@@ -140,13 +140,16 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
     deployer = SimpleNamespace(control="control", server="server")
     book, served = TimeBook(), Serving(job, programs, cast("Any", deployer))
     with set_up_bench(served, Silent(), book, lambda: told.append("asked"), told.append):
-        assert built["patience_s"] == patience_s
-        _, model, control, endpoints, perf_analyzer, directory = built["arguments"]
-        assert (model, control, endpoints) == ("emulated-accelerator", "control", "endpoints")
-        assert perf_analyzer == "pa"
-        assert directory.is_dir()
-        assert built["server_words"]() == "words of server"
-        assert (built["place"], built["gpus"]) == (launcher.place, job.spec.server.gpus)
+        _, streams, served, site, _ = built["arguments"]
+        assert {name: asked.model for name, asked in streams.items()} == {
+            "": "emulated-accelerator"
+        }
+        assert served == {"": "emulated-accelerator"}
+        assert (site.control, site.endpoints, site.program) == ("control", "endpoints", "pa")
+        assert site.patience_s == patience_s
+        assert site.directory.is_dir()
+        assert site.server_words() == "words of server"
+        assert (site.place, site.gpus) == (launcher.place, job.spec.server.gpus)
         rules = built["rules"]
         assert rules.first_answer_s == float(job.spec.server.load_timeout)
         assert rules.slos == job.spec.slos
@@ -157,7 +160,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         rules.rejected("rejected")
         assert told == ["asked", "rejected"]
         assert built["book"] is book
-    assert not directory.exists()
+    assert not site.directory.exists()
 
 
 @pytest.mark.parametrize(("remote", "cache"), [(True, ResponseCache(None)), (False, None)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -27,12 +27,27 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True)
+class Questions:
+    """What the requests of one stream are made of.
+
+    Attributes:
+        inputs: File in perf_analyzer's format.
+        most: About as many requests will be needed in all.
+    """
+
+    form: RequestForm
+    inputs: Path
+    most: int = 0
+
+
+@dataclass(frozen=True)
 class Job:
     """What to send, and where results go.
 
     Attributes:
         address: host:port of the server.
-        inputs: File in perf_analyzer's format.
+        questions: Of each stream.
+        order: ``.npy`` with the stream of each request, as its place in ``questions``; gone round.
         due: ``.npy`` with the moments requests are due, in seconds from the start, ascending;
             None for a closed loop.
         total_s: The run ends this long after its start, whatever is still in flight.
@@ -43,12 +58,11 @@ class Job:
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
         step: How many share it: of inputs and due times each takes every step-th.
-        most: About as many requests will be needed in all.
     """
 
     address: str
-    form: RequestForm
-    inputs: Path
+    questions: tuple[Questions, ...]
+    order: Path
     due: Path | None
     total_s: float
     answers: Path
@@ -58,7 +72,6 @@ class Job:
     clients: int = 0
     first: int = 0
     step: int = 1
-    most: int = 0
 
     def write(self, path: Path) -> None:
         data = {**asdict(self), "protocol": self.protocol.value}
@@ -67,10 +80,13 @@ class Job:
     @classmethod
     def read(cls, path: Path) -> Job:
         data = json.loads(path.read_text())
-        data["form"] = RequestForm(**data["form"])
+        data["questions"] = tuple(
+            Questions(RequestForm(**asked["form"]), Path(asked["inputs"]), asked["most"])
+            for asked in data["questions"]
+        )
         data["protocol"] = Protocol(data["protocol"])
         data["due"] = data["due"] and Path(data["due"])
-        paths = {name: Path(data[name]) for name in ("inputs", "answers", "ready", "begin")}
+        paths = {name: Path(data[name]) for name in ("order", "answers", "ready", "begin")}
         return cls(**{**data, **paths})
 
 
@@ -79,6 +95,7 @@ class Answers:
     """What became of every request, in the order they were due (closed loop: sent).
 
     Attributes:
+        numbers: Which request of the run each is, from 0; its stream is that of `Job.order` there.
         sent_ns: Wall clock; 0 where it was not sent.
         answered_ns: Likewise; 0 where there was no answer of any kind.
         outcomes: Of `Outcome`.
@@ -88,6 +105,7 @@ class Answers:
         lost: Why the run was given up; empty when it was not.
     """
 
+    numbers: npt.NDArray[np.int64]
     sent_ns: npt.NDArray[np.int64]
     answered_ns: npt.NDArray[np.int64]
     outcomes: npt.NDArray[np.int8]
@@ -106,6 +124,7 @@ class Answers:
     def read(cls, path: Path) -> Answers:
         with np.load(path) as data:
             return cls(
+                data["numbers"],
                 data["sent_ns"],
                 data["answered_ns"],
                 data["outcomes"],
@@ -116,21 +135,30 @@ class Answers:
             )
 
 
+def select(answers: Answers, which: npt.NDArray[np.bool_]) -> Answers:
+    """Only some of the requests."""
+    return replace(
+        answers,
+        numbers=answers.numbers[which],
+        sent_ns=answers.sent_ns[which],
+        answered_ns=answers.answered_ns[which],
+        outcomes=answers.outcomes[which],
+    )
+
+
 def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
     """The answers of processes that shared a run.
 
     Args:
         parts: In the order of `Job.first`.
-        open_loop: The k-th request of n processes is the (k // n)-th of process k % n; those of
-            a closed loop have no order but that of sending.
+        open_loop: Requests come in the order of their numbers; those of a closed loop have none but
+            that of sending.
     """
-    sizes = [part.outcomes.size for part in parts]
-    if open_loop:
-        place = np.concatenate([np.arange(size) * len(parts) + k for k, size in enumerate(sizes)])
-    else:
-        place = np.concatenate([part.sent_ns for part in parts])
+    numbers = np.concatenate([part.numbers for part in parts])
+    place = numbers if open_loop else np.concatenate([part.sent_ns for part in parts])
     order = np.argsort(place, kind="stable")
     return Answers(
+        numbers[order],
         np.concatenate([part.sent_ns for part in parts])[order],
         np.concatenate([part.answered_ns for part in parts])[order],
         np.concatenate([part.outcomes for part in parts])[order],

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ class Loop(ABC):
 
     Args:
         send: Sends one request, and calls back when it is known what became of it.
-        requests: Gone round.
+        requests: Gone round, those of all streams in turn.
         total_s: Length of the run.
         first: The first request's number.
         step: To the next one's.
@@ -89,6 +90,7 @@ class Loop(ABC):
         if not sender.cancel():
             sender.result()  # a defect in here must not pass for silence of the server
         return Answers(
+            self._first + self._step * np.arange(len(self._sent_ns)),
             _wall(self._sent_ns, offset_ns),
             _wall(self._answered_ns, offset_ns),
             np.array(self._outcomes, dtype=np.int8),
@@ -206,6 +208,17 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
     return np.where(moments > 0, moments + offset_ns, 0)
 
 
+def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> Sequence[bytes]:
+    """The requests of a run, all streams together; each stream's own are gone round.
+
+    Args:
+        built: Requests of each stream.
+        order: Whose turn it is.
+    """
+    streams = [cycle(requests) for requests in built]
+    return [next(streams[number]) for number in order.tolist()]
+
+
 def _loop(job: Job, send: Send, requests: Sequence[bytes]) -> Loop:
     rest = (job.total_s, job.first, job.step)
     if job.due is None:
@@ -241,7 +254,11 @@ def _precise_loop() -> asyncio.SelectorEventLoop:
 
 def main(path: Path) -> None:
     job = Job.read(path)
-    requests = build(job.inputs, job.form, job.most, job.protocol, job.address)
+    built = [
+        build(asked.inputs, asked.form, asked.most, job.protocol, job.address)
+        for asked in job.questions
+    ]
+    requests = in_order(built, np.load(job.order))
     gc.freeze()
     with asyncio.Runner(loop_factory=_precise_loop) as runner:
         answers = runner.run(_carry_out(job, requests))

@@ -64,6 +64,7 @@ def observe_open(
     window: Window,
     refused_s: npt.NDArray[np.float64] | None = None,
     spells_ns: Iterable[tuple[int, int]] = (),
+    begin_ns: int | None = None,
 ) -> Observed:
     """The window of an open-loop run.
 
@@ -78,14 +79,15 @@ def observe_open(
         refused_s: When requests that are in neither of these, for they were refused, were due.
         spells_ns: When the hypervisor gave the CPU away, on the wall clock: left out with what
             they held up, see `tuner.load.latency.quiet`.
+        begin_ns: The start of the load on the wall clock; None: as these requests tell it.
     """
     count = requests.sent_ns.size
     due_s = _go_round(due_s, count)
-    begin_ns = begun_ns(requests, due_s)
+    begin_ns = begun_ns(requests, due_s) if begin_ns is None else begin_ns
     end_s = (requests.end_ns - begin_ns) / 1e9
     answered_s = (requests.answered_ns - begin_ns) / 1e9
     latency_us = 1e6 * np.append(answered_s - due_s[:count], end_s - due_s[count:])
-    slowest = float(latency_us[:count].max())
+    slowest = float(latency_us[:count].max(initial=0.0))
     latency_us[count:] = np.maximum(latency_us[count:], slowest)
     by_arrival = _by_arrival(due_s, latency_us, refused_s, window)
     spells = [((a - begin_ns) / 1e9, (b - begin_ns) / 1e9) for a, b in spells_ns]
@@ -106,7 +108,7 @@ def observe_open(
         unanswered=unanswered,
         # what was never answered was sent all the same, at a moment that is not known
         sent=int(within(sent_s, quiet).sum()) + unanswered,
-        late_sends=float((lag_us[told] > LATE_US).mean()),
+        late_sends=float((lag_us[told] > LATE_US).mean()) if count else None,
         in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
     )
     slices: tuple[Slice, ...] = ()
@@ -115,7 +117,7 @@ def observe_open(
     return replace(
         observed,
         due_per_s=float(inside.sum()) / seconds_of(quiet),
-        send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99),
+        send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         course=_course(due_s[inside], latency_us[inside], quiet),
         slices=slices,
@@ -186,9 +188,9 @@ def slices_of(
     return tuple(slices)
 
 
-def observe_closed(requests: Requests, window: Window) -> Observed:
+def observe_closed(requests: Requests, window: Window, begin_ns: int | None = None) -> Observed:
     """The window of a closed-loop run: the requests answered inside it."""
-    begin_ns = int(requests.sent_ns[0])
+    begin_ns = int(requests.sent_ns[0]) if begin_ns is None else begin_ns
     sent_s, answered_s = (
         (moments - begin_ns) / 1e9 for moments in (requests.sent_ns, requests.answered_ns)
     )

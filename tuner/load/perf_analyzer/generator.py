@@ -25,6 +25,7 @@ from tuner.load.perf_analyzer import csv_report, export, process
 from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
 from tuner.load.perf_analyzer.error_text import model_words
 from tuner.load.setup import Setup
+from tuner.load.stream import Stream
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.inputs import InputFile
 from tuner.load.validity import (
@@ -44,22 +45,28 @@ from tuner.load.watch.early_end import (
     refuse_spoilt_end,
     truncate,
 )
-from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
 from tuner.triton import health
+from tuner.triton.statistics import StatisticsSnapshot
 
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _RECEIVED_SHARE = 0.9  # what is being executed just then is not counted
 
 
 class PerfAnalyzer(Setup):
-    """Measures one model on one server; see `tuner.load.generator.LoadGenerator`."""
+    """Measures one stream on one server; see `tuner.load.generator.LoadGenerator`."""
+
+    @property
+    def stream(self) -> Stream:
+        """The one that there is, see `perf_analyzer.limits`."""
+        (stream,) = self.streams
+        return stream
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private:
-            steps = _expected_requests(load, window) * self.target.batch_size
-            given = self.inputs.file(seed, steps)
+            steps = _expected_requests(load, window) * self.stream.target.batch_size
+            given = self.stream.inputs.file(seed, steps)
             run = _Run(self, load, window, seed, given, Path(private))
             result = run.measured()
         warnings = (*result.warnings, *given.warnings, *_repeats(given, result, window))
@@ -96,17 +103,19 @@ class _Run:
             refuse_spoilt_end(ended.stopped_ns, spells_ns)
             observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
             check_answered(observed.answered_count, window, self.window)
-            check_decided(observed.latencies_us, due_s, window, self.window)
+            check_decided({"": observed.latencies_us}, {"": due_s}, window, self.window)
         samples = watched.between(observed.start_ns, observed.end_ns)
+        counted = server_statistics(samples, self.tool.served)
         return Measurement(
             **self._common(command, ended),
-            **figures_of(observed, self.tool.target.batch_size),
+            **figures_of(observed, self.tool.stream.target.batch_size),
             failed_count=0,  # perf_analyzer gives up at the first
             within_bounds=within_bounds(observed.latencies_us, 0, window.bounds),
             **(_client_times(files.csv) if ended.stopped_ns is None else {}),
             source=LatencySource.REQUESTS,
-            server=server_statistics(samples),
-            host=host_use(samples, self.tool.target.model, observed.quiet_ns),
+            server=self.tool.own(counted, self.tool.stream),
+            models=counted,
+            host=host_use(samples, self.tool.models, observed.quiet_ns),
             warnings=(
                 *ended_early(window, self.window),
                 *left_out(window, observed.quiet),
@@ -131,7 +140,7 @@ class _Run:
         return {
             "load": self.load,
             "seed": self.seed,
-            "batch_size": self.tool.target.batch_size,
+            "batch_size": self.tool.stream.target.batch_size,
             "command": tuple(command),
             "backlog": not ended.at_rest,
         }
@@ -156,15 +165,16 @@ class _Run:
     ) -> tuple[list[str], process.Ended]:
         """The command line, and how it ended."""
         tool = self.tool
-        command = command_line(tool.program.binary, tool.target, self.load, self.window, files)
+        target = tool.stream.target
+        command = command_line(tool.program.binary, target, self.load, self.window, files)
         try:
             ended = process.run(
                 command,
                 tool.program.environment,
                 self._log,
-                alive=lambda: health.live(tool.target.endpoints),
+                alive=lambda: health.live(tool.endpoints),
                 complete=lambda: export.is_complete(files.export),  # written last
-                at_rest=lambda: becomes_idle(tool.scrape, tool.target),
+                at_rest=tool.at_rest,
                 deadline_s=self.window.deadline_s,
                 patience_s=tool.patience_s,
                 hopeless=self._hopeless(due_s),
@@ -179,7 +189,14 @@ class _Run:
     def _hopeless(self, due_s: arrivals.Times | None) -> Callable[[], bool]:
         if due_s is None:
             return process.never
-        return Hopeless(due_s, self.window, answered_count(self.tool.snapshot))
+        return Hopeless({"": due_s}, self.window, answered_count(self._statistics))
+
+    def _statistics(self) -> StatisticsSnapshot:
+        return self.tool.statistics(self._model)
+
+    @property
+    def _model(self) -> str:
+        return self.tool.stream.target.model
 
     def _check_model(self, watched: Sampler, *, dropped: bool) -> None:
         """perf_analyzer may blame nobody, or leave failed requests out of its results.
@@ -197,9 +214,10 @@ class _Run:
             return model_words(said) or self.tool.server_words()
 
         with suppress(ServerGoneError):  # what happened is known already
-            after = self.tool.snapshot()
+            after = self._statistics()
             if before := watched.between(0, 0):
-                refuse_failures(before[0].statistics, after, words, dropped=dropped)
+                then = before[0].statistics[self._model]
+                refuse_failures(then, after, words, dropped=dropped)
 
     def _check_sent(
         self, due_s: arrivals.Times | None, watched: Sampler, error: LoadFailedError
@@ -214,7 +232,8 @@ class _Run:
         if due_s is None or not all_due or process.TOO_LATE not in error.message:
             return
         due = int((due_s < window.total_s).sum())
-        received = received_count(watched.between(0, time.time_ns()), self.tool.target.model)
+        samples = watched.between(0, time.time_ns())
+        received = received_count(samples, self._model, self.tool.models)
         if received is not None and received < _RECEIVED_SHARE * due:
             raise client_limit(self.load, received / due * self.load.level) from error
 

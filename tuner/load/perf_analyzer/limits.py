@@ -1,6 +1,7 @@
 """What perf_analyzer cannot measure, or should not.
 
-It cannot where requests may be refused, for it gives no result when one fails. And it should not
+It cannot send several streams on one clock, nor where requests may be refused, for it gives no
+result when one fails. And it should not
 where tensors are large: its export of every request's times, without which a late client hides a
 stalled server, holds every tensor as text too, and no option leaves them out.
 """
@@ -21,8 +22,11 @@ _STRING_BYTES = 100
 _VARIABLE = 128  # a dimension nobody gave
 
 
-def why_not(demand: Demand) -> str:
-    """Why it cannot measure a run; empty where it can."""
+def why_not(demands: Sequence[Demand]) -> str:
+    """Why it cannot measure a run with these streams; empty where it can."""
+    if len(demands) > 1:
+        return "perf_analyzer sends one stream of requests, to one model"
+    (demand,) = demands
     if demand.may_refuse:
         return "perf_analyzer gives no result when a request is refused"
     exported = demand.batch_size * export_bytes(demand.config, demand.shapes)

@@ -57,6 +57,16 @@ class Filling:
         return f"cache filled with {self.asked} of {self.of} inputs in {self.seconds:.1f} s{end}"
 
 
+def together(fillings: Sequence[Filling]) -> Filling:
+    """What was done for several streams."""
+    return Filling(
+        sum(filling.asked for filling in fillings),
+        sum(filling.of for filling in fillings),
+        sum(filling.seconds for filling in fillings),
+        any(filling.short for filling in fillings),
+    )
+
+
 def fill(
     address: str, form: RequestForm, inputs: InputFiles, seed: int, size: int | None
 ) -> Filling:

@@ -7,6 +7,7 @@ is not known before the first answer.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import grpc  # type: ignore[import-untyped]
 
@@ -16,17 +17,16 @@ from tuner.load.probes.first_answers import failure_of
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 
+#: Requests to a model, what they carry, and how many.
+Some = tuple[RequestForm, InputFiles, int]
 
-def seconds_for(
-    address: str, form: RequestForm, inputs: InputFiles, count: int, patience_s: float
-) -> float | None:
-    """How long ``count`` requests, asked at once, take until the last is answered.
+
+def seconds_for(address: str, asked: Sequence[Some], patience_s: float) -> float | None:
+    """How long requests, asked at once, take until the last is answered.
 
     Args:
         address: host:port of the gRPC endpoint.
-        form: Of requests to the model.
-        inputs: What they carry.
-        count: Requests.
+        asked: Some of each stream.
         patience_s: How long to wait for each answer.
 
     Returns:
@@ -38,18 +38,22 @@ def seconds_for(
         ServerGoneError: The server died.
     """
     try:
-        questions = build(inputs.first(count * form.batch_size), form, count)
+        questions = [
+            (question, form.model)
+            for form, inputs, count in asked
+            for question in build(inputs.first(max(count, 1) * form.batch_size), form, count)
+        ]
     except (LoadFailedError, SpecError):
         return None
     with grpc.insecure_channel(address, options=channel_options(address)) as channel:
         method = channel.unary_unary(INFER)
         _connected(channel, patience_s)
         begin = time.monotonic()
-        calls = [method.future(question, timeout=patience_s) for question in questions]
-        errors = [call.exception() for call in calls]
+        calls = [(method.future(q, timeout=patience_s), model) for q, model in questions]
+        errors = [call.exception() for call, _ in calls]
         took_s = time.monotonic() - begin
     if any(errors):
-        words = next(filter(None, (failure_of(c, form.model, patience_s) for c in calls)), "")
+        words = next(filter(None, (failure_of(c, m, patience_s) for c, m in calls)), "")
         if words:
             raise ModelFailsError(f"the model fails: {words}")
         raise LoadFailedError("a queue refused some of the requests")

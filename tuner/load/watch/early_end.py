@@ -12,15 +12,15 @@ this only gives the word; `check_decided` holds it against the time stamps of ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError, UndecidedError
-from tuner.load.generator import LatencyBound, Window
-from tuner.load.watch.sampler import Snapshot
+from tuner.load.generator import Window
+from tuner.triton.statistics import StatisticsSnapshot
 
 Times = npt.NDArray[np.float64]
 
@@ -48,7 +48,8 @@ class Hopeless:
     """Asked again and again while a load runs; True once the window is certainly lost.
 
     Args:
-        due_s: When each request is due, from the start of the load.
+        due: When the requests of each stream are due, from the start of the load. The counter is of
+            them all: more late ones than all bounds allow together are too many for one of them.
         window: The planned one, with the bounds it is held to.
         answered: Reads the server's counter; its errors count as nothing known.
         clock: Seconds, monotonic; replaced in tests.
@@ -56,13 +57,14 @@ class Hopeless:
 
     def __init__(
         self,
-        due_s: Times,
+        due: Mapping[str, Times],
         window: Window,
         answered: Answered,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._due_s = due_s
-        self._window = window
+        self._due_s = np.sort(np.concatenate(list(due.values())))
+        self._window = replace(window, bounds=tuple(b for b in window.bounds if b.stream in due))
+        self._allowed = sum(_allowed(window, stream, own) for stream, own in due.items())
         self._answered = answered
         self._clock = clock
         self._before: int | None = None  # the counter before the load
@@ -94,7 +96,7 @@ class Hopeless:
         if not _LEAST_S + wait_s <= in_window_s <= self._window.duration_s:
             return False
         late = self._due(look.at_s - wait_s) - (look.answered - self._start.answered)
-        return any(late > _MARGIN * allowed for _, allowed in _allowed(self._window, self._due_s))
+        return late > _MARGIN * self._allowed
 
     def _due(self, until_s: float) -> int:
         """Requests due in the window until then."""
@@ -102,7 +104,7 @@ class Hopeless:
         return int(high - low)
 
 
-def answered_count(snapshot: Snapshot) -> Answered:
+def answered_count(snapshot: Callable[[], StatisticsSnapshot]) -> Answered:
     """The counter `Hopeless` reads."""
 
     def count() -> int:
@@ -126,13 +128,15 @@ def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:
     return replace(window, duration_s=min(window.duration_s, length_s))
 
 
-def check_decided(latencies_us: Times, due_s: Times, window: Window, planned: Window) -> None:
+def check_decided(
+    latencies_us: Mapping[str, Times], due: Mapping[str, Times], window: Window, planned: Window
+) -> None:
     """Checks that the measured window says enough about the planned one.
 
     Args:
-        latencies_us: Of the requests due in ``window``, ascending; of those never answered a
-            lower bound.
-        due_s: When each request of the plan was due.
+        latencies_us: Of each stream's requests due in ``window``, ascending; of those never
+            answered a lower bound.
+        due: When the requests of each stream of the plan were due.
         window: The one that was measured: all of the plan, or its beginning.
         planned: With the bounds.
 
@@ -141,9 +145,10 @@ def check_decided(latencies_us: Times, due_s: Times, window: Window, planned: Wi
     """
     if window.duration_s >= planned.duration_s:
         return
-    for bound, allowed in _allowed(planned, due_s):
-        in_time = latencies_us.searchsorted(bound.within_s * 1e6, side="right")
-        if latencies_us.size - in_time > allowed:
+    for bound in planned.bounds:
+        latencies = latencies_us.get(bound.stream, np.array([]))
+        in_time = latencies.searchsorted(bound.within_s * 1e6, side="right")
+        if latencies.size - in_time > (1.0 - bound.share) * _planned(planned, due[bound.stream]):
             return
     raise _undecided()
 
@@ -184,8 +189,13 @@ def _wait_s(window: Window) -> float:
     return max((bound.within_s for bound in window.bounds), default=0.0)
 
 
-def _allowed(window: Window, due_s: Times) -> Sequence[tuple[LatencyBound, float]]:
-    """Each bound with how many requests of the window may be late."""
+def _allowed(window: Window, stream: str, due_s: Times) -> float:
+    """How many of a stream's requests in the window may be late, by the strictest of its bounds."""
+    share = max((bound.share for bound in window.bounds if bound.stream == stream), default=0.0)
+    return (1.0 - share) * _planned(window, due_s)
+
+
+def _planned(window: Window, due_s: Times) -> int:
+    """Requests of the window."""
     end_s = window.warmup_s + window.duration_s
-    planned = int(((due_s >= window.warmup_s) & (due_s < end_s)).sum())
-    return [(bound, (1.0 - bound.share) * planned) for bound in window.bounds]
+    return int(((due_s >= window.warmup_s) & (due_s < end_s)).sum())

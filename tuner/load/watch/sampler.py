@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,7 +36,8 @@ PERIOD_S = 0.5
 #: From one sample to the next the hypervisor gave away this share of all cores, or it is no spell.
 SPELL_PERCENT = 5.0
 
-Snapshot = Callable[[], StatisticsSnapshot]
+#: By the name of the model.
+Snapshot = Callable[[], Mapping[str, StatisticsSnapshot]]
 Scrape = Callable[[], Metrics | None]
 
 
@@ -45,7 +46,7 @@ class Sample:
     """Everything read at one moment."""
 
     time_ns: int
-    statistics: StatisticsSnapshot
+    statistics: Mapping[str, StatisticsSnapshot]
     metrics: Metrics | None
     machine: MachineReading
     gpus: GpuClocks | None = None
@@ -59,7 +60,7 @@ class Sampler:
     say what happened.
 
     Args:
-        snapshot: Reads the model's statistics.
+        snapshot: Reads the models' statistics.
         scrape: Reads the server's metrics.
         place: Where the server runs. A remote server's processes are not known, nor are a
             container's where its engine shows none here; a remote one may have other GPUs than
@@ -128,13 +129,22 @@ class Sampler:
         return Sample(taken_ns, statistics, self._scrape(), read_machine(ours), clocks(), cores)
 
 
-def server_statistics(samples: Sequence[Sample]) -> ServerStatistics | None:
-    """What the server counted from the first sample to the last."""
-    return difference(samples[0].statistics, samples[-1].statistics) if len(samples) > 1 else None
+def server_statistics(
+    samples: Sequence[Sample], names: Mapping[str, str]
+) -> Mapping[str, ServerStatistics]:
+    """What the server counted of each model from the first sample to the last.
+
+    ``names``: of the models by label; what is not known of is left out.
+    """
+    if len(samples) < 2:
+        return {}
+    first, last = samples[0].statistics, samples[-1].statistics
+    counted = {label: difference(first[name], last[name]) for label, name in names.items()}
+    return {label: found for label, found in counted.items() if found is not None}
 
 
 def host_use(
-    samples: Sequence[Sample], model: str, quiet_ns: Sequence[tuple[int, int]] = ()
+    samples: Sequence[Sample], models: Collection[str], quiet_ns: Sequence[tuple[int, int]] = ()
 ) -> HostUse:
     """What machines and cache did from the first sample to the last.
 
@@ -149,6 +159,7 @@ def host_use(
     memory = _sums(readings, "nv_gpu_memory_used_bytes")
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
+    waiting = [found for m in readings if (found := pending_requests(m, models))]
     return HostUse(
         cpu_percent=busy_percent(before, after),
         other_cpu_percent=other_percent(before, after),
@@ -160,9 +171,7 @@ def host_use(
         cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
         governor=after.governor,
-        pending_requests_max=max(
-            _sums(readings, "nv_inference_pending_request_count", model=model), default=None
-        ),
+        pending_requests_max=max(map(sum, waiting), default=None),
         gpus=max((len(m.values("nv_gpu_memory_used_bytes")) for m in readings), default=0) or None,
         gpu_memory_used_bytes=int(max(memory)) if memory else None,
         gpu_utilization=_mean([v for m in readings for v in m.values("nv_gpu_utilization")]),
@@ -191,9 +200,15 @@ def _stolen(before: Sample, after: Sample) -> float:
     return stolen_percent(before.machine, after.machine) or 0.0
 
 
-def _sums(readings: Sequence[Metrics], name: str, **labels: str) -> list[float]:
-    """A metric's total over GPUs or versions in each reading that has it."""
-    values = [metrics.values(name, **labels) for metrics in readings]
+def pending_requests(metrics: Metrics, models: Collection[str]) -> list[float]:
+    """Requests in the queue of each model and version; empty when the server does not tell."""
+    name = "nv_inference_pending_request_count"
+    return [waiting for model in models for waiting in metrics.values(name, model=model)]
+
+
+def _sums(readings: Sequence[Metrics], name: str) -> list[float]:
+    """A metric's total over GPUs in each reading that has it."""
+    values = [metrics.values(name) for metrics in readings]
     return [sum(v) for v in values if v]
 
 

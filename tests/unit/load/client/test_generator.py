@@ -18,8 +18,9 @@ from virtual_time import run_in_virtual_time
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
-from tuner.load.client.generator import check_sent, measurement, observe, processes_for, split_over
-from tuner.load.client.job import Answers, Job, Outcome, merge
+from tuner.load.client.figures import Part, check_sent, measurement, observe
+from tuner.load.client.generator import processes_for, split_over
+from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import ClosedLoop, OpenLoop, Send
 from tuner.load.generator import Window
 from tuner.load.generators import may_reject
@@ -44,6 +45,7 @@ def answers(
     sent = BEGIN_NS + np.round((DUE + delay_s) * 1e9).astype(np.int64)
     answered = sent + round(latency_s * 1e9)
     return Answers(
+        numbers=np.arange(DUE.size),
         sent_ns=np.where(outcomes > Outcome.UNSENT, sent, 0),
         answered_ns=np.where(outcomes > Outcome.UNANSWERED, answered, 0),
         outcomes=outcomes,
@@ -60,7 +62,7 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
 
 
 def measured(found: Answers) -> Measurement:
-    return measurement(observe(found, DUE, WINDOW), found, LOAD, WINDOW.bounds, batch_size=1)
+    return measurement(observe(Part(found, DUE), WINDOW), found, LOAD, WINDOW.bounds, batch_size=1)
 
 
 EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
@@ -71,7 +73,7 @@ class TestFigures:
         found = answers(outcomes({}))
         exported = Requests(found.sent_ns, found.answered_ns, found.end_ns)
         expected = observe_open(exported, DUE, WINDOW)
-        observed = observe(found, DUE, WINDOW)
+        observed = observe(Part(found, DUE), WINDOW)
         assert observed.latencies_us == pytest.approx(expected.latencies_us)
         assert observed.answered_count == expected.answered_count
         assert observed.sent_per_s == expected.sent_per_s
@@ -134,7 +136,7 @@ class TestFigures:
     def test_nothing_answered_is_no_result_and_the_server_says_why(self) -> None:
         nothing = answers(outcomes({Outcome.FAILED: DUE >= 0.0}), failure="negative input")
         with pytest.raises(LoadFailedError, match="negative input"):
-            observe(nothing, DUE, WINDOW)
+            observe(Part(nothing, DUE), WINDOW)
 
     def test_a_client_so_far_behind_that_nothing_was_answered_is_the_limit(self) -> None:
         behind = answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0, Outcome.UNSENT: DUE > 1.5}))
@@ -299,7 +301,7 @@ class TestClosedLoop:
         assert most == 3
         assert found.outcomes.size == 3 * 39 + 3  # in 200 ms, 5 ms and a little each
         assert (found.outcomes == Outcome.UNANSWERED).sum() == 3
-        observed = observe(found, None, Window(0.1, 0.05, 10.0))
+        observed = observe(Part(found, None), Window(0.1, 0.05, 10.0))
         assert observed.mean_in_flight == pytest.approx(3.0, abs=0.3)
         assert observed.latencies_us[0] >= 5000.0
 
@@ -317,7 +319,9 @@ class TestClosedLoop:
         assert processes_for(LoadPoint(Arrivals.CLOSED, 8)) == 1
         assert processes_for(LoadPoint(Arrivals.POISSON, 0.05)) == 1
         assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == os.cpu_count()
-        job = Job("h:1", FORM, Path(), None, 1.0, Path("a"), Path("r"), Path("b"), clients=7)
+        asked = (Questions(FORM, Path()),)
+        files = (Path("a"), Path("r"), Path("b"))
+        job = Job("h:1", asked, Path("o"), None, 1.0, *files, clients=7)
         parts = split_over(job, 3)
         assert [part.clients for part in parts] == [3, 2, 2]
         assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
@@ -327,12 +331,14 @@ class TestClosedLoop:
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     form = RequestForm("m", {"x": "FP32"}, {"x": (8,)}, batched=True, batch_size=2)
-    files = {name: tmp_path / name for name in ("inputs", "due", "answers", "ready", "begin")}
-    job = Job("127.0.0.1:1", form, total_s=3.0, protocol=Protocol.HTTP, most=9, **files)
+    files = {name: tmp_path / name for name in ("order", "due", "answers", "ready", "begin")}
+    asked = (Questions(form, tmp_path / "a", 9), Questions(FORM, tmp_path / "b"))
+    job = Job("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
     job.write(tmp_path / "job")
     again = Job.read(tmp_path / "job")
-    assert again == replace(job, form=again.form)
-    assert again.form.shapes == {"x": [8]}
+    first = replace(again.questions[0], form=form)
+    assert replace(again, questions=(first, *again.questions[1:])) == job
+    assert again.questions[0].form.shapes == {"x": [8]}
     found = answers(outcomes({Outcome.REJECTED: EVERY_FIFTH}), failure="no", lost="gone")
     found.write(tmp_path / "answers.npz")
     back = Answers.read(tmp_path / "answers.npz")

@@ -40,7 +40,7 @@ class EmulatedServer:
 def ends_at(capacity: float, window: Window = WINDOW) -> float | None:
     """Seconds from the start of the load until it is given up; None when it never is."""
     server = EmulatedServer(capacity)
-    hopeless = Hopeless(DUE, window, server.answered, clock=lambda: server.now)
+    hopeless = Hopeless({"": DUE}, window, server.answered, clock=lambda: server.now)
     while server.now < START_UP_S + window.total_s:
         if hopeless():
             return server.now - START_UP_S
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
     def gone() -> int:
         raise ServerGoneError("it crashed")
 
-    assert not Hopeless(DUE, WINDOW, gone)()
+    assert not Hopeless({"": DUE}, WINDOW, gone)()
 
 
 def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:
@@ -110,10 +110,12 @@ def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows() -> N
     def latencies_us(late: int) -> npt.NDArray[np.float64]:
         return np.sort(np.where(np.arange(1000) < late, 70_000.0, 20_000.0))
 
-    check_decided(latencies_us(31), DUE, shortened, WINDOW)
+    check_decided({"": latencies_us(31)}, {"": DUE}, shortened, WINDOW)
     with pytest.raises(UndecidedError):
-        check_decided(latencies_us(30), DUE, shortened, WINDOW)
-    check_decided(latencies_us(30), DUE, WINDOW, WINDOW)  # measured in full: nothing to decide
+        check_decided({"": latencies_us(30)}, {"": DUE}, shortened, WINDOW)
+    check_decided(
+        {"": latencies_us(30)}, {"": DUE}, WINDOW, WINDOW
+    )  # measured in full: nothing to decide
 
 
 def test_a_shortened_window_says_so() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -54,7 +54,7 @@ def machine(seconds: float, ours: float | None = None, load: float = 1.5) -> Mac
 
 
 def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = None) -> Sample:
-    return Sample(time_ns, counters, seen, machine(time_ns))
+    return Sample(time_ns, {"m": counters}, seen, machine(time_ns))
 
 
 def test_statistics_are_differences_per_request() -> None:
@@ -98,30 +98,30 @@ def test_host_use_adds_up_gpus_and_takes_peaks() -> None:
         sample(2, BEFORE, reading(300.0, 5.0)),
         sample(3, AFTER, reading(200.0, 3.0)),
     ]
-    found = host_use(samples, "m")
+    found = host_use(samples, ["m"])
     assert (found.gpus, found.gpu_memory_used_bytes) == (2, 600)
     assert (found.gpu_utilization, found.gpu_power_w) == (0.5, 120.0)
     assert found.pending_requests_max == 5.0
     assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)
     assert found.cpu_percent == 50.0
-    assert host_use(samples, "other").pending_requests_max is None
+    assert host_use(samples, ["other"]).pending_requests_max is None
 
 
 def test_what_cannot_be_read_is_none() -> None:
     samples = [sample(1, BEFORE), sample(2, AFTER)]
-    found = host_use(samples, "m")
+    found = host_use(samples, ["m"])
     assert (found.gpu_memory_used_bytes, found.cache_entries, found.cpu_percent) == (None, None, 50)
-    assert host_use(samples[:1], "m").cpu_percent is None
-    assert server_statistics(samples[:1]) is None
+    assert host_use(samples[:1], ["m"]).cpu_percent is None
+    assert server_statistics(samples[:1], {"": "m"}) == {}
 
 
 def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
     samples = [
-        Sample(0, BEFORE, None, machine(0, ours=5.0)),
-        Sample(1, AFTER, None, machine(1, ours=5.0)),
-        Sample(2, AFTER, None, machine(10, ours=6.0, load=2.5), shared_cores=2),
+        Sample(0, {"m": BEFORE}, None, machine(0, ours=5.0)),
+        Sample(1, {"m": AFTER}, None, machine(1, ours=5.0)),
+        Sample(2, {"m": AFTER}, None, machine(10, ours=6.0, load=2.5), shared_cores=2),
     ]
-    found = host_use(samples, "m")
+    found = host_use(samples, ["m"])
     assert found.cores == 2
     # 20 CPU seconds passed: processes had 3 of them, 1 of these was ours
     assert found.other_cpu_percent == pytest.approx(10.0)
@@ -132,30 +132,31 @@ def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
 def test_spells_are_told_to_windows_that_leave_them_out_and_the_rest_is_quiet() -> None:
     stolen_s = [0.0, 0.0, 0.6, 1.2, 1.2]  # of two CPU seconds from one sample to the next
     samples = [
-        Sample(k, BEFORE, None, replace(machine(k), stolen_s=s)) for k, s in enumerate(stolen_s)
+        Sample(k, {"m": BEFORE}, None, replace(machine(k), stolen_s=s))
+        for k, s in enumerate(stolen_s)
     ]
-    watched = Sampler(lambda: BEFORE, lambda: None, Place.ELSEWHERE)
+    watched = Sampler(lambda: {"m": BEFORE}, lambda: None, Place.ELSEWHERE)
     watched._samples = samples
     window = Window(4.0, 0.0, 9.0)
     assert watched.spells(window) == ()
     assert watched.spells(replace(window, quiet_only=True)) == ((1, 2), (2, 3))
-    assert host_use(samples, "m").stolen_cpu_percent == pytest.approx(15.0)
-    assert host_use(samples, "m", [(0, 1), (3, 4)]).stolen_cpu_percent == 0.0
+    assert host_use(samples, ["m"]).stolen_cpu_percent == pytest.approx(15.0)
+    assert host_use(samples, ["m"], [(0, 1), (3, 4)]).stolen_cpu_percent == 0.0
 
 
 def test_others_are_unknown_where_the_server_is_not_our_child() -> None:
-    found = host_use([sample(0, BEFORE), sample(1, AFTER)], "m")
+    found = host_use([sample(0, BEFORE), sample(1, AFTER)], ["m"])
     assert found.other_cpu_percent is None
     assert found.stolen_cpu_percent == pytest.approx(5.0)
 
 
 def test_gpus_are_as_bad_as_the_worst_moment() -> None:
     clocks = [GpuClocks(1980.0, held_down=False), None, GpuClocks(1200.0, held_down=True)]
-    samples = [Sample(i, BEFORE, None, machine(i), c) for i, c in enumerate(clocks)]
-    found = host_use(samples, "m")
+    samples = [Sample(i, {"m": BEFORE}, None, machine(i), c) for i, c in enumerate(clocks)]
+    found = host_use(samples, ["m"])
     assert (found.gpu_clock_mhz, found.gpu_throttled) == (1200.0, True)
-    assert host_use(samples[:2], "m").gpu_throttled is False
-    assert host_use([sample(0, BEFORE), sample(1, AFTER)], "m").gpu_throttled is None
+    assert host_use(samples[:2], ["m"]).gpu_throttled is False
+    assert host_use([sample(0, BEFORE), sample(1, AFTER)], ["m"]).gpu_throttled is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_gpus_are_as_bad_as_the_worst_moment() -> None:
     [(Place.HERE, True), (Place.CONTAINER, False), (Place.ELSEWHERE, False)],
 )
 def test_only_a_local_servers_processes_are_ours(place: Place, known: bool) -> None:
-    with Sampler(lambda: BEFORE, lambda: None, place, period_s=0.001) as sampler:
+    with Sampler(lambda: {"m": BEFORE}, lambda: None, place, period_s=0.001) as sampler:
         eventually(lambda: bool(sampler.between(0, time.time_ns())))
     first = sampler.between(0, time.time_ns())[0]
     assert (first.machine.ours_s is not None) is known
@@ -181,23 +182,23 @@ def eventually(true: Callable[[], bool]) -> None:
 def test_samples_nearest_to_the_window_are_used() -> None:
     taken: list[int] = []
 
-    def snapshot() -> StatisticsSnapshot:
+    def snapshot() -> Mapping[str, StatisticsSnapshot]:
         taken.append(time.time_ns())
-        return StatisticsSnapshot(success_count=len(taken))
+        more = StatisticsSnapshot(success_count=2 * len(taken))
+        return {"m": StatisticsSnapshot(success_count=len(taken)), "step": more}
 
     with Sampler(snapshot, lambda: None, Place.HERE, period_s=0.001) as sampler:
         eventually(lambda: len(taken) > 5)
     times = [sample.time_ns for sample in sampler.between(0, time.time_ns())]
     found = sampler.between(times[1] + 1, times[4] - 1)
-    assert found[0].statistics.success_count == 2
-    assert found[-1].statistics.success_count == 5
-    statistics = server_statistics(found)
-    assert statistics is not None
-    assert statistics.success_count == 3
+    assert found[0].statistics["m"].success_count == 2
+    assert found[-1].statistics["m"].success_count == 5
+    statistics = server_statistics(found, {"": "m", "a step": "step"})
+    assert {label: s.success_count for label, s in statistics.items()} == {"": 3, "a step": 6}
 
 
 def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
-    def gone() -> StatisticsSnapshot:
+    def gone() -> Mapping[str, StatisticsSnapshot]:
         raise ServerGoneError("gone")
 
     with Sampler(gone, lambda: None, Place.HERE, period_s=0.001) as sampler:
@@ -206,6 +207,6 @@ def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
 
 
 def test_the_thread_ends_with_the_context() -> None:
-    with pytest.raises(KeyError), Sampler(lambda: BEFORE, lambda: None, Place.CONTAINER):
+    with pytest.raises(KeyError), Sampler(lambda: {"m": BEFORE}, lambda: None, Place.CONTAINER):
         raise KeyError
     assert not any(thread.name == "sampler" for thread in threading.enumerate())

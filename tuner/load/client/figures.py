@@ -1,0 +1,247 @@
+"""From what became of each request to the figures of every stream, and of all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import LoadFailedError, ModelFailsError
+from tuner.load import seeds
+from tuner.load.client.job import Answers, Outcome, select
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.latency.quiet import seconds_of, within
+from tuner.load.latency.timeline import (
+    LATE_US,
+    Observed,
+    begun_ns,
+    figures_of,
+    observe_closed,
+    observe_open,
+    percentile,
+    within_bounds,
+)
+from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.perf_analyzer.export import Requests
+from tuner.load.stream import Order, Stream
+from tuner.load.traffic.arrivals import Times
+from tuner.load.validity import client_limit
+
+#: When the hypervisor gave the CPU away, on the wall clock.
+Spells = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Requests of a run, and what became of them; ``due_s`` is None in a closed loop."""
+
+    answers: Answers
+    due_s: Times | None
+
+    def only(self, which: npt.NDArray[np.bool_]) -> Part:
+        due_s = None if self.due_s is None else self.due_s[which]
+        return Part(select(self.answers, which), due_s)
+
+    def any_in(self, window: Window, begin_ns: int) -> bool:
+        """Whether a request was due in the window; in a closed loop whether one was answered."""
+        moments_s = self.due_s
+        if moments_s is None:
+            moments_s = (self.answers.answered_ns - begin_ns) / 1e9
+        span = (window.warmup_s, window.warmup_s + window.duration_s)
+        return bool(within(moments_s, [span]).any())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the client, when it is known what became of each request.
+
+    Attributes:
+        streams: Who asked.
+        answers: To all of them.
+        order: Whose turn it was, as in `tuner.load.client.job.Job.order`.
+        due_s: When each request was due; None of a closed loop.
+        load: On all streams together.
+        seed: Of the whole run.
+    """
+
+    streams: Sequence[Stream]
+    answers: Answers
+    order: Order
+    due_s: Times | None
+    load: LoadPoint
+    seed: int
+
+    @cached_property
+    def begun_ns(self) -> int:
+        """The start of the load on the wall clock, the same for all streams."""
+        if self.due_s is None:
+            return int(_answers_of(self.answers, or_waiting=False)[0].sent_ns[0])
+        return begun_ns(*_answered(self.answers, self.due_s))
+
+    def due(self) -> Mapping[str, Times]:
+        """When the requests of each stream were due."""
+        parts = {stream.name: self._part([k]).due_s for k, stream in enumerate(self.streams)}
+        return {name: due_s for name, due_s in parts.items() if due_s is not None}
+
+    def measured(self, window: Window, spells_ns: Spells = ()) -> tuple[Observed, Measurement]:
+        """The figures of all streams; what the client cannot know is left to the caller.
+
+        ``spells_ns``: see `observe_open`.
+
+        Raises:
+            LoadFailedError: Nothing was answered.
+        """
+        shared = self._part([k for k, s in enumerate(self.streams) if not s.background])
+        streams = {}
+        for k, stream in enumerate(self.streams):
+            part = self._part([k])
+            if stream.name and part.any_in(window, self.begun_ns):
+                streams[stream.name] = self._stream(stream, part, window, spells_ns)
+        observed = observe(shared, window, spells_ns, self.begun_ns)
+        size = self.streams[0].target.batch_size
+        bounds = window.of("").bounds
+        whole = measurement(observed, shared.answers, self.load, bounds, size)
+        return observed, _with_streams(replace(whole, seed=self.seed), streams)
+
+    def _stream(self, stream: Stream, part: Part, window: Window, spells_ns: Spells) -> Measurement:
+        bounds, size = window.of(stream.name).bounds, stream.target.batch_size
+        observed = observe(part, window, spells_ns, self.begun_ns)
+        found = measurement(observed, part.answers, stream.load(self.load), bounds, size)
+        seed = seeds.of_stream(self.seed, stream.name)
+        return replace(found, seed=seed, background=stream.background)
+
+    def _part(self, streams: Sequence[int]) -> Part:
+        whose = self.order[self.answers.numbers % self.order.size]
+        return Part(self.answers, self.due_s).only(np.isin(whose, streams))
+
+
+def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
+    """Adds what cannot be told from all requests together."""
+    whole = replace(whole, streams=streams)
+    if not streams:
+        return whole
+    shared = whole.shared.values()
+    sizes = {stream.batch_size for stream in shared}
+    return replace(
+        whole,
+        throughput_infer_per_s=sum(stream.throughput_infer_per_s for stream in shared),
+        batch_size=sizes.pop() if len(sizes) == 1 else 1,
+        within_bounds=_all_known(
+            [whole.within_bounds, *(stream.within_bounds for stream in streams.values())]
+        ),
+    )
+
+
+def _all_known(verdicts: Iterable[bool | None]) -> bool | None:
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return all(known) if known else None
+
+
+def _answers_of(answers: Answers, *, or_waiting: bool) -> tuple[Requests, npt.NDArray[np.bool_]]:
+    """The requests that were answered, and which ones these are.
+
+    ``or_waiting``: that there are none is a result where some are still waited for.
+    """
+    told = answers.outcomes == Outcome.ANSWERED
+    failed = int((answers.outcomes == Outcome.FAILED).sum())
+    if not told.any() and failed:
+        raise ModelFailsError(f"the model failed {failed} of {failed} requests: {answers.failure}")
+    waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
+    if not told.any() and not waiting:
+        raise LoadFailedError("no request was answered before the run ended")
+    return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), told
+
+
+def _answered(
+    answers: Answers, due_s: Times, *, or_waiting: bool = False
+) -> tuple[Requests, Times]:
+    """The requests that were answered, and when they were due."""
+    requests, told = _answers_of(answers, or_waiting=or_waiting)
+    return requests, due_s[told]
+
+
+def check_sent(answers: Answers, load: LoadPoint) -> None:
+    """Without an answer nothing else tells of a client that was behind.
+
+    Raises:
+        ClientLimitError: It was.
+    """
+    unsent = float((answers.outcomes == Outcome.UNSENT).mean())
+    if unsent and not (answers.outcomes == Outcome.ANSWERED).any():
+        raise client_limit(load, (1.0 - unsent) * load.level)
+
+
+def observe(
+    part: Part, window: Window, spells_ns: Spells = (), begin_ns: int | None = None
+) -> Observed:
+    """The window as `observe_open` sees it, with the requests that were refused left out.
+
+    Without due times, as `observe_closed` does.
+
+    Requests the client had no time to send count as unanswered, as perf_analyzer's do.
+
+    Args:
+        part: One stream, or several together.
+        window: What is measured of the run.
+        spells_ns: See `observe_open`.
+        begin_ns: The start of the load on the wall clock; None: by these requests. Where it is
+            known, that no request was answered is a result too.
+
+    Raises:
+        LoadFailedError: Nothing was answered.
+    """
+    answers, due_s = part.answers, part.due_s
+    if due_s is None:
+        return observe_closed(_answers_of(answers, or_waiting=False)[0], window, begin_ns)
+    requests, answered_s = _answered(answers, due_s, or_waiting=begin_ns is not None)
+    open_ends = answers.outcomes <= Outcome.UNANSWERED
+    waited_for_s = np.append(answered_s, due_s[open_ends])
+    refused_s = due_s[answers.outcomes >= Outcome.REJECTED]
+    observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns)
+    # what each request was due for is known here, and so is what was sent and never answered
+    begin_ns = observed.start_ns - round(observed.quiet[0][0] * 1e9)
+    sent = answers.outcomes > Outcome.UNSENT
+    due_ns = np.rint(due_s * 1e9).astype(np.int64)
+    never_us = window.total_s * 1e6
+    lag_us = np.where(sent, (answers.sent_ns - begin_ns - due_ns) / 1e3, never_us)
+    inside = within(due_s, observed.quiet)
+    sent_count = int((sent & _within(answers.sent_ns, observed)).sum())
+    seconds = seconds_of(observed.quiet)
+    return replace(
+        observed,
+        sent_per_s=sent_count / seconds,
+        due_per_s=float(inside.sum()) / seconds,
+        late_sends=float((lag_us[inside] > LATE_US).mean()),
+        send_lag_p99_us=percentile(np.sort(lag_us[inside]), 0.99),
+    )
+
+
+def measurement(
+    observed: Observed,
+    answers: Answers,
+    load: LoadPoint,
+    bounds: Sequence[LatencyBound],
+    batch_size: int,
+) -> Measurement:
+    """The figures; what the client cannot know is left to the caller."""
+    told = _within(answers.answered_ns, observed)
+    rejected = int((told & (answers.outcomes == Outcome.REJECTED)).sum())
+    failed = int((told & (answers.outcomes == Outcome.FAILED)).sum())
+    return Measurement(
+        **figures_of(observed, batch_size),
+        load=load,
+        seed=0,
+        failed_count=rejected + failed,
+        rejected_count=rejected,
+        within_bounds=within_bounds(observed.latencies_us, rejected + failed, bounds),
+        source=LatencySource.REQUESTS,
+        batch_size=batch_size,
+    )
+
+
+def _within(moments_ns: npt.NDArray[np.int64], observed: Observed) -> npt.NDArray[np.bool_]:
+    begin_ns = observed.start_ns - round(observed.quiet[0][0] * 1e9)
+    return within((moments_ns - begin_ns) / 1e9, observed.quiet)

@@ -1,0 +1,230 @@
+"""Load on the models of a server as a spec's streams say, and what is asked apart from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tuner.load.generator import LoadGenerator, Target, Window
+from tuner.load.generators import GENERATORS, GeneratorKind
+from tuner.load.measurement import LoadPoint, Measurement
+from tuner.load.perf_analyzer.process import PATIENCE_S
+from tuner.load.probes.answers import Answers, ask
+from tuner.load.probes.cache_fill import Filling, fill, together
+from tuner.load.probes.first_answers import await_first_answers
+from tuner.load.probes.slow_model import seconds_for
+from tuner.load.restarts import Restarted
+from tuner.load.setup import Setup
+from tuner.load.stream import Stream, in_turn
+from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
+from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.tensors import TensorShape, resolve
+from tuner.spec.fields import Gpus
+from tuner.spec.model import Spec
+from tuner.spec.workload import (
+    ArrivalsSpec,
+    BurstArrivals,
+    ClosedArrivals,
+    Inputs,
+    Protocol,
+    RandomInputs,
+    TraceArrivals,
+    Workload,
+)
+from tuner.triton.binaries import Installation
+from tuner.triton.control import Control, ModelMetadata
+from tuner.triton.server import Endpoints, Place
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a stream asks; see `tuner.load.stream.Stream`.
+
+    Attributes:
+        model: Its name.
+    """
+
+    model: str
+    inputs: Inputs = field(default_factory=lambda: RandomInputs(kind="random"))
+    batch_size: int = 1
+    share: float = 1.0
+    rate_per_s: float | None = None
+
+
+def asked_of(spec: Spec) -> dict[str, Asked]:
+    """What each stream of a spec asks."""
+    shares = spec.shares
+    return {
+        name: Asked(
+            spec.models[stream.model].name,
+            stream.inputs,
+            stream.batch_size,
+            shares.get(name, 0.0),
+            None if stream.rate is None else float(stream.rate),
+        )
+        for name, stream in spec.streams.items()
+    }
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where load is put, and with what.
+
+    Attributes:
+        control: Of the server, open for as long as the load is used.
+        endpoints: Of the server.
+        program: perf_analyzer.
+        directory: For input files; the same one may serve several servers.
+        place: Where the server runs; ELSEWHERE assumes nothing about this machine.
+        gpus: Of this machine's GPUs those that the server may see.
+        patience_s: See `perf_analyzer.process.run`; long for servers that are not ours to restart.
+        server_words: The last error in the server's log; empty when it cannot be read.
+    """
+
+    control: Control
+    endpoints: Endpoints
+    program: Installation
+    directory: Path
+    place: Place = Place.ELSEWHERE
+    gpus: Gpus = "all"
+    patience_s: float = PATIENCE_S
+    server_words: Callable[[], str] = str
+
+
+@dataclass(frozen=True)
+class StreamsLoad:
+    """Load by the generator of the run, and what is asked of the models apart from that."""
+
+    generator: LoadGenerator
+    setup: Setup
+    running_config: Callable[[str], Any]
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        """See `tuner.load.generator.LoadGenerator`."""
+        return self.generator.measure(load, window, seed)
+
+    def answers(self) -> Mapping[str, Answers]:
+        """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
+        return {s.name: ask(*_of(s), self._config(s)) for s in self.setup.streams}
+
+    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None:
+        """See `tuner.load.probes.first_answers`."""
+        for stream in self.setup.streams:
+            await_first_answers(*_of(stream), self._config(stream), patience_s, note)
+
+    def seconds_for(self, count: int, patience_s: float) -> float | None:
+        """So many requests at once, of each stream its share; see `probes.slow_model`."""
+        turns = in_turn(self.setup.streams, count).tolist()
+        asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
+        return seconds_for(self.setup.endpoints.grpc, asked, patience_s)
+
+    def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
+        """One request of each stream by itself, and the mean of a mix as `""`."""
+        address, found = self.setup.endpoints.grpc, dict[str, float]()
+        for stream in self.setup.streams:
+            took_s = seconds_for(address, [(stream.form, stream.inputs, 1)], patience_s)
+            if took_s is None:
+                return None
+            found[stream.name] = took_s
+        mean_s = sum(s.share * found[s.name] for s in self.setup.streams if not s.background)
+        return {**found, "": mean_s}
+
+    def fill(self, seed: int, size: int | None) -> Filling:
+        """Fills an empty cache of this size in bytes; see `probes.cache_fill.fill`.
+
+        Who asks most comes last: of what an LRU cache holds, that is the youngest.
+        """
+        streams = [s for s in self.setup.streams if self._config(s).response_cache.enable]
+        streams.sort(key=lambda s: 0.0 if s.background else s.share)
+        return together([fill(*_of(s), seed, size) for s in streams or self.setup.streams])
+
+    def _config(self, stream: Stream) -> Any:
+        return self.running_config(stream.target.model)
+
+
+def _of(stream: Stream) -> tuple[str, RequestForm, InputFiles]:
+    return stream.target.endpoints.grpc, stream.form, stream.inputs
+
+
+def streams_load(
+    workload: Workload,
+    streams: Mapping[str, Asked],
+    served: Mapping[str, str],
+    site: Site,
+    kind: GeneratorKind = GENERATORS[0],
+) -> StreamsLoad:
+    """Load on models that are loaded; it stays good when they are reloaded.
+
+    Args:
+        workload: From the spec: what all streams have in common.
+        streams: What is asked, by the name of the stream.
+        served: Names of all models that answer to it, the steps of ensembles too, by label.
+        site: Where they are.
+        kind: Who measures.
+
+    Raises:
+        SpecError: The inputs do not fit a model's.
+    """
+    control, arrivals = site.control, workload.arrivals
+    setup = Setup(
+        site.program,
+        tuple(_stream(name, asked, workload.protocol, site) for name, asked in streams.items()),
+        served,
+        site.directory,
+        statistics=control.statistics,
+        scrape=control.metrics,
+        shape=shape_of(arrivals),
+        place=site.place,
+        gpus=site.gpus,
+        patience_s=site.patience_s,
+        server_words=site.server_words,
+    )
+    generator = kind.make(setup)
+    if isinstance(arrivals, ClosedArrivals):
+        generator = Restarted(generator, arrivals.restarts)
+    return StreamsLoad(generator, setup, control.running_config)
+
+
+def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
+    control, model = site.control, asked.model
+    metadata = control.metadata(model)
+    batched = control.running_config(model).max_batch_size > 0
+    target = Target(model, site.endpoints, protocol, asked.batch_size)
+    inputs = InputFiles(
+        asked.inputs,
+        _tensors(asked.inputs, metadata, batched),
+        site.directory,
+        cached=lambda: control.running_config(model).response_cache.enable,
+    )
+    form = _request_form(target, metadata, batched)
+    return Stream(name, target, form, inputs, asked.share, asked.rate_per_s)
+
+
+def _tensors(inputs: Inputs, metadata: ModelMetadata, batched: bool) -> Sequence[TensorShape]:
+    """What is to be drawn at random; nothing when inputs come from a file."""
+    if not isinstance(inputs, RandomInputs):
+        return ()
+    return resolve(metadata.inputs, batched, inputs.shapes)
+
+
+def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
+    """What arrivals have beside their rate: bursts, or a recorded trace."""
+    if isinstance(arrivals, TraceArrivals):
+        return read_trace(arrivals.file)
+    if isinstance(arrivals, BurstArrivals):
+        length_s = float(arrivals.burst_length)
+        return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
+    return None
+
+
+def _request_form(target: Target, metadata: ModelMetadata, batched: bool) -> RequestForm:
+    return RequestForm(
+        model=target.model,
+        datatypes={t.name: t.datatype for t in metadata.inputs},
+        shapes={t.name: t.shape[1:] if batched else t.shape for t in metadata.inputs},
+        batched=batched,
+        batch_size=target.batch_size,
+    )
