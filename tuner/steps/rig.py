@@ -67,7 +67,7 @@ def set_up_bench(
             deployer,
             lambda endpoints: streams_load(
                 spec.workload,
-                {"": Asked(spec.model, spec.workload.inputs, spec.workload.batch_size)},
+                asked_of(spec),
                 {label: model.name for label, model in job.served.models.items()},
                 Site(
                     deployer.control,
