@@ -24,6 +24,12 @@ from tuner.spec.space_checks import (
     check_preferred_sizes,
     check_space,
 )
+from tuner.spec.stream_checks import (
+    check_models,
+    check_open_loop,
+    check_shares,
+    check_streams,
+)
 from tuner.spec.workload import (
     BUSY_TIMES,
     BurstArrivals,
@@ -40,13 +46,6 @@ def cross_checks(spec: Spec, broken: Collection[str] = ()) -> Iterator[Finding]:
     for check, sections in _CHECKS:
         if not set(sections) & set(broken):
             yield from check(spec)
-
-
-def _check_models(spec: Spec) -> Iterator[Finding]:
-    for label, model in spec.models.items():
-        if "/" in model.name:
-            text = f"'{model.name}' is a path; write the model's name alone"
-            yield Finding(("models", label, "name"), text)
 
 
 def _check_server_mode(spec: Spec) -> Iterator[Finding]:
@@ -184,11 +183,15 @@ def _bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
 
 def _check_slos(spec: Spec) -> Iterator[Finding]:
     if not spec.slos:
-        yield Finding(("slo",), "is missing")
+        empty = "slo" in spec.model_fields_set
+        yield Finding(("slo",), "must not be empty" if empty else "is missing")
     seen: set[tuple[Metric, str]] = set()
     for where, slo in _bounds(spec):
         above = slo.stream and slo.metric.scope is Scope.STREAM and (slo.metric, "") in seen
-        if above or (slo.metric, slo.stream) in seen:
+        if above:
+            text = f"{slo.metric.name} is bounded twice: for each stream at the top, and here"
+            yield Finding(where, text)
+        elif (slo.metric, slo.stream) in seen:
             yield Finding(where, f"{slo.metric.name} is bounded twice")
         seen.add((slo.metric, slo.stream))
 
@@ -206,9 +209,10 @@ def _check_goodput(spec: Spec) -> Iterator[Finding]:
             )
             yield Finding(where, text)
     is_open = not isinstance(spec.workload.arrivals, ClosedArrivals)
-    if is_open and not any(s.metric.is_latency for s in spec.slos if s.stream in spec.shares):
+    shared = spec.shares
+    if is_open and shared and not any(s.metric.is_latency for s in spec.slos if s.stream in shared):
         text = "goodput under open arrivals needs a latency SLO, such as p99_latency <= 60ms"
-        yield Finding(("slo",), text, key=True)
+        yield Finding(("slo",) if spec.slo else ("streams", next(iter(shared))), text, key=True)
 
 
 def _check_objective_load(spec: Spec) -> Iterator[Finding]:
@@ -248,12 +252,13 @@ def _check_sample_size(spec: Spec) -> Iterator[Finding]:
     rates = arrivals.rate or ()
     if spec.objective.at_level is not None and spec.objective.at_rate:
         rates = (spec.objective.at_level,)
-    if rates and (text := _too_few(spec, min(rates), "write", spec.objective.metric)):
+    rate_per_s = min(rates, default=math.inf)
+    if text := _too_few(spec, rate_per_s, "write", spec.objective.metric):
         yield Finding(("workload", "max_window"), text)
 
 
 def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | None = None) -> str:
-    """Which percentile cannot be known at this load; "" where all can."""
+    """Which stream's percentile cannot be known at this load; "" where all can."""
     window = spec.workload.max_window
     for name, stream in spec.streams.items():
         metrics = [slo.metric for slo in spec.slos if slo.stream in ("", name)]
@@ -310,7 +315,10 @@ def _is_given(model: BaseModel, name: str) -> bool:
 
 #: Each rule with the sections it reads.
 _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...] = (
-    (_check_models, ("models",)),
+    (check_models, ("models",)),
+    (check_streams, ("models", "slo")),
+    (check_shares, ("shares",)),
+    (check_open_loop, ("shares", "workload")),
     (_check_server_mode, ("server",)),
     (_check_server_arguments, ("server", "models")),
     (_check_windows, ("workload",)),
@@ -320,10 +328,10 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (_check_cache_state, ("workload", "server")),
     (_check_budget, ("workload", "budget")),
     (_check_slos, ("slo",)),
-    (_check_goodput, ("slo", "objective", "workload")),
-    (_check_objective_load, ("slo", "objective", "workload", "streams")),
-    (_check_sample_size, ("slo", "objective", "workload", "streams")),
-    (_check_load_held, ("check", "slo", "objective", "workload", "streams")),
+    (_check_goodput, ("slo", "objective", "workload", "shares")),
+    (_check_objective_load, ("slo", "objective", "workload", "shares")),
+    (_check_sample_size, ("slo", "objective", "workload", "shares")),
+    (_check_load_held, ("check", "slo", "objective", "workload", "shares")),
     (_check_gpu_memory, ("slo", "objective", "server")),
     (check_space, ("space",)),
     (check_preferred_sizes, ("space",)),

@@ -108,8 +108,10 @@ def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str,
         rest = _left_out(rest, part)
         if part[-2:-1] != ("space",):
             broken |= _sections(part)
-    rest, emptied = _without_empty(rest)
-    return _completed(rest), broken | emptied
+        elif not _at(rest, part[:-1]):
+            rest = _left_out(rest, part[:-1])
+            broken.add("space")
+    return _completed(rest), broken
 
 
 def _part(location: Location) -> Location:
@@ -122,14 +124,14 @@ def _part(location: Location) -> Location:
 
 
 def _sections(part: Location) -> set[str]:
-    """What rules read of a part that is wrong as a whole."""
+    """What rules read of a part that is wrong as a whole; see `tuner.spec.checks`."""
     if part[-1] in ("space", "slo"):
         return {str(part[-1])}
-    if part[0] == "models":
-        return {"models"} if len(part) > 2 else {"models", "space"}
-    if part[0] == "streams":
-        return {"streams"} if len(part) > 2 else {"streams", "slo"}
-    return {str(part[0])}
+    if len(part) > 2:
+        read = {"name": "models", "share": "shares", "rate": "shares"}
+        return {read.get(str(part[2]), "streams")}
+    also = {"models": {"space"}, "streams": {"slo", "shares"}}
+    return {str(part[0]), *also.get(str(part[0]), ())}
 
 
 def _left_out(data: dict[str, Any], part: Location) -> dict[str, Any]:
@@ -140,16 +142,10 @@ def _left_out(data: dict[str, Any], part: Location) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != head}
 
 
-def _without_empty(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Without spaces that nothing is left of."""
-    models, server = data.get("models"), data.get("server")
-    parts = [("models", label) for label in models] if isinstance(models, dict) else []
-    rest, emptied = data, set[str]()
-    for at in [*parts, ("server",)]:
-        holder = models[at[1]] if isinstance(models, dict) and len(at) > 1 else server
-        if isinstance(holder, dict) and holder.get("space") == {}:
-            rest, emptied = _left_out(rest, (*at, "space")), {"space"}
-    return rest, emptied
+def _at(data: Any, location: Location) -> Any:
+    for key in location:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
 
 
 def _completed(data: dict[str, Any]) -> dict[str, Any]:

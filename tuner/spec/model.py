@@ -119,7 +119,6 @@ class Server(Strict):
     )
     space: SpaceSpec = Field(
         default_factory=dict,
-        min_length=1,
         description="response_cache.size to the sizes to try, of the cache all models share",
     )
 
@@ -211,7 +210,6 @@ class ModelSpec(Strict):
     )
     space: SpaceSpec = Field(
         default_factory=dict,
-        min_length=1,
         description="ModelConfig path to the values to try; default: the config stays as it is",
     )
     calls: tuple[str, ...] = Field(
@@ -233,7 +231,6 @@ class Spec(Strict):
     workload: Workload = Field(default_factory=Workload, description="the load")
     slo: tuple[Slo, ...] = Field(
         (),
-        min_length=1,
         description="what every answer must meet, e.g. p99_latency <= 60ms; each stream by itself",
     )
     objective: Objective = Field(

@@ -57,11 +57,14 @@ def json_schema() -> dict[str, Any]:
     properties["model"] = {"type": "string", "minLength": 1, "title": "Model", "description": about}
     properties["space"] = {**space, "description": "the model's space, and response_cache.size"}
     schema["required"] = ["repository"]
+    listed = properties["models"]["additionalProperties"]  # nothing is `{}` there
+    properties["models"]["additionalProperties"] = {"anyOf": [listed, {"type": "null"}]}
+    some = {"slo": {"minItems": 1}, "space": {"minProperties": 1}}
     schema["anyOf"] = [
-        {"required": ["model", "slo", "space"]},
+        {"required": ["model", "slo", "space"], "properties": some},
         {"required": ["model", "models"]},
-        {"required": ["models", "streams"]},
         {"required": ["model", "streams"]},
+        {"required": ["models", "streams"]},
     ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

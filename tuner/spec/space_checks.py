@@ -55,8 +55,14 @@ def check_space(spec: Spec) -> Iterator[Finding]:
         yield from _check_fields(where, space)
     fields = sum(len(space) for _, space in _spaces(spec))
     first = next(iter(_spaces(spec)))[0]
-    if not fields:
-        yield Finding(first, "is missing")
+    if not fields and len(spec.models) > 1:
+        text = "none has a space, so nothing is searched: give one, such as "
+        yield Finding(
+            ("models",), text + "{space: {instance_group.count: {int: [1, 4]}}}", key=True
+        )
+    elif not fields:
+        empty = "space" in next(iter(spec.models.values())).model_fields_set
+        yield Finding(first, "must not be empty" if empty else "is missing")
     if fields > MOST_FIELDS:
         text = f"{fields} fields are too many to search; choose {MOST_FIELDS} at most"
         yield Finding(first, text, key=True)

@@ -23,6 +23,4 @@ class StreamSpec(Requests):
         description="instead of a share: a constant background, outside the objective; its SLOs "
         "count",
     )
-    slo: tuple[Slo, ...] = Field(
-        (), min_length=1, description="what the answers to this stream must meet"
-    )
+    slo: tuple[Slo, ...] = Field((), description="what the answers to this stream must meet")

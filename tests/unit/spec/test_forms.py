@@ -1,0 +1,121 @@
+"""One model or many: the short form and the long one of the same spec."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.spec.load import load_spec
+from tuner.spec.model import Spec
+from tuner.spec.slo import Slo
+from tuner.spec.yaml_tree import read_yaml
+
+CASES = Path(__file__).parents[2] / "cases" / "good"
+COUNT: dict[str, Any] = {"instance_group.count": {"int": [1, 4]}}
+CACHE: dict[str, Any] = {"response_cache.size": {"choice": [False, "1MiB"]}}
+SHORT: dict[str, Any] = {
+    "model": "m",
+    "repository": "models",
+    "space": {**COUNT, **CACHE},
+    "workload": {"inputs": {"kind": "random", "unique": 9}, "batch_size": 4, "window": "5s"},
+    "slo": ["p99_latency <= 60ms", "gpu_memory <= 8GiB"],
+}
+
+
+def with_streams(**streams: Any) -> Spec:
+    models = {"a": {"space": COUNT}, "b": {}}
+    return Spec.model_validate({"repository": "x", "models": models, "streams": streams})
+
+
+def test_the_short_form_is_one_model_and_one_stream_without_a_name() -> None:
+    spec = Spec.model_validate(SHORT)
+    (model, stream), (label, name) = (
+        (spec.models[""], spec.streams[""]),
+        (*spec.models, *spec.streams),
+    )
+    assert (label, name, spec.name, stream.model) == ("", "", "m", "")
+    assert (list(model.space), list(spec.server.space)) == (list(COUNT), list(CACHE))
+    assert (stream.batch_size, getattr(stream.inputs, "unique", None)) == (4, 9)
+    assert [str(slo) for slo in spec.slos] == SHORT["slo"]
+    assert spec.shares == {"": 1.0}
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_spec_is_stored_in_the_form_it_was_written_in(path: Path) -> None:
+    written, spec = read_yaml(path.read_text()).data, load_spec(path).spec
+    stored = spec.plain()
+    for key in ("model", "models", "space", "streams"):
+        assert (key in stored) == (key in written), key
+    assert Spec.model_validate(stored).plain() == stored
+
+
+def test_what_was_given_is_left_as_it_is() -> None:
+    given = copy.deepcopy(SHORT)
+    Spec.model_validate(given)
+    assert given == SHORT
+
+
+def test_models_beside_model_are_parts_of_one_stream() -> None:
+    spec = Spec.model_validate(
+        {**SHORT, "model": "nlp", "space": CACHE, "models": {"step": {"space": COUNT}}}
+    )
+    assert (list(spec.models), spec.streams[""].model) == (["step", "nlp"], "nlp")
+    assert (spec.name, spec.models["nlp"].space, list(spec.server.space)) == (
+        "nlp",
+        {},
+        list(CACHE),
+    )
+
+
+def test_the_space_of_model_is_its_own_beside_others() -> None:
+    spec = Spec.model_validate({**SHORT, "models": {"other": None}})
+    assert (list(spec.models["m"].space), spec.models["other"].space) == (list(COUNT), {})
+
+
+def test_streams_ask_model_where_they_name_none() -> None:
+    streams = {"few": {"share": "20%"}, "many": {"share": "80%", "batch_size": 8}}
+    spec = Spec.model_validate({**SHORT, "workload": {}, "streams": streams})
+    assert {stream.model for stream in spec.streams.values()} == {"m"} == set(spec.models)
+    assert spec.shares == {"few": 0.2, "many": 0.8}
+
+
+def test_a_bound_at_the_top_holds_for_each_stream_and_the_servers_once() -> None:
+    spec = load_spec(CASES / "streams.yaml").spec
+    assert [str(slo) for slo in spec.slos] == [
+        "interactive: error_rate <= 0%",
+        "bulk: error_rate <= 0%",
+        "nightly: error_rate <= 0%",
+        "gpu_memory <= 14GiB",
+        "interactive: p99_latency <= 60ms",
+        "bulk: p99_latency <= 500ms",
+    ]
+    assert spec.shares == {"interactive": 0.75, "bulk": 0.25}
+    assert spec.name == "chat+search"
+
+
+def test_a_throughput_at_the_top_is_of_all_streams_together() -> None:
+    spec = with_streams(x={"model": "a", "share": "50%"}, y={"model": "b", "share": "50%"})
+    bounded = spec.model_copy(update={"slo": (Slo.parse("throughput >= 300/s"),)})
+    assert [str(slo) for slo in bounded.slos] == ["throughput >= 300/s"]
+
+
+def test_an_slo_of_a_stream_is_read_in_its_stream_alone() -> None:
+    with pytest.raises(ValueError, match="is not METRIC <= VALUE"):
+        Slo.parse("interactive: p99_latency <= 60ms")
+
+
+def test_the_only_stream_with_a_part_in_the_load_has_all_of_it() -> None:
+    spec = with_streams(x={"model": "a"}, night={"model": "b", "rate": "0.5/s"})
+    assert spec.shares == {"x": 1.0}
+    assert (float(spec.streams["night"].rate or 0), str(spec.streams["night"].rate)) == (
+        0.5,
+        "0.5/s",
+    )
+
+
+def test_forms_that_contradict_each_other_are_refused_by_the_model_itself() -> None:
+    with pytest.raises(ValueError, match=r"given in server\.space too"):
+        Spec.model_validate({**SHORT, "server": {"space": CACHE}})
