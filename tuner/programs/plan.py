@@ -97,7 +97,8 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
         warning = too_fine(recorded, job.spec)
         notes = [warning] if warning else []
     seen = seen_before(request.output, job)
-    wrong = errors_of(job.spec.repository, job.spec.the_one.name)
+    served = [model.name for model in job.served.models.values()]
+    wrong = [finding for name in served for finding in errors_of(job.spec.repository, name)]
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -114,18 +115,20 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
             *_completion_notes(job),
             *cache_notes(job),
         ),
-        problems=[f"{finding.place}: {finding.message}" for finding in wrong],
+        problems=[*dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong)],
     )
 
 
 def _completion_notes(job: Job) -> Iterator[str]:
     """What only a server knows, which a plan does not start."""
-    config = job.space.config
-    if config.leaves_batch_open:
-        yield (
-            "config.pbtxt leaves max_batch_size to the server, which is asked when the run starts; "
-            f"this plan takes it to be {config.completed.max_batch_size}, Triton's default"
-        )
+    for label, model in job.served.models.items():
+        if model.base.leaves_batch_open:
+            whose = f" of {label}" if label else ""
+            yield (
+                f"config.pbtxt{whose} leaves max_batch_size to the server, which is asked when the "
+                f"run starts; this plan takes it to be {model.base.completed.max_batch_size}, "
+                "Triton's default"
+            )
 
 
 def previews(job: Job, count: int) -> list[Preview]:
@@ -181,21 +184,24 @@ def _commands(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
-    target = Target(
-        spec.the_one.name,
-        _ENDPOINTS,
-        spec.workload.protocol,
-        spec.the_one.requests.batch_size,
-    )
-    commands["perf_analyzer"] = command_line(
-        perf_analyzer, target, load, window_of(spec, load), files
-    )
+    for name, stream in spec.streams.items():
+        model = spec.models[stream.model].name
+        target = Target(model, _ENDPOINTS, spec.workload.protocol, stream.batch_size)
+        share = spec.shares.get(name)
+        level = float(stream.rate or 0.0) if share is None else share * load.level
+        own = LoadPoint(load.arrivals, level)
+        line = command_line(perf_analyzer, target, own, window_of(spec, own), files)
+        commands[f"perf_analyzer for {name}" if name else "perf_analyzer"] = line
     return commands
 
 
 def cache_notes(job: Job) -> list[str]:
     """A sentence for each size; none where popularity or the size of an answer is not known."""
-    inputs, answer = job.spec.the_one.requests.inputs, _answer_bytes(job.space.base)
+    stream, *others = job.spec.streams.values()
+    if others:  # how much of the cache each has is not known
+        return []
+    inputs = stream.inputs
+    answer = _answer_bytes(job.served.models[stream.model].base.completed)
     repeat = inputs.repeat
     known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
     if not known or answer is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -138,3 +139,8 @@ def test_a_comparison_tells_the_streams_and_the_bottleneck_of_both_runs(run: Pat
     assert rows["embedding: p99 latency, worst"] == ["24 ms", "24 ms"]
     assert all(SENTENCE in cell for cell in rows["bottleneck"])
     assert rows["tokenizer/instance_group.count"] == ["tokenizer: instances 3"] * 2
+
+
+def test_what_was_not_written_is_not_said_to_be(run: Path) -> None:
+    text = html.render(replace(load(run), written=None))
+    assert "Written to" not in text
