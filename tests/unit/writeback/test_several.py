@@ -1,0 +1,373 @@
+"""Configs of several models, written together and taken back together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from unit.writeback.plans import make_file
+from unit.writeback.test_apply import FALLIBLE, Fuse
+
+from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.writeback.apply import apply, preview
+from tuner.writeback.journal import Action, Entry, Other, journal_of, locked_journal
+from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.rollback import rollback
+from tuner.writeback.settle import settle_all
+
+OLD = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}
+NEW = {"tokenizer": "# new t\n", "bert": "# new b\n", "head": "# new h\n"}
+
+
+def make_plan(repository: Path) -> WritePlan:
+    files = (make_file(repository, name, before, NEW[name]) for name, before in OLD.items())
+    return WritePlan(tuple(files), "r1")
+
+
+def plan_of(repository: Path, run_id: str, texts: dict[str, str]) -> WritePlan:
+    """A run that read the configs as they are now."""
+    found = {name: config(repository, name).read_text() for name in texts}
+    files = (make_file(repository, name, found[name], text) for name, text in texts.items())
+    return WritePlan(tuple(files), run_id)
+
+
+def config(repository: Path, name: str) -> Path:
+    return repository / name / "config.pbtxt"
+
+
+def contents(repository: Path) -> dict[str, str | None]:
+    paths = {name: config(repository, name) for name in OLD}
+    return {name: path.read_text() if path.exists() else None for name, path in paths.items()}
+
+
+def cut_short(plan: WritePlan, *done: str, action: Action = Action.APPLY) -> None:
+    """What a kill between the renames leaves, of which those ``done`` were made."""
+    both = {f.model: (f.sha256_before, f.sha256_after) for f in plan.files}
+    texts = {f.model: (f.text_before, f.text_after) for f in plan.files}
+    if action is Action.ROLLBACK:
+        both = {name: (after, before) for name, (before, after) in both.items()}
+        texts = {name: (after, before) for name, (before, after) in texts.items()}
+    for file in plan.files:
+        others = tuple(Other(name, *both[name]) for name in both if name != file.model)
+        with locked_journal(file.path) as journal:
+            for text in filter(None, texts[file.model]):
+                journal.keep(text.encode())
+            journal.append(Entry(action, "now", plan.run_id, *both[file.model], others))
+        if file.model in done:
+            wanted = texts[file.model][1]
+            file.path.unlink() if wanted is None else file.path.write_text(wanted)
+
+
+def test_all_are_written_and_one_rollback_of_any_takes_all_back(tmp_path: Path) -> None:
+    for name in OLD:
+        plan = make_plan(tmp_path / name)
+        written = apply(plan)
+        assert contents(tmp_path / name) == NEW
+        assert [file.path for file in written.files] == [file.path for file in plan.files]
+        back = rollback(tmp_path / name, name)
+        assert contents(tmp_path / name) == OLD
+        assert {f.path for f in back.files} == {f.path for f in plan.files}
+        assert back.run_id == "r1"
+        assert not rollback(tmp_path / name, name).changed
+
+
+def test_the_result_names_the_first_file_and_the_others(tmp_path: Path) -> None:
+    first, *others = make_plan(tmp_path).files
+    stated = apply(WritePlan((first, *others), "r1")).to_json()
+    assert (stated["path"], stated["sha256_after"]) == (str(first.path), first.sha256_after)
+    assert [other["path"] for other in stated["others"]] == [str(file.path) for file in others]
+
+
+def test_applying_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journals = [journal_of(file.path).read_bytes() for file in plan.files]
+    assert not apply(plan).changed
+    assert [journal_of(file.path).read_bytes() for file in plan.files] == journals
+
+
+def test_one_file_changed_by_hand_since_the_run_refuses_all(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    config(tmp_path, "head").write_text("# by hand\n")
+    before = contents(tmp_path)
+    with pytest.raises(StalePlanError, match=r"head/config\.pbtxt changed since run r1"):
+        apply(plan)
+    assert contents(tmp_path) == before
+    assert not list(tmp_path.glob("*/.*")), "something was made before all was checked"
+
+
+def test_a_config_that_the_winner_leaves_alone_is_checked_and_not_touched(tmp_path: Path) -> None:
+    watched = make_file(tmp_path, "encoder", "# same\n", "# same\n")
+    plan = make_plan(tmp_path)
+    plan = replace(plan, files=(watched, *plan.files))
+    assert watched.path not in [file.path for file in apply(plan).files]
+    assert [p.name for p in watched.path.parent.glob(".*")] == []
+    rollback(tmp_path, "head")
+    watched.path.write_text("# by hand\n")
+    with pytest.raises(StalePlanError, match=r"encoder/config\.pbtxt changed since"):
+        apply(plan)
+    assert contents(tmp_path) == OLD
+
+
+def test_a_file_changed_after_the_write_refuses_the_rollback_of_all(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    config(tmp_path, "bert").write_text("# by hand\n")
+    before = contents(tmp_path)
+    with pytest.raises(StalePlanError, match=r"bert/config\.pbtxt changed after it was written"):
+        rollback(tmp_path, "tokenizer")
+    assert contents(tmp_path) == before
+    back = rollback(tmp_path, "tokenizer", force=True)
+    assert contents(tmp_path) == OLD
+    kept = [f.backup.read_text() for f in back.files if f.backup is not None]
+    assert "# by hand\n" in kept
+
+
+def test_what_was_put_back_by_hand_is_no_hindrance(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    config(tmp_path, "bert").write_text(OLD["bert"] or "")
+    back = rollback(tmp_path, "bert")
+    assert contents(tmp_path) == OLD
+    changed = {file.path.parent.name for file in back.files if file.changed}
+    assert changed == {"tokenizer", "head"}
+
+
+def test_runs_over_some_of_the_same_models_are_taken_back_newest_first(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    apply(plan_of(tmp_path, "r2", {"bert": "# second b\n", "head": "# second h\n"}))
+    second = contents(tmp_path)
+    with pytest.raises(StalePlanError, match=r"bert/config\.pbtxt changed after"):
+        rollback(tmp_path, "tokenizer")
+    assert contents(tmp_path) == second
+    assert rollback(tmp_path, "head").run_id == "r2"
+    assert contents(tmp_path) == NEW
+    assert rollback(tmp_path, "tokenizer").run_id == "r1"
+    assert contents(tmp_path) == OLD
+
+
+def test_a_lock_that_another_tune_holds_refuses_all(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    with locked_journal(config(tmp_path, "head")):
+        with pytest.raises(EnvironmentNotReadyError, match=r"another tune is writing to .*head"):
+            apply(plan)
+    assert contents(tmp_path) == OLD
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here, and syncing takes most of the time."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def fails_whole(repository: Path, after: int, act: Callable[[], object]) -> bool:
+    """Whether something was left for a fuse to break; what it broke is all old or all new."""
+    with pytest.MonkeyPatch.context() as patch:
+        fuse = Fuse(after)
+        for owner, name in FALLIBLE:
+            patch.setattr(owner, name, fuse.wrap(getattr(owner, name)))
+        with suppress(EnvironmentNotReadyError):
+            act()
+    assert contents(repository) in (OLD, NEW)
+    assert not list(repository.glob("*/.config.pbtxt.tune.tmp"))
+    return fuse.blown
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_each_system_call_of_a_write_may_fail_and_none_is_half_written(tmp_path: Path) -> None:
+    for after in count():
+        repository = tmp_path / str(after)
+        plan = make_plan(repository)
+        if not fails_whole(repository, after, lambda plan=plan: apply(plan)):  # type: ignore[misc]
+            break
+        apply(plan)
+        assert contents(repository) == NEW
+        rollback(repository, "bert")
+        assert contents(repository) == OLD
+    assert after >= 60
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_each_system_call_of_a_rollback_may_fail_and_none_is_half_restored(tmp_path: Path) -> None:
+    for after in count():
+        repository = tmp_path / str(after)
+        apply(make_plan(repository))
+        act = lambda repository=repository: rollback(repository, "head")  # noqa: E731
+        if not fails_whole(repository, after, act):
+            break
+        rollback(repository, "tokenizer")
+        assert contents(repository) == OLD
+    assert after >= 60
+
+
+def test_a_failed_write_does_not_hide_the_one_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(make_plan(tmp_path))
+    second = plan_of(tmp_path, "r2", {"bert": "# second b\n", "head": "# second h\n"})
+    renamed: list[Path] = []
+    rename = Path.replace
+
+    def second_fails(path: Path, target: Path) -> Path:
+        if target.name == "config.pbtxt":
+            renamed.append(target)
+            if len(renamed) == 2:
+                raise PermissionError(1, "Operation not permitted")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", second_fails)
+    with pytest.raises(EnvironmentNotReadyError, match=r"cannot write .*head"):
+        apply(second)
+    assert contents(tmp_path) == NEW
+    config(tmp_path, "bert").write_text("# second b\n")  # by hand: nobody's half write
+    assert list(settle_all(tmp_path)) == []
+    config(tmp_path, "bert").write_text(NEW["bert"] or "")
+    assert rollback(tmp_path, "head").run_id == "r1"
+    assert contents(tmp_path) == OLD
+
+
+@pytest.mark.parametrize("done", [["tokenizer"], ["head"], ["bert", "head"]])
+def test_half_a_write_is_undone_by_the_next_command(tmp_path: Path, done: list[str]) -> None:
+    for command in ("run", "apply", "rollback"):
+        plan = make_plan(tmp_path / command)
+        cut_short(plan, *done)
+        assert contents(plan.repository) not in (OLD, NEW)
+        if command == "run":
+            (written,) = settle_all(plan.repository)
+            assert written.notes == ("the write of run r1, which was cut short, is undone",)
+        elif command == "rollback":
+            assert rollback(plan.repository, "bert").changed
+        else:
+            assert apply(plan).changed
+        assert contents(plan.repository) == (NEW if command == "apply" else OLD)
+        assert list(settle_all(plan.repository)) == []
+
+
+def test_half_a_write_is_undone_for_another_runs_winner(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    other = plan_of(tmp_path, "r2", {"tokenizer": "# other t\n"})
+    cut_short(plan, "tokenizer", "head")
+    written = apply(other)
+    assert written.notes == ("the write of run r1, which was cut short, is undone",)
+    assert contents(tmp_path) == {**OLD, "tokenizer": "# other t\n"}
+
+
+def test_half_a_rollback_is_finished(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    cut_short(plan, "bert", action=Action.ROLLBACK)
+    assert contents(tmp_path) not in (OLD, NEW)
+    (written,) = settle_all(tmp_path)
+    assert contents(tmp_path) == OLD
+    assert {file.path.parent.name for file in written.files if file.changed} == {
+        "tokenizer",
+        "head",
+    }
+    assert not rollback(tmp_path, "head").changed
+
+
+def test_half_a_write_with_a_file_changed_since_is_left_to_the_user(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    cut_short(plan, "tokenizer")
+    config(tmp_path, "bert").write_text("# by hand\n")
+    before = contents(tmp_path)
+    for act in (lambda: list(settle_all(tmp_path)), lambda: rollback(tmp_path, "tokenizer")):
+        with pytest.raises(StalePlanError, match=r"was cut short, and .*bert.* was changed since"):
+            act()
+    assert contents(tmp_path) == before
+    assert rollback(tmp_path, "head", force=True).changed
+    assert contents(tmp_path) == OLD
+
+
+def test_a_write_that_came_to_its_end_is_no_half_of_one(tmp_path: Path) -> None:
+    """Whatever is put back by hand afterwards, also where only the last note is missing."""
+    plan = make_plan(tmp_path)
+    cut_short(plan, *OLD)
+    assert list(settle_all(tmp_path)) == []
+    config(tmp_path, "bert").write_text(OLD["bert"] or "")
+    before = contents(tmp_path)
+    assert list(settle_all(tmp_path)) == []
+    assert contents(tmp_path) == before
+
+
+def test_two_models_with_one_file_get_one_config_or_none(tmp_path: Path) -> None:
+    shared = tmp_path / "configs" / "both.pbtxt"
+    files = [make_file(tmp_path, name, "# old\n", "# new\n") for name in ("a", "b")]
+    shared.parent.mkdir()
+    shared.write_text("# old\n")
+    for file in files:
+        file.path.unlink()
+        file.path.symlink_to(shared)
+    other = replace(files[1], text_after="# other\n")
+    with pytest.raises(SpecError, match="are one file"):
+        apply(WritePlan((files[0], other), "r1"))
+    assert shared.read_text() == "# old\n"
+    assert len(apply(WritePlan(tuple(files), "r1")).files) == 2
+    assert shared.read_text() == "# new\n"
+    assert rollback(tmp_path, "b").changed
+    assert shared.read_text() == "# old\n"
+
+
+def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Path) -> None:
+    repository, outside = tmp_path / "models", tmp_path / "elsewhere" / "head.pbtxt"
+    make_plan(repository)
+    outside.parent.mkdir()
+    outside.write_text("# old h\n")
+    config(repository, "head").symlink_to(outside)
+    plan = plan_of(repository, "r1", {"tokenizer": "# new t\n", "head": "# new h\n"})
+    for act in (apply, preview):
+        with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}"):
+            act(plan)
+    assert contents(repository) == {**OLD, "head": "# old h\n"}
+    apply(plan, through_links=True)
+    assert outside.read_text() == "# new h\n"
+    with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}"):
+        rollback(repository, "tokenizer")
+    assert contents(repository) == {**NEW, "bert": OLD["bert"]}
+    rollback(repository, "tokenizer", through_links=True)
+    assert contents(repository) == {**OLD, "head": "# old h\n"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_one_directory_that_is_read_only_refuses_all(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    config(tmp_path, "head").parent.chmod(0o555)
+    with pytest.raises(EnvironmentNotReadyError, match="cannot write"):
+        apply(plan)
+    config(tmp_path, "head").parent.chmod(0o755)
+    assert contents(tmp_path) == OLD
+
+
+def test_each_file_keeps_its_own_permissions(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    for file, mode in zip(plan.files, (0o640, 0o604), strict=False):
+        file.path.chmod(mode)
+    apply(plan)
+    rollback(tmp_path, "head")
+    assert [file.path.stat().st_mode & 0o777 for file in plan.files[:2]] == [0o640, 0o604]
+
+
+def test_the_journal_of_one_file_is_as_it_always_was(tmp_path: Path) -> None:
+    file = make_file(tmp_path, "m", "# old\n", "# new\n")
+    apply(WritePlan((file,), "r1"))
+    lines = [json.loads(line) for line in journal_of(file.path).read_text().splitlines()]
+    assert [line.pop("action") for line in lines] == ["apply", "done"]
+    assert {tuple(line) for line in lines} == {("at", "run_id", "sha256_before", "sha256_after")}
+    assert lines[0]["sha256_before"] == sha256_of("# old\n")
+
+
+@pytest.mark.parametrize("model", ["../m", "a/b", "", 5])
+def test_a_journal_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, model: object) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.files[0].path)
+    first = json.loads(journal.read_text().splitlines()[0])
+    first["others"][0]["model"] = model
+    journal.write_text(json.dumps(first) + "\n")
+    with pytest.raises(EnvironmentNotReadyError, match="the journal is damaged"):
+        rollback(tmp_path, "tokenizer")
+    assert contents(tmp_path) == NEW
