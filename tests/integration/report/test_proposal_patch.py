@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.report.mixed import mixed_run
 from unit.report.synthetic import BETTER, CONFIG, edit_config, make_run
 from unit.report.test_pull_request import with_config
 
-from tuner.report.pull_request import patch_of
+from tuner.report.pull_request import patch_of, write_proposal
 from tuner.writeback.plan import sha256_of
 
 pytestmark = [
@@ -49,3 +50,22 @@ def test_git_apply_takes_it(tmp_path: Path, before: str | None, model: str) -> N
     subprocess.run(["git", "apply", "--check", str(patch)], cwd=checkout, check=True)
     subprocess.run(["git", "apply", str(patch)], cwd=checkout, check=True)
     assert config.read_bytes() == BETTER.encode()
+
+
+def test_git_apply_takes_the_configs_of_several_models_as_one(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
+    run = mixed_run(tmp_path, trials=5)
+    manifest = json.loads((run / "manifest.json").read_text())
+    configs = []
+    for name in ("tiny-bert", "tokenizer"):
+        config = checkout / "models" / name / "config.pbtxt"
+        config.parent.mkdir(parents=True)
+        config.write_text(manifest["models"][name]["text"])
+        manifest["models"][name]["path"] = str(config)
+        configs.append(config)
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    patch, body = write_proposal(run)
+    subprocess.run(["git", "apply", str(patch)], cwd=checkout, check=True)
+    assert [config.read_text() for config in configs] == [BETTER, BETTER]
+    assert body.read_text().count("\n### The change\n") == 1

@@ -19,6 +19,8 @@ from emulated import EmulatedBench
 from sqlalchemy.exc import OperationalError
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import served
+from unit.writeback.plans import make_file
+from unit.writeback.test_several import cut_short
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -38,6 +40,7 @@ from tuner.steps.proving import prove
 from tuner.steps.serving import Serving
 from tuner.steps.session import Session
 from tuner.steps.writing import write_back
+from tuner.writeback.plan import WritePlan
 
 MODEL = "emulated-accelerator"
 
@@ -158,6 +161,19 @@ def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> Non
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
     assert workplace.config.read_text() == workplace.result["config_after"] != before
     assert workplace.result["written"]["path"] == str(workplace.config)
+
+
+def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository, before = workplace.config.parent.parent, workplace.config.read_text()
+    files = (make_file(repository, MODEL, before, "# half\n"), make_file(repository, "other"))
+    cut_short(WritePlan(files, "r1"), MODEL)
+    assert workplace.config.read_text() == "# half\n"
+    assert workplace.tune("run", str(workplace.spec), "--trials", "2", "--no-write") == 0
+    assert workplace.config.read_text() == before
+    assert workplace.result["config_before"] == before
+    assert "the write of run r1, which was cut short, is undone" in capsys.readouterr().err
 
 
 def test_no_write_leaves_the_repository_as_it_is(workplace: Workplace) -> None:

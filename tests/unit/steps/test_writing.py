@@ -1,44 +1,112 @@
-"""What a run says of its write before it begins."""
+"""The winner of a run of several models: as text, in best/ and in the repository."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from unit.steps.test_opening import opened
+from unit.writeback.plans import make_file
+from unit.writeback.test_several import cut_short
 
+from tuner.run.store import RunStore
+from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.writing import foreseen
+from tuner.steps.writing import best_configs, draw_up, foreseen, settle_writes, write_back
+from tuner.writeback.plan import WritePlan
+from tuner.writeback.rollback import rollback
 
+CONFIG = """\
+# {name}: a comment
+backend: "python"
+max_batch_size: 8
+input [ {{ name: "x" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+output [ {{ name: "y" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+"""
 SPEC = """\
-model: m
-repository: models
+repository: {repository}
+models:
+  a: {{space: {{instance_group.count: {{int: [1, 4]}}}}}}
+  b: {{space: {{instance_group.count: {{int: [1, 4]}}}}}}
+  c: {{}}
+streams:
+  to-a: {{model: a, share: 50%}}
+  to-b: {{model: b, share: 50%}}
+workload: {{arrivals: {{kind: poisson}}}}
 slo: [p99_latency <= 40ms]
-space: {instance_group.count: {int: [1, 4]}}
 """
 
 
-def job_of(tmp_path: Path, target: Path) -> Job:
-    """A model whose config is a link."""
-    config = tmp_path / "models" / "m" / "config.pbtxt"
-    (config.parent / "1").mkdir(parents=True)
-    target.parent.mkdir(exist_ok=True)
-    target.write_text('backend: "onnxruntime"\n')
-    config.symlink_to(target)
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    for name in ("a", "b", "c"):
+        directory = tmp_path / "models" / name / "1"
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_text("class TritonPythonModel:\n  execute = None\n")
+        (directory.parent / "config.pbtxt").write_text(CONFIG.format(name=name))
     spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC)
+    spec.write_text(SPEC.format(repository=tmp_path / "models"))
     return prepare(Request(spec=spec))
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ("models/configs/m.pbtxt", "is a link to "),
-        ("elsewhere/m.pbtxt", "a winner will not be written: "),
-    ],
-)
-def test_whoever_starts_a_run_is_told_where_a_link_leads(
-    tmp_path: Path, target: str, said: str
+def winner(a: int, b: int) -> Candidate:
+    return Candidate.of_models({n: {"instance_group.count": c} for n, c in (("a", a), ("b", b))})
+
+
+def test_each_config_is_drawn_up_and_all_are_in_one_diff(job: Job) -> None:
+    change = draw_up(job, winner(2, 3))
+    assert list(change.configs) == ["a", "b"]
+    for label, count in (("a", 2), ("b", 3)):
+        config = change.configs[label]
+        assert config.config_after.startswith(config.config_before.rstrip("\n"))
+        assert f"count: {count}" in config.config_after
+        assert f"--- a/{label}/config.pbtxt\n" in change.diff
+
+
+def test_the_best_configs_are_those_that_change_each_under_its_models_name(
+    job: Job, tmp_path: Path
 ) -> None:
-    (note,) = foreseen(job_of(tmp_path, tmp_path / target))
-    assert said in note
-    assert str(tmp_path / target) in note
+    change = draw_up(job, winner(1, 3))
+    store = RunStore.create(tmp_path / "results", "a-run")
+    store.write_best(best_configs(job, change), ("--cache-config=local,size=1",))
+    best = store.directory / "best"
+    assert [str(p.relative_to(best)) for p in sorted(best.rglob("*.*"))] == [
+        "b/config.pbtxt",
+        "server_args.txt",
+    ]
+    assert (best / "b" / "config.pbtxt").read_text() == change.configs["b"].config_after
+
+
+def test_only_what_changes_is_written_and_one_rollback_takes_it_back(job: Job) -> None:
+    configs = [job.served.models[label].files.path for label in ("a", "b", "c")]
+    old = [config.read_text() for config in configs]
+    with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
+        for found, changed in ((winner(2, 3), ["a", "b"]), (winner(1, 4), ["b"])):
+            change = draw_up(job, found)
+            written = write_back(new.manifest, found, change)
+            assert [file.path.parent.name for file in written.files] == changed
+            after = [change.configs[label].config_after for label in ("a", "b")]
+            assert [config.read_text() for config in configs] == [*after, old[2]]
+            rollback(job.spec.repository, "b")
+            assert [config.read_text() for config in configs] == old
+
+
+def test_a_link_that_a_winner_will_not_be_written_through_is_told_beforehand(job: Job) -> None:
+    config = job.served.models["b"].files.path
+    outside = job.loaded.path.parent / "b.pbtxt"
+    config.rename(outside)
+    config.symlink_to(outside)
+    (told,) = foreseen(job)
+    assert told.startswith(f"a winner will not be written: {config} leads to {outside}")
+
+
+def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, job: Job) -> None:
+    repository = tmp_path / "models"
+    old = job.served.models["a"].files.text
+    files = (make_file(repository, n, CONFIG.format(name=n), f"# new {n}\n") for n in ("a", "b"))
+    cut_short(WritePlan(tuple(files), "r1"), "a")
+    assert (repository / "a" / "config.pbtxt").read_text() != old
+    request = Request(spec=job.loaded.path)
+    assert list(settle_writes(request)) == ["the write of run r1, which was cut short, is undone"]
+    assert prepare(request).served.models["a"].files.text == old
+    assert list(settle_writes(request)) == []

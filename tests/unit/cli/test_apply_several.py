@@ -1,0 +1,118 @@
+"""`tune apply` and `tune rollback` of a run that searched several models."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from unit.report.mixed import mixed_run
+from unit.report.synthetic import BETTER, CONFIG
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.report.result_schema import check
+
+SEARCHED = ("tiny-bert", "tokenizer")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """With the configs that the run read."""
+    directory = tmp_path / "models"
+    for name in SEARCHED:
+        (directory / name / "1").mkdir(parents=True)
+        (directory / name / "config.pbtxt").write_text(CONFIG.replace("toy", name))
+    return directory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    directory = mixed_run(tmp_path, trials=5)
+    result = json.loads((directory / "result.json").read_text())
+    (directory / "result.json").write_text(json.dumps({**result, "written": None}))
+    return directory
+
+
+def contents(repository: Path) -> list[str]:
+    return [(repository / name / "config.pbtxt").read_text() for name in SEARCHED]
+
+
+def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
+    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = contents(repository)
+    where = ["--repository", str(repository)]
+    configs = [repository / name / "config.pbtxt" for name in SEARCHED]
+    assert guarded(cli, ["apply", str(run), *where, "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    for name, config in zip(SEARCHED, configs, strict=True):
+        assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in out
+        assert f"would write: {config}\n" in err
+    assert contents(repository) == old
+
+    assert guarded(cli, ["apply", str(run), *where]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in out.splitlines() if line.startswith("written")] == [
+        f"written: {config}" for config in configs
+    ]
+    assert out.count("\nbackup: ") == 2
+    assert f"undo:  tune rollback tiny-bert {' '.join(where)}\n" in err
+    assert contents(repository) == [BETTER, BETTER]
+    result = json.loads((run / "result.json").read_text())
+    assert check(result) == []
+    assert [other["path"] for other in result["written"]["others"]] == [str(configs[1])]
+
+    assert guarded(cli, ["rollback", "tokenizer", *where, "--output", str(run.parent)]) == 0
+    out, _ = capsys.readouterr()
+    assert sorted(out.splitlines()) == [f"restored: {config}" for config in configs]
+    assert contents(repository) == old
+    assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
+
+
+def test_one_file_changed_since_refuses_all_with_exit_code_13(
+    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "tokenizer" / "config.pbtxt").write_text("# by hand\n")
+    before = contents(repository)
+    assert guarded(cli, ["apply", str(run), "--repository", str(repository)]) == 13
+    assert "tokenizer/config.pbtxt changed since run" in capsys.readouterr().err
+    assert contents(repository) == before
+
+
+def test_a_run_that_names_a_model_it_did_not_read_is_refused(
+    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = json.loads((run / "result.json").read_text())
+    result["models"]["other"] = result["models"]["tokenizer"]
+    (run / "result.json").write_text(json.dumps(result))
+    before = contents(repository)
+    assert guarded(cli, ["apply", str(run), "--repository", str(repository)]) == 2
+    assert "its winner has a config of 'other', and it read none" in capsys.readouterr().err
+    assert contents(repository) == before
+
+
+def test_what_a_killed_apply_left_half_is_undone_and_said(
+    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = contents(repository)
+    where = ["--repository", str(repository)]
+    if not (child := os.fork()):
+        rename = Path.replace
+
+        def killed(path: Path, target: Path) -> Path:
+            if target == repository / "tokenizer" / "config.pbtxt":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return rename(path, target)
+
+        Path.replace = killed  # type: ignore[assignment,method-assign]
+        guarded(cli, ["apply", str(run), *where])
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert contents(repository) == [BETTER, old[1]]
+    capsys.readouterr()
+    assert guarded(cli, ["apply", str(run), *where]) == 0
+    assert ", which was cut short, is undone\n" in capsys.readouterr().err
+    assert contents(repository) == [BETTER, BETTER]
