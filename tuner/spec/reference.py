@@ -19,7 +19,8 @@ from tuner.spec.forms import CARRIED
 from tuner.spec.model import Spec
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
-from tuner.spec.units import Bytes, Percent, Seconds
+from tuner.spec.units import Bytes, Percent, Rate, Seconds
+from tuner.spec.workload import Workload
 from tuner.spec.yaml_tree import dump_scalar
 
 _BEGIN = "<!-- fields: made by python -m tuner.spec.reference docs/spec.md -->"
@@ -29,6 +30,7 @@ _WORDS = {
     Seconds: "duration",
     Bytes: "size",
     Percent: "share",
+    Rate: "rate",
     Slo: "SLO",
     Objective: "objective",
     Path: "path",
@@ -36,6 +38,21 @@ _WORDS = {
     int: "whole number",
     float: "number",
     bool: "true or false",
+}
+#: Keys of the short form, see `tuner.spec.forms`.
+_SHORT = {
+    "model": "the model that is asked: its directory in the repository",
+    "space": "its space, and response_cache.size",
+}
+#: What only the long form needs.
+_IN_LONG = [Spec.model_fields[name].annotation for name in ("models", "streams")]
+#: Rows of the short form.
+_ALSO: dict[type[BaseModel], tuple[str, ...]] = {
+    Spec: (
+        f"`model` | text |  | instead of streams: {_SHORT['model']}",
+        f"`space` | mapping |  | instead of models: {_SHORT['space']}",
+    ),
+    Workload: ("`inputs`, `batch_size` |  |  | instead of streams: those of the one stream",),
 }
 _ANY = {_WORDS[kind] for kind in (bool, int, float, str)}
 
@@ -50,12 +67,11 @@ def json_schema() -> dict[str, Any]:
     parts = schema["$defs"]
     stream, properties = parts["StreamSpec"]["properties"], schema["properties"]
     parts["StreamSpec"]["required"] = []
-    for key in CARRIED:  # the short form, see `tuner.spec.forms`
+    for key in CARRIED:
         parts["Workload"]["properties"][key] = stream[key]
     space = parts["ModelSpec"]["properties"]["space"]
-    about = "the model's name: its directory in the repository"
-    properties["model"] = {"type": "string", "minLength": 1, "title": "Model", "description": about}
-    properties["space"] = {**space, "description": "the model's space, and response_cache.size"}
+    properties["model"] = {"type": "string", "minLength": 1, "description": _SHORT["model"]}
+    properties["space"] = {**space, "description": _SHORT["space"]}
     schema["required"] = ["repository"]
     listed = properties["models"]["additionalProperties"]  # nothing is `{}` there
     properties["models"]["additionalProperties"] = {"anyOf": [listed, {"type": "null"}]}
@@ -90,6 +106,7 @@ def _models(model: type[BaseModel], where: str) -> Iterator[tuple[type[BaseModel
     yield model, where
     for name, info in model.model_fields.items():
         path = f"{where}.{info.alias or name}".removeprefix(".")
+        path += ".NAME" if name in ("models", "streams") else ""
         for inner in _models_in(info.annotation):
             yield from _models(inner, path)
 
@@ -105,10 +122,12 @@ def _section(model: type[BaseModel], where: str) -> str:
     title = f"`{where}`" if where else "The whole file"
     if kind is not None:
         title += f" of kind `{get_args(kind.annotation)[0]}`"
-    elif where == "space":
+    elif where.endswith("space"):
         title = f"`space`: values by `{next(iter(_keys(model)))}`"
     about = (model.__doc__ or "").replace("``", "`").split("\n\n")[0]
-    rows = "\n".join(_row(key, info) for key, info in _keys(model).items() if key != "kind")
+    shown = {key: info for key, info in _keys(model).items() if key not in ("kind", "name")}
+    rows = "\n".join(_row(key, info) for key, info in shown.items())
+    rows += "".join(f"\n| {row} |" for row in _ALSO.get(model, ()))
     table = f"\n| field | value | default | meaning |\n|---|---|---|---|\n{rows}\n" if rows else ""
     return f"### {title}\n\n{' '.join(about.split())}\n{table}"
 
@@ -123,7 +142,7 @@ def _row(key: str, info: FieldInfo) -> str:
 
 def _default(info: FieldInfo) -> str:
     if info.is_required():
-        return "required"
+        return "required" if info.annotation not in _IN_LONG else "or `model`"
     value = info.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,12 +135,33 @@ def test_docs_are_up_to_date() -> None:
     assert "### `budget`" in document
 
 
-def test_the_example_in_the_docs_loads(tmp_path: Path) -> None:
-    document = (ROOT / "docs" / "spec.md").read_text()
-    example = document.partition("```yaml\n")[2].partition("```")[0]
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "spec.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("example", "asked", "served"),
+    list(
+        zip(
+            EXAMPLES,
+            ["tiny-bert", "nlp", "chat+search", "chat+search", "chat"],
+            [1, 3, 2, 2, 2],
+            strict=True,
+        )
+    ),
+    ids=["one model", "an ensemble", "two models", "a background", "a neighbour"],
+)
+def test_each_example_of_the_guide_loads_and_fits_the_schema(
+    example: str,
+    asked: str,
+    served: int,
+    tmp_path: Path,
+    validator: jsonschema.Draft202012Validator,
+) -> None:
     path = tmp_path / "tune.yaml"
     path.write_text(example)
-    assert load_spec(path).spec.name == "tiny-bert"
+    spec = load_spec(path).spec
+    assert (spec.name, len(spec.models)) == (asked, served)
+    assert list(validator.iter_errors(read_yaml(example).data)) == []
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.__name__)
@@ -153,6 +175,17 @@ def test_the_template_shows_every_field() -> None:
     text = (ROOT / "search_spaces" / "template.yaml").read_text()
     names = {f.alias or name for m in MODELS for name, f in m.model_fields.items()} - {"name"}
     assert [name for name in sorted(names) if f"{name}:" not in text] == []
+
+
+@pytest.mark.parametrize(("number", "asked"), [(0, "nlp"), (1, "chat+search")])
+def test_the_long_forms_in_the_template_load(number: int, asked: str, tmp_path: Path) -> None:
+    """In place of what stands there for one model."""
+    text = (ROOT / "search_spaces" / "template.yaml").read_text()
+    blocks = re.findall(r"^# \w+:.*\n(?:# .*\n)+(?=\n)", text, re.MULTILINE)
+    path = tmp_path / "tune.yaml"
+    path.write_text(f"repository: .\n{re.sub('^# ', '', blocks[number], flags=re.MULTILINE)}")
+    assert load_spec(path).spec.name == asked
+    assert len(blocks) == 2
 
 
 @pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
