@@ -59,12 +59,25 @@ class _Mix:
             self._label(name): KeptConfig(
                 *(name, f"/models/{name}/config.pbtxt", CONFIG.replace("toy", name)),
                 sha256_of(CONFIG.replace("toy", name)),
+                completed=CONFIG.replace("toy", name),
                 parts=parts,
             )
             for name, parts in PARTS.items()
         }
-        name = "nlp+tiny-bert" if self._top else "nlp"
-        return replace(manifest, name=name, models=models, streams=self._streams)
+        kept = replace(manifest, models=models, streams=self._streams)
+        if not self._top:
+            return replace(kept, name="nlp", spec={**manifest.spec, "model": "nlp"})
+        shares: dict[str, dict[str, Any]] = {"interactive": {"share": "100%"}}
+        streams = {
+            name: {"model": asked, "slo": [SLOS[name]], **shares.get(name, {"rate": 20.0})}
+            for name, asked in STREAMS.items()
+        }
+        spec = {
+            "models": {name: {} for name in PARTS},
+            "streams": streams,
+            "objective": manifest.spec["objective"],
+        }
+        return replace(kept, name="nlp+tiny-bert", spec=spec)
 
     def trial(self, row: dict[str, Any]) -> dict[str, Any]:
         candidate = self._candidate(row["candidate"])

@@ -69,6 +69,21 @@ def test_the_run_is_reported() -> None:
     assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]
 
 
+def test_a_run_of_an_ensemble_is_read_and_comes_back_as_version_2_wrote_it() -> None:
+    store = RunStore(OLD.with_name("version-2"))
+    files = {path.name: path.read_text() for path in store.directory.iterdir()}
+    assert plain(store.manifest().to_json()) == json.loads(files["manifest.json"])
+    trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
+    assert plain([trial.to_json() for trial in store.trials()]) == trials
+    result = read_result(store)
+    assert result is not None
+    assert plain(result.to_json()) == json.loads(files["result.json"])
+    assert {*result.changed} == {"tiny-bert", "tokenizer"}
+    text = markdown.render(load(store.directory))
+    assert "a request of the stream interactive spends" in text
+    store.manifest().refuse_if_different(store.manifest())
+
+
 def test_it_is_compared_with_another() -> None:
     found = compared(OLD, OLD)
     assert found.incomparable == ()
