@@ -22,10 +22,10 @@ def command(model: str, repository: Path, output: Path, force: bool, through_lin
     """Put back MODEL's config as it was before tune's last write, byte for byte.
 
     What was written together is taken back together: the configs of all models that the run
-    changed, or none where one of them was changed since. Only the last write is taken back,
-    however often this is called; of one that a crash cut short, the one before it. Every config
-    that was ever replaced lies beside config.pbtxt as .config.pbtxt.tune.*.bak, for going back
-    further by hand.
+    changed, or none where one of them was changed since. MODEL may be an ensemble of them too.
+    Only the last write is taken back, however often this is called; of one that a crash cut short,
+    the one before it. Every config that was ever replaced lies beside config.pbtxt as
+    .config.pbtxt.tune.*.bak, for going back further by hand.
 
     The reports of the run whose winner it was are rendered again where it lies below --output.
     """

@@ -162,7 +162,7 @@ class Journal:
 
     def unended(self) -> Entry | None:
         """The newest entry, if it is of several files and nothing says how that went."""
-        return _unended(self._newest_first())
+        return _unended(_with_ends(self._newest_first()))
 
     def note_end(self, entry: Entry, end: Action) -> None:
         """It only matters should a file be changed by hand, so it may fail."""
@@ -228,12 +228,20 @@ class Journal:
         return self._config.with_name(f".{self._config.name}.tune.{sha256[:16]}.bak")
 
 
+def newest(config: Path) -> Entry | None:
+    """The newest write or rollback, without the lock; ``None`` where that cannot be read."""
+    return next((entry for entry, _ in _looked_at(config)), None)
+
+
 def left_unended(config: Path) -> Entry | None:
-    """As `Journal.unended`, without the lock; ``None`` also where the journal cannot be read."""
-    with contextlib.suppress(OSError):
+    """As `Journal.unended`, without the lock; ``None`` also where that cannot be read."""
+    return _unended(_looked_at(config))
+
+
+def _looked_at(config: Path) -> Iterator[tuple[Entry, Action | None]]:
+    with contextlib.suppress(OSError, EnvironmentNotReadyError):
         if (content := read_plain(journal_of(config))) is not None:
-            return _unended(_newest_first(config, content))
-    return None
+            yield from _with_ends(_newest_first(config, content))
 
 
 def _with_ends(newest_first: Iterable[Entry]) -> Iterator[tuple[Entry, Action | None]]:
@@ -247,10 +255,10 @@ def _with_ends(newest_first: Iterable[Entry]) -> Iterator[tuple[Entry, Action | 
             end = None
 
 
-def _unended(newest_first: Iterable[Entry]) -> Entry | None:
+def _unended(newest_first: Iterable[tuple[Entry, Action | None]]) -> Entry | None:
     """A damaged one tells nothing, and is told of where it is needed."""
     with contextlib.suppress(EnvironmentNotReadyError):
-        for entry, end in _with_ends(newest_first):
+        for entry, end in newest_first:
             return entry if entry.others and end is None else None
     return None
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
 from tuner.modelconfig.files import CONFIG_NAME, model_directory, read_config
+from tuner.modelconfig.served import read_served
 from tuner.writeback.files import explained, sha256_or_none
-from tuner.writeback.journal import Action, Entry, journal_of
+from tuner.writeback.journal import Action, Entry, journal_of, newest
 from tuner.writeback.settle import settle
 from tuner.writeback.target import Target, target_of
 from tuner.writeback.transaction import (
@@ -34,7 +36,8 @@ def rollback(
 
     Args:
         repository: The model repository.
-        model: The name of a model whose config was written.
+        model: The name of a model whose config was written, or of an ensemble of such models: then
+            the last write to one of its steps is meant, where its own config was never written.
         force: Restore even if a file was changed after the write.
         through_links: Also where a config is a link to a file outside the repository.
 
@@ -47,10 +50,23 @@ def rollback(
     path = model_directory(repository, model) / CONFIG_NAME
     target = target_of(path, model, through_links=through_links)
     with explained(path):
-        if not journal_of(target.real).is_file():
-            raise _never_written(path)
+        written = journal_of(target.real).is_file()
+    if not written:
+        target = _last_written_step(repository, model, through_links=through_links)
     settled = settle(target, force=force, through_links=through_links)
     return settled or _take_back(target, force=force, through_links=through_links)
+
+
+def _last_written_step(repository: Path, model: str, *, through_links: bool) -> Target:
+    noted = {}
+    with contextlib.suppress(TunerError):  # a step that is not there
+        for step in read_served(repository, {model: model}).models.values():
+            if (entry := newest(step.files.path.resolve())) is not None:
+                noted[entry.at] = step
+    if not noted:
+        raise _never_written(repository / model / CONFIG_NAME)
+    last = noted[max(noted)]
+    return target_of(last.files.path, last.name, through_links=through_links)
 
 
 def _take_back(target: Target, *, force: bool, through_links: bool) -> Written:

@@ -371,3 +371,22 @@ def test_a_journal_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, model:
     with pytest.raises(EnvironmentNotReadyError, match="the journal is damaged"):
         rollback(tmp_path, "tokenizer")
     assert contents(tmp_path) == NEW
+
+
+def ensemble(repository: Path, steps: list[str]) -> None:
+    parts = ", ".join(f'{{ model_name: "{step}" model_version: -1 }}' for step in steps)
+    text = f'platform: "ensemble" ensemble_scheduling {{ step [ {parts} ] }}'
+    make_file(repository, "whole", text)
+
+
+def test_a_rollback_of_an_ensemble_takes_back_the_last_write_to_its_steps(tmp_path: Path) -> None:
+    old = {name: f"max_batch_size: {n}\n" for n, name in enumerate(OLD)}
+    files = [make_file(tmp_path, name, old[name], "max_batch_size: 8\n") for name in OLD]
+    ensemble(tmp_path, ["tokenizer", "bert"])
+    with pytest.raises(EnvironmentNotReadyError, match=r"tune never wrote .*whole/config\.pbtxt"):
+        rollback(tmp_path, "whole")
+    apply(WritePlan(tuple(files[:2]), "r1"))
+    apply(WritePlan((files[2],), "r2"))
+    assert rollback(tmp_path, "whole").run_id == "r1"
+    assert contents(tmp_path) == {**old, "head": "max_batch_size: 8\n"}
+    assert not rollback(tmp_path, "whole").changed
