@@ -249,8 +249,11 @@ class Measurement(Facts):
             object.__setattr__(self, "models", own)
 
     def of(self, stream: str) -> Measurement | None:
-        """A stream's figures; its own for ``""``; None where no request of the stream was due."""
-        return self.streams.get(stream) if stream else self
+        """A stream's figures; its own for ``""``; None where no request of the stream was due.
+
+        Where one stream was measured all figures are its own, whatever its name.
+        """
+        return self.streams.get(stream) if stream and self.streams else self
 
     @property
     def shared(self) -> Mapping[str, Measurement]:

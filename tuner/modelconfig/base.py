@@ -157,8 +157,9 @@ class Base:
         return not same_config(changed, self.completed)
 
 
+_POLICY = "model_transaction_policy"
 #: Fields that a backend may complete, scheduler and instances aside.
-_TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", "model_transaction_policy")
+_TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", _POLICY)
 #: And what says which backend it is: found by the names of files.
 _FOUND = ("backend", "platform")
 
@@ -173,6 +174,8 @@ def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:
         if scheduler is not None:
             config.MergeFrom(_only(running, scheduler))
             _without_defaults(config)
+    if not file.HasField(_POLICY) and not config.model_transaction_policy.decoupled:
+        config.ClearField(_POLICY)  # stated of every ensemble
     _take_counts(config, running)
     return config
 

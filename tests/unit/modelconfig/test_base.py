@@ -44,6 +44,15 @@ def test_plain_defaults_are_not_called_completed() -> None:
     assert of_server(full).completions == ()
 
 
+def test_that_an_ensemble_answers_each_request_once_is_not_called_completed() -> None:
+    file = 'name: "e" platform: "ensemble" ensemble_scheduling { step { model_name: "m" } }'
+    base = of_server(file, f"{file} model_transaction_policy {{ }}", completes=False)
+    assert base.completions == ()
+    assert base.completed == base.file
+    decoupled = f"{file} model_transaction_policy {{ decoupled: true }}"
+    assert of_server(file, decoupled).completions == ("model_transaction_policy",)
+
+
 def test_what_is_completed_is_not_written() -> None:
     base = of_server()
     assert changed(base, size=8, batcher=True, delay=0, count=1, preferred=None) == {}

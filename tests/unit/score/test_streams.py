@@ -76,6 +76,13 @@ def test_refusals_of_one_stream_are_held_against_that_stream_alone() -> None:
     assert judge(FAST, mix).verdict is Verdict.PASS
 
 
+def test_one_stream_that_has_a_name_is_held_to_its_slo_by_what_was_measured() -> None:
+    alone = synthetic_measurement(75.0, 30e3, count=2250, duration_s=30.0)
+    point = judge_point([FAST], alone)
+    assert point.passed
+    assert point.slo_utilisation == pytest.approx(0.75)
+
+
 def test_a_reading_is_of_the_stream_that_it_is_asked_of() -> None:
     point = judge_point(SLOS, a_mix())
     assert point.reading(FAST.metric, "fast") == 20e3
