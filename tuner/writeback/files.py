@@ -149,5 +149,5 @@ def explained(path: Path) -> Iterator[None]:
         raise EnvironmentNotReadyError(
             f"cannot write {path}: {error.strerror or error}",
             f"make {path.parent} writable for this user with space left, then try again; "
-            "a winner's config is in its run's best/config.pbtxt too",
+            "a winner's config is in its run's best/ too",
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
@@ -18,6 +19,7 @@ from tuner.writeback.transaction import (
     Replacement,
     commit,
     like_of,
+    missing,
     opened,
     others_of,
     parts_of,
@@ -76,6 +78,14 @@ def _take_back(target: Target, *, force: bool, through_links: bool) -> Written:
             raise _never_written(target.path)
         if entry.action is Action.ROLLBACK and file.sha256 == entry.sha256_after:
             return Written((unchanged(target, file.sha256),), entry.run_id)
+        if gone := missing(target, entry):
+            if not force:
+                raise EnvironmentNotReadyError(
+                    f"{target.path} was written together with the config of "
+                    f"{', '.join(sorted(gone))}, which is not there any more; nothing was restored",
+                    "`tune rollback --force` restores those that are there",
+                )
+            entry = replace(entry, others=tuple(o for o in entry.others if o.model not in gone))
         with opened(others_of(target, entry, through_links=through_links)) as others:
             parts = parts_of([file, *others], entry)
             if not any(part.is_new for part in parts) and parts[0].is_old:

@@ -11,7 +11,7 @@ from tuner.modelconfig.files import CONFIG_NAME, model_names
 from tuner.writeback.files import explained
 from tuner.writeback.journal import Action, Entry, left_unended
 from tuner.writeback.target import Target, target_of
-from tuner.writeback.transaction import Part, keep, opened, others_of, parts_of, restore
+from tuner.writeback.transaction import Part, keep, missing, opened, others_of, parts_of, restore
 from tuner.writeback.written import Written, WrittenFile, replaced, unchanged
 
 
@@ -48,7 +48,7 @@ def settle(target: Target, *, force: bool = False, through_links: bool = False) 
         EnvironmentNotReadyError: A journal or backup is damaged, or a file cannot be written.
     """
     entry = left_unended(target.real)
-    if entry is None:
+    if entry is None or missing(target, entry):
         return None
     targets = [target, *others_of(target, entry, through_links=through_links)]
     with opened(targets) as files:

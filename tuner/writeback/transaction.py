@@ -123,6 +123,12 @@ def parts_of(files: Sequence[Open], entry: Entry) -> list[Part]:
     return [Part(file, *pair) for file, pair in zip(files, hashes, strict=True)]
 
 
+def missing(target: Target, entry: Entry) -> set[str]:
+    """Models of an entry's other files that were removed from the repository since."""
+    repository = target.path.parent.parent
+    return {other.model for other in entry.others if not (repository / other.model).is_dir()}
+
+
 def others_of(target: Target, entry: Entry, *, through_links: bool) -> list[Target]:
     """The other files of an entry's write, in the repository of this one, in the entry's order.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.writeback.test_several import cut_short
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.writeback.apply import apply
@@ -87,19 +88,24 @@ def make_plan(repository: Path) -> WritePlan:
     return WritePlan(tuple(files), "r1")
 
 
-def test_killed_at_every_point_of_a_write_and_of_its_rollback(
+def test_killed_at_any_point_several_files_are_all_old_or_all_new_after_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next command finishes it or finds it whole: a run, `tune apply`, or `tune rollback`."""
+    """The next command finishes it or finds it whole: a run, `tune apply`, or `tune rollback`.
+
+    The same where what is killed was itself putting right what a kill had left.
+    """
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill loses nothing: no power cut
     follows = cycle([settle, finish, undo])
     halves = []
-    for act, start in ((write, BEFORE), (take_back, AFTER)):
+    for act, start in ((write, BEFORE), (take_back, AFTER), (put_right, BEFORE)):
         for point in count():
             plan = make_plan(tmp_path / f"{act.__name__}-{point}")
             for name in ("tokenizer", "head"):
                 if start is AFTER:
                     apply(plan)
+                if act is put_right:
+                    cut_short(plan, "bert", "head")
                 if not killed_at(point, partial(act, plan, name)):
                     break
                 halves.append(contents(plan.repository) not in (BEFORE, AFTER))
@@ -110,6 +116,10 @@ def test_killed_at_every_point_of_a_write_and_of_its_rollback(
             break
     assert len(halves) >= 200
     assert sum(halves) >= 15, "the kills did not come between the renames"
+
+
+def put_right(plan: WritePlan, name: str) -> None:
+    list(settle_all(plan.repository))
 
 
 def write(plan: WritePlan, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -390,3 +391,20 @@ def test_a_rollback_of_an_ensemble_takes_back_the_last_write_to_its_steps(tmp_pa
     assert rollback(tmp_path, "whole").run_id == "r1"
     assert contents(tmp_path) == {**old, "head": "max_batch_size: 8\n"}
     assert not rollback(tmp_path, "whole").changed
+
+
+def test_a_model_that_was_removed_since_refuses_the_rollback_unless_forced(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    shutil.rmtree(tmp_path / "bert")
+    with pytest.raises(EnvironmentNotReadyError, match="together with the config of bert") as error:
+        rollback(tmp_path, "head")
+    assert "--force" in error.value.hint
+    assert contents(tmp_path) == {**NEW, "bert": None}
+    rollback(tmp_path, "head", force=True)
+    assert contents(tmp_path) == {**OLD, "bert": None}
+
+
+def test_half_a_write_of_a_model_that_was_removed_since_stops_no_run(tmp_path: Path) -> None:
+    cut_short(make_plan(tmp_path), "tokenizer")
+    shutil.rmtree(tmp_path / "bert")
+    assert list(settle_all(tmp_path)) == []
