@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
@@ -11,7 +12,7 @@ from typing import Any
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, with_fields
-from tuner.modelconfig.served import Served
+from tuner.modelconfig.served import Served, ServedModel
 from tuner.space import cache
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.judge import refuse_broken, refuse_unmeasurable
@@ -25,6 +26,8 @@ from tuner.spec.units import parse_bytes
 
 #: By whose they are, and the path as the spec has it.
 _Mistakes = dict[Knob, str]
+#: What the steps of an ensemble have, each for itself.
+_OF_STEPS = ("instance_group", "dynamic_batching", "sequence_batching")
 
 
 def build_space(
@@ -73,6 +76,7 @@ def _parameters(
         try:
             parameter = _parameter(Knob(owner, path), values)
             if owner != SERVER:
+                _refuse_of_an_ensemble(parameter.path, served.models[owner])
                 _check_values(parameter, served.models[owner].base.completed)
             if parameter.path in found:
                 raise SpecError(f"the same field as {parameter.path} above")
@@ -83,6 +87,13 @@ def _parameters(
     if owner != SERVER:
         mistakes |= _mistakes_between(found, owner, served.models[owner].base)
     return sorted(found.values(), key=lambda p: (p.path != MAX_BATCH_SIZE, p.path.count(".")))
+
+
+def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
+    head = re.split(r"[.\[]", path, maxsplit=1)[0]
+    if head in _OF_STEPS and model.base.completed.HasField("ensemble_scheduling"):
+        text = "an ensemble has no instances and no batcher of its own"
+        raise SpecError(text, f"search those of its steps: {', '.join(model.parts)}, under models")
 
 
 def _parameter(knob: Knob, given: ParameterSpec) -> Parameter:

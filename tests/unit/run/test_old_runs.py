@@ -16,7 +16,9 @@ from tuner.report.check_schema import read_check
 from tuner.report.compare import compared
 from tuner.report.data import load, read_result
 from tuner.run.baseline import Baseline
+from tuner.run.identity import question_in
 from tuner.run.store import RunStore
+from tuner.spec.load import load_spec
 
 OLD = Path(__file__).parents[2] / "runs" / "version-1"
 STORE = RunStore(OLD)
@@ -53,6 +55,17 @@ def test_the_manifest_is_read_as_one_of_today() -> None:
     assert read.pop("name") == config["name"]
     assert (old.pop("schema_version"), read.pop("schema_version")) == (1, 2)
     assert read == old
+
+
+def test_the_spec_of_the_manifest_is_that_of_todays_reading(tmp_path: Path) -> None:
+    """Else two runs of one spec, before and after, could not be compared."""
+    old = whole("manifest.json")
+    path = tmp_path / "tune.yaml"
+    path.write_text(f"{old['spec_text']}budget: {{trials: 6}}\n")  # the command line's word
+    today, then = load_spec(path).spec.plain(), old["spec"]
+    assert Path(today.pop("repository")).name == Path(then.pop("repository")).name
+    assert today == then
+    assert question_in(today) == question_in(then)
 
 
 def test_a_baseline_keeps_its_keys_and_values() -> None:

@@ -89,3 +89,30 @@ def test_a_mistake_that_a_candidate_mends_is_none(spec: Path) -> None:
     write_models(spec.parent / "models", e=ENSEMBLE, one=small, two=TWO)
     space = prepare(Request(spec=spec)).space
     assert len(list(space.enumerate())) == 2, "the ensemble takes batches of 2 and 3 at most"
+
+
+NLP = """\
+repository: {models}
+model: nlp
+slo: [p99_latency <= 60ms]
+models:
+  nlp: {{space: {{instance_group.count: {{int: [1, 4]}}, dynamic_batching: {{choice: [off, on]}}}}}}
+  tokenizer: {{space: {{instance_group.count: {{int: [1, 4]}}}}}}
+"""
+
+
+def test_an_ensembles_own_instances_are_refused_with_the_steps_that_have_some(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tune.yaml"
+    path.write_text(NLP.format(models=Path("model_repository").absolute()))
+    with pytest.raises(SpecError) as error:
+        prepare(Request(spec=path))
+    places = [
+        line.removeprefix(str(path)).split(": ")[:2] for line in str(error.value).splitlines()
+    ]
+    assert places == [
+        [":5:17", "models.nlp.space.instance_group.count"],
+        [":5:54", "models.nlp.space.dynamic_batching"],
+    ]
+    assert "search those of its steps: tokenizer, tiny-bert, classifier-head" in str(error.value)
