@@ -18,7 +18,7 @@ from tuner.report.result_schema import (
     check,
 )
 from tuner.report.side import Repeat, Side, measured_side, side_of
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.reading import UnreadableFileError
 from tuner.run.rejected import Rejected
 from tuner.run.status import Status
@@ -89,6 +89,11 @@ class ReportData:
     @property
     def model(self) -> str:
         return self.manifest.name
+
+    @property
+    def computing(self) -> dict[str, KeptConfig]:
+        """The served models by label, without ensembles, which form no batches."""
+        return {la: c for la, c in self.manifest.models.items() if not c.is_ensemble}
 
     @property
     def maximizes(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tuner.load.measurement import ServerStatistics
 from tuner.report.charts.chart import Table, outcome_of
@@ -42,7 +42,7 @@ def comparison(data: ReportData) -> Table | None:
     soaked = any(side.soak.held for _, side, _ in shown)
     rows = [("goodput, worst of the rounds" if again and not soaked else "goodput", *goodputs)]
     rows += _means(data) if len(shown) == 2 else []  # of both configs
-    by_point = [_numbers(point) for point in points]
+    by_point = [_numbers(point, data.computing) for point in points]
     rows += [
         (name, *(numbers.get(name, NOTHING) for numbers in by_point))
         for name in dict.fromkeys(name for numbers in by_point for name in numbers)
@@ -67,7 +67,7 @@ def _means(data: ReportData) -> list[tuple[str, ...]]:
     return [(f"{gain.compared}, mean of the rounds", current, winner)]
 
 
-def _numbers(point: Point) -> dict[str, str]:
+def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
     m, host = point.measurement, point.measurement.host
     cpu = None if host.cpu_percent is None else host.cpu_percent / 100
     memory = host.gpu_memory_used_bytes
@@ -80,7 +80,12 @@ def _numbers(point: Point) -> dict[str, str]:
         "failed requests": f"{m.failed_count:,}",
         "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
-        **{_of(la, name): text for la, s in m.models.items() for name, text in _served(s).items()},
+        **{
+            _of(label, name): text
+            for label, server in m.models.items()
+            if label in labels
+            for name, text in _served(server).items()
+        },
         **{f"{name}: {what}": text for name in m.streams for what, text in _got(point, name)},
         "CPU, all cores": share_text(cpu),
         "GPU memory": NOTHING if memory is None else bytes_text(memory),

@@ -65,6 +65,11 @@ class KeptConfig(Facts):
     overridden: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
 
+    @property
+    def is_ensemble(self) -> bool:
+        """It only passes tensors on, each request for itself."""
+        return "ensemble_scheduling" in (self.completed or self.text)
+
 
 @dataclass(frozen=True)
 class Manifest(Facts):
@@ -133,8 +138,12 @@ class Manifest(Facts):
         manifest = super().from_json({"choices": written, **data})
         if manifest.noise is not None and not is_noise(manifest.noise):
             raise ValueError("noise is not what `tune doctor --noise` writes")
-        if not manifest.models or not {*manifest.streams.values()} <= manifest.models.keys():
-            raise ValueError("a stream asks a model that is not served")
+        asked = {
+            *manifest.streams.values(),
+            *(p for c in manifest.models.values() for p in c.parts),
+        }
+        if not manifest.streams or not asked <= manifest.models.keys():
+            raise ValueError("a model that is asked is not served")
         for config in manifest.models.values():
             if config.encoding not in ENCODINGS:
                 raise ValueError(f"encoding {config.encoding!r} is none of a config")

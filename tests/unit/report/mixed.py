@@ -59,7 +59,7 @@ class _Mix:
             self._label(name): KeptConfig(
                 *(name, f"/models/{name}/config.pbtxt", CONFIG.replace("toy", name)),
                 sha256_of(CONFIG.replace("toy", name)),
-                completed=CONFIG.replace("toy", name),
+                completed=f'name: "{name}" {"ensemble_scheduling {}" if parts else ""}',
                 parts=parts,
             )
             for name, parts in PARTS.items()
@@ -160,7 +160,7 @@ class _Mix:
         models = {
             "tokenizer": _part(m.server, 0.1, 0.2),
             "tiny-bert": _part(m.server, 0.9, 0.8),
-            self._top: replace(_part(m.server, 1.0, 1.0), execution_count=0, batch_stats=()),
+            self._top: _part(m.server, 0.0, 1.0),  # Triton's has the steps' computing
         }
         if not self._top:
             return replace(m, models=models, server=models[""])

@@ -88,6 +88,9 @@ def test_the_time_of_a_request_is_drawn_model_by_model(data: ReportData) -> None
 def test_batches_are_shown_of_each_model_that_batches(data: ReportData) -> None:
     titles = [c.title for c in by_section(data)["request-time"] if "batches" in c.name]
     assert titles == ["Batches Triton formed: tokenizer", "Batches Triton formed: tiny-bert"]
+    text = markdown.render(data)
+    assert "| tiny-bert: mean batch | 1 | 8 |" in text
+    assert "nlp: mean batch" not in text
 
 
 def test_the_table_of_trials_has_columns_by_knob_stream_and_model(data: ReportData) -> None:

@@ -158,6 +158,23 @@ def test_the_configs_of_several_models_have_one_hash_and_that_of_one_is_its_own(
     assert a_manifest().config_sha256 == hashlib.sha256(b"").hexdigest()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"streams": {"texts": "bert"}}, {"streams": {}}, {"models": {}}],
+)
+def test_a_manifest_whose_streams_ask_what_is_not_served_is_none(
+    changed: dict[str, object],
+) -> None:
+    with pytest.raises(ValueError, match="is asked is not served"):
+        Manifest.from_json({**a_manifest().to_json(), **changed})
+
+
+def test_a_manifest_with_a_part_that_is_not_served_is_none() -> None:
+    kept = KeptConfig("m", "m/config.pbtxt", "", None, parts=("bert",))
+    with pytest.raises(ValueError, match="is asked is not served"):
+        Manifest.from_json(a_manifest(models={"": kept}).to_json())
+
+
 def test_a_model_that_is_completed_otherwise_is_named() -> None:
     def of(completed: str | None) -> Manifest:
         same = KeptConfig("head", "head/config.pbtxt", "", None, completed="name: 'head'")

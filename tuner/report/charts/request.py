@@ -163,8 +163,7 @@ def _asked(model: str, stream: str) -> str:
 
 def batches(data: ReportData) -> Sequence[Chart]:
     """Batch sizes Triton formed, one chart a model."""
-    labels = data.manifest.models
-    charts = (_batches(data, number, label) for number, label in enumerate(labels))
+    charts = (_batches(data, number, label) for number, label in enumerate(data.computing))
     return [chart for chart in charts if chart is not None]
 
 
