@@ -132,6 +132,12 @@ def test_an_ensemble_alone_reads_like_one_model(tmp_path: Path) -> None:
     assert " a request spends " in text
     assert "of the stream" not in text
     assert by_section(data)["load"][0].title == "Throughput and p99 latency"
+    charts = {c.name: c.figure["data"] for c in by_section(data)["request-time"]}
+    (queue,) = [trace for trace in charts["parts"] if trace["name"] == "queue"]
+    steps = charts["models"][0]  # an ensemble has no queue of its own
+    best = [ms for ms, label in zip(steps["x"], steps["y"], strict=True) if "best" in label]
+    assert len(best) == 2
+    assert queue["x"][1] == pytest.approx(sum(best))
     header = trials_csv.render(data).splitlines()[0]
     assert "stream." not in header
     assert "field.tokenizer/instance_group.count" in header

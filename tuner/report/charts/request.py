@@ -40,13 +40,13 @@ PARTS = (
 )
 
 
-def parts_us(point: Point) -> dict[str, float]:
+def parts_us(data: ReportData, point: Point) -> dict[str, float]:
     """Microseconds of the average request by part; the rest to the average latency is named."""
     measurement, server = point.measurement, point.measurement.server
     parts = {
         "client": _sum(measurement.client_send_us, measurement.client_recv_us),
         "network": measurement.network_us,
-        "queue": server.queue_us if server else None,
+        "queue": _queue_us(data, point),
         "compute input": server.compute_input_us if server else None,
         "compute infer": server.compute_infer_us if server else None,
         "compute output": server.compute_output_us if server else None,
@@ -54,6 +54,14 @@ def parts_us(point: Point) -> dict[str, float]:
     known = {name: us for name, us in parts.items() if us is not None}
     rest = measurement.avg_latency_us - sum(known.values())
     return {**known, "not accounted for": max(rest, 0.0)}
+
+
+def _queue_us(data: ReportData, point: Point) -> float | None:
+    """Of an ensemble, which has no queue of its own, those of its steps."""
+    server, asked = point.measurement.server, data.manifest.streams.get("")
+    if server is None or asked is None or not data.manifest.models[asked].is_ensemble:
+        return server.queue_us if server else None
+    return sum(time.queue_us for time in times_of(point, data.manifest, ""))
 
 
 def _sum(*parts_us: float | None) -> float | None:
@@ -67,7 +75,7 @@ def latency_parts(data: ReportData) -> Chart | None:
     if not any(p.measurement.server for _, p in shown):
         return None
     labels = [f"{name}<br>at {load_text(point.measurement.load)}" for name, point in shown]
-    by_side = [parts_us(point) for _, point in shown]
+    by_side = [parts_us(data, point) for _, point in shown]
     traces = [
         bar(
             part,
