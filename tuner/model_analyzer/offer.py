@@ -1,7 +1,8 @@
 """What of a space Model Analyzer's searches can vary, and its wishes as candidates of the space.
 
 Its quick search knows instances and max_batch_size; its Optuna search delays as well, its brute
-search also preferred sizes. Whatever else the space holds stays as in the current config.
+search also preferred sizes. It varies one model: of several the first of which it can vary
+something. Whatever else the space holds stays as in the current config.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ class Offer:
 
 def offered(space: Space) -> Offer:
     """What the space lets Model Analyzer vary; ranges of delays as `POINTS` values."""
-    named = {p.path: p for p in space.parameters}
+    owner = varied_model(space)
+    named = {p.path: p for p in space.parameters if p.knob.owner == owner}
     instances = next((p for path, p in named.items() if _INSTANCES.fullmatch(path)), None)
-    groups = space.base.instance_group
+    groups = space.served.models[owner].base.completed.instance_group
     fixed = max(1, groups[0].count) if groups else 1
     return Offer(
         instances=(fixed,) if instances is None else _numbers(instances),
@@ -57,6 +59,12 @@ def offered(space: Space) -> Offer:
         delays_us=_numbers(named[DELAY]) if DELAY in named else (),
         preferred=tuple(_sizes(named[PREFERRED])) if PREFERRED in named else (),
     )
+
+
+def varied_model(space: Space) -> str:
+    """Label of the model that is varied; of the first that is asked where none can be."""
+    owners = (p.knob.owner for p in space.parameters if varied(p.path))
+    return next(owners, space.asked[0])
 
 
 def varied(path: str) -> bool:
@@ -70,6 +78,7 @@ def nearest(space: Space, message: Any) -> Candidate | None:
     Numbers are near by ratio, preferred sizes by the sizes that they share. None when the space
     has no candidate with its max_batch_size at all.
     """
+    owner = varied_model(space)
     chosen: dict[Knob, FieldValue] = {}
     for parameter in space.parameters:
         narrowed = space.narrow(parameter, chosen)
@@ -77,13 +86,12 @@ def nearest(space: Space, message: Any) -> Candidate | None:
             continue
         if not narrowed.count:
             return None
-        chosen[parameter.knob] = _closest(narrowed, _wanted(space, message, parameter.knob))
+        path, knob = parameter.path, parameter.knob
+        asked = knob.owner == owner and varied(path)
+        wanted = get(message, path) if asked else space.current.values.get(knob)
+        chosen[knob] = _closest(narrowed, wanted)
     candidate = space.candidate(chosen)
     return candidate if space.contains(candidate) else None
-
-
-def _wanted(space: Space, message: Any, knob: Knob) -> FieldValue:
-    return get(message, knob.path) if varied(knob.path) else space.current.values.get(knob)
 
 
 def _numbers(parameter: Parameter) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tuner.errors import SpecError
 from tuner.model_analyzer.generators import Generators, Told
-from tuner.model_analyzer.offer import Offer, nearest, offered, varied
+from tuner.model_analyzer.offer import Offer, nearest, offered, varied, varied_model
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import ModelAnalyzerMode
@@ -46,7 +46,8 @@ class ModelAnalyzerSearch:
         _refuse(space, mode, offer)
         self._space = space
         self._mode = mode
-        self._generators = Generators(mode, space.base, offer, seed, trials, maximise)
+        base = space.served.models[varied_model(space)].base.completed
+        self._generators = Generators(mode, base, offer, seed, trials, maximise)
 
     def next(self, results: Mapping[str, Told | None]) -> Asked | None:
         """The first config it asks for that has no result.

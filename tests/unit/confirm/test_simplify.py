@@ -158,6 +158,24 @@ def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds()
     assert [seed for _, _, seed in bench.measured] == [7, 8, 9]  # brief: one measurement a round
 
 
+def test_of_several_models_the_changes_of_each_are_undone_one_by_one() -> None:
+    fields = {COUNT: 1, BATCHING: None, DELAY: None}
+    current = Candidate.of_models({"head": fields, "tiny-bert": fields})
+    changed = {COUNT: 2, BATCHING: True, DELAY: 500}
+    found = Candidate.of_models({"head": changed, "tiny-bert": changed})
+
+    def capacity(candidate: Candidate) -> float:
+        return 1000.0 if candidate.of("tiny-bert").get(BATCHING) else 100.0
+
+    bench = SimplerBench(capacity)
+    winner = confirmed(bench, found, rules_of(), current=current)
+    result = simplify(bench, winner, rules_of(), lambda _: True)
+    kept = {BATCHING: True, COUNT: 1, DELAY: None}
+    assert result.candidate.models == {"head": {BATCHING: None, COUNT: 1}, "tiny-bert": kept}
+    assert told(result)["tiny-bert/dynamic_batching"].kept
+    assert not told(result)["head/dynamic_batching"].kept
+
+
 def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
     result = tried_on(

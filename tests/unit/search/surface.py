@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
@@ -13,7 +13,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
 from tuner.search.strategy import Strategy as StrategyProtocol
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
 from tuner.spec.model import Strategy
 
@@ -37,9 +37,44 @@ CACHED: dict[str, Any] = {
 }
 
 
+#: The steps of an ensemble: a step that takes smaller batches than the ensemble is refused.
+COMPOSED: dict[str, Any] = {
+    "models": {
+        "one": {"space": {INSTANCES: {"int": [1, 6]}, DELAY: SURFACE[DELAY]}},
+        "two": {"space": {**SURFACE, BATCH: {"choice": [2, 4, 8, 16]}}},
+        "e": {},
+    },
+    "streams": {"asked": {"model": "e"}},
+}
+#: 24 candidates, a third of them refused.
+COMPOSED_TINY: dict[str, Any] = {
+    "models": {
+        "one": {"space": {INSTANCES: {"int": [1, 2]}, BATCH: {"choice": [2, 4, 8]}}},
+        "two": {"space": {INSTANCES: {"int": [1, 2]}, "parameters.threads": {"choice": [1, 2]}}},
+        "e": {},
+    },
+    "streams": {"asked": {"model": "e"}},
+}
+#: Two models that share a server and its cache.
+COMPOSED_CACHED: dict[str, Any] = {
+    "models": {
+        "one": {"space": {INSTANCES: {"int": [1, 6]}}},
+        "two": {"space": {INSTANCES: {"int": [1, 6]}, BATCH: {"choice": [4, 8]}}},
+    },
+    "server": {"space": {"response_cache.size": {"choice": [False, "1MiB", "64MiB"]}}},
+    "streams": {"a": {"model": "one", "share": "75%"}, "b": {"model": "two", "share": "25%"}},
+}
+
+
 def synthetic_goodput(candidate: Candidate) -> float:
-    """Best, 1000, at 3 instances, batches of 16, a delay of 2 ms, no preferred size."""
-    fields = candidate.of("")
+    """Best, 1000, at 3 instances, batches of 16, a delay of 2 ms, no preferred size.
+
+    Of several models that of the slowest.
+    """
+    return min(map(_goodput, candidate.models.values()))
+
+
+def _goodput(fields: Mapping[str, FieldValue]) -> float:
     instances, batch = fields.get(INSTANCES) or 1, fields.get(BATCH) or 16
     assert isinstance(instances, int)
     assert isinstance(batch, int)
@@ -59,7 +94,11 @@ TEMPTING = 4.0
 
 def overshoot(candidate: Candidate) -> float:
     """A long delay with many instances misses the SLO; above 0 it is missed."""
-    delay, instances = candidate.of("").get(DELAY) or 0, candidate.of("").get(INSTANCES) or 1
+    return max(map(_overshoot, candidate.models.values()))
+
+
+def _overshoot(fields: Mapping[str, FieldValue]) -> float:
+    delay, instances = fields.get(DELAY) or 0, fields.get(INSTANCES) or 1
     assert isinstance(delay, int)
     assert isinstance(instances, int)
     return (delay + 1000 * instances) / 12_000 - 1.0

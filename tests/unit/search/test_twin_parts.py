@@ -183,6 +183,18 @@ class TestRefusals:
         assert [refusals.forbids(config(n)) for n in (1, 2, 3, 4)] == [False, False, False, True]
         assert not Refusals(history, []).forbids(config(4))
 
+    def test_of_several_models_each_takes_its_own_memory(self) -> None:
+        def both(one: int, two: int) -> Candidate:
+            return Candidate.of_models({"one": {INSTANCES: one}, "two": {INSTANCES: two}})
+
+        used = {(1, 1): 2, (2, 1): 3, (1, 2): 5}
+        history = [trial(both(*n), TrialState.MEASURED, memory=m << 30) for n, m in used.items()]
+        refusals = Refusals(history, [Slo.parse("gpu_memory <= 7GiB")])
+        asked = [both(4, 1), both(2, 2), both(1, 3), both(4, 2)]
+        assert [refusals.forbids(c) for c in asked] == [False, False, True, True]
+        refused_one = Refusals([refused(both(3, 1))], [])
+        assert [refused_one.forbids(c) for c in (both(3, 2), both(2, 4))] == [True, False]
+
     def test_what_a_rate_limiter_shares_out_is_no_instance_and_takes_no_memory(self) -> None:
         def limited(instances: int, resources: int) -> Candidate:
             path = "instance_group.rate_limiter.resources[R1].count"

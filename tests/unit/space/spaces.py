@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from unit.modelconfig.ensemble_cases import ENSEMBLE
+
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.served import Served
+from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.build import build_space
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -33,18 +35,47 @@ USUAL: dict[str, Any] = {
 }
 
 
+#: Two models, and an ensemble of them that takes batches of four.
+PARTS = {
+    name: f'name: "{name}" backend: "python" max_batch_size: 8 '
+    'input { name: "x" data_type: TYPE_FP32 dims: 4 } '
+    'output { name: "y" data_type: TYPE_FP32 dims: 4 } '
+    "instance_group [{ count: 1 kind: KIND_CPU }]"
+    for name in ("one", "two")
+}
+WHOLE = {**PARTS, "e": ENSEMBLE}
+
+
 def spec_of(space: dict[str, Any], **more: Any) -> Spec:
-    bare = {"model": "m", "repository": "models", "slo": ["p99_latency <= 40ms"], "space": space}
-    return Spec.model_validate({**bare, **more})
+    """Of the fields of one model, or of the models, the streams and the server of several."""
+    own = space if "models" in space else {"model": "m", "space": space}
+    bare = {"repository": "models", "slo": ["p99_latency <= 40ms"]}
+    return Spec.model_validate({**bare, **own, **more})
 
 
 def space_of(space: dict[str, Any], config: str = BATCHING, **more: Any) -> Space:
-    return build_space(spec_of(space, **more), served_of(config))
+    spec = spec_of(space, **more)
+    named = {label: WHOLE[label] for label in WHOLE if label in spec.models}
+    return build_space(spec, served_named(**named) if named else served_of(config))
 
 
 def served_of(config: str | ModelConfig | Base) -> Served:
     """One model, whose label is empty."""
     text = config if isinstance(config, str) else ""
     base = config if isinstance(config, Base) else Base.of_file(parse(text) if text else config)
-    path = Path("m/config.pbtxt")
-    return Served.of(base, ModelFiles("m", path.parent, path, text, True, "", (1,), "utf-8"))
+    return Served.of(base, _files("m", text))
+
+
+def served_named(**configs: str) -> Served:
+    """Several models, each under its own name, parts before wholes."""
+    models = {}
+    for name, text in configs.items():
+        base = Base.of_file(parse(text))
+        parts = tuple(step.model_name for step in base.file.ensemble_scheduling.step)
+        models[name] = ServedModel(name, name, _files(name, text), base, parts)
+    return Served(models)
+
+
+def _files(name: str, text: str) -> ModelFiles:
+    path = Path(name) / "config.pbtxt"
+    return ModelFiles(name, path.parent, path, text, True, "", (1,), "utf-8")

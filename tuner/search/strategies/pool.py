@@ -13,6 +13,8 @@ from tuner.space.space import Space
 
 #: A space of so many is looked at whole.
 SMALL = 1200
+#: And one of more combinations is large, however few of them Triton would load.
+MOST_LISTED = 50_000
 #: Of a larger one: so many at random, and so many next to each good one.
 RANDOM, NEAR = 500, 40
 #: Random draws that lead to something new, at most.
@@ -48,8 +50,11 @@ class Pool:
     def _whole(self) -> list[Candidate]:
         """A small space's candidates; none of a large one."""
         if self._listed is None:
-            begun = list(islice(self.space.enumerate(), SMALL + 1))
-            self._listed = begun if len(begun) <= SMALL else []
+            every = self.space.combinations()
+            begun = (c for c in islice(every, MOST_LISTED) if not self.space.violations(c))
+            found = list(islice(begun, SMALL + 1))
+            whole = len(found) <= SMALL and next(every, None) is None
+            self._listed = found if whole else []
         return self._listed
 
 

@@ -6,14 +6,14 @@ load generator that could not keep up, or a load without a result, does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.run.trial import Trial, TrialState
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import MAX_BATCH_SIZE, is_instance_count
 from tuner.spec.slo import Slo
@@ -25,28 +25,37 @@ _READINGS = 2
 
 @dataclass(frozen=True)
 class Demand:
-    """What a candidate takes of the machine, each the more the worse."""
+    """What a candidate takes of the machine, each the more the worse.
 
-    instances: int
-    batch: int
+    Attributes:
+        instances, batches: By label of the model.
+    """
+
+    instances: Mapping[str, int]
+    batches: Mapping[str, int]
     cache_bytes: int
 
     @classmethod
     def of(cls, candidate: Candidate) -> Demand:
-        counts = [v for k, v in candidate.fields.items() if is_instance_count(k.path)]
+        models = candidate.models.items()
         return cls(
-            instances=sum(v for v in counts if isinstance(v, int)) or 1,
-            batch=_whole(candidate.of("").get(MAX_BATCH_SIZE)),
+            instances={label: _instances(fields) for label, fields in models},
+            batches={label: _whole(fields.get(MAX_BATCH_SIZE)) for label, fields in models},
             cache_bytes=candidate.cache_bytes or 0,
         )
 
     def covers(self, other: Demand) -> bool:
         """At least as much of everything."""
         return (
-            self.instances >= other.instances
-            and self.batch >= other.batch
+            all(self.instances.get(label, 1) >= n for label, n in other.instances.items())
+            and all(self.batches.get(label, 0) >= n for label, n in other.batches.items())
             and self.cache_bytes >= other.cache_bytes
         )
+
+
+def _instances(fields: Mapping[str, FieldValue]) -> int:
+    counts = [v for path, v in fields.items() if is_instance_count(path)]
+    return sum(v for v in counts if isinstance(v, int)) or 1
 
 
 @dataclass(frozen=True)
@@ -72,16 +81,18 @@ class Refusals:
         )
 
     def _too_large(self, candidate: Candidate) -> bool:
-        """GPU memory grows with the instances and with what each may be given at once."""
+        """GPU memory grows with each model's instances and with what each may be given at once."""
         bounds = [s.bound for s in self.slos if s.metric is GPU_MEMORY]
         readings = self._memory()
         if not bounds or len(readings) < _READINGS:
             return False
         demands, used = zip(*readings, strict=True)
         # Scaled, so that the smallest norm prefers to explain memory by instances.
-        rows = np.array([_row(d) for d in demands])
+        wanted = Demand.of(candidate)
+        labels = sorted({label for d in (*demands, wanted) for label in d.instances})
+        rows = np.array([_row(d, labels) for d in demands])
         weights, *_ = np.linalg.lstsq(rows, np.array(used, float), rcond=1e-6)
-        return float(_row(Demand.of(candidate)) @ weights) > min(bounds)
+        return float(_row(wanted, labels) @ weights) > min(bounds)
 
     def _memory(self) -> list[tuple[Demand, int]]:
         found = []
@@ -93,8 +104,12 @@ class Refusals:
         return found
 
 
-def _row(demand: Demand) -> npt.NDArray[np.float64]:
-    return np.array([1.0, demand.instances, demand.instances * demand.batch / 64.0])
+def _row(demand: Demand, labels: Sequence[str]) -> npt.NDArray[np.float64]:
+    found = [1.0]
+    for label in labels:
+        instances = demand.instances.get(label, 1)
+        found += [instances, instances * demand.batches.get(label, 0) / 64.0]
+    return np.array(found)
 
 
 def _whole(value: object) -> int:

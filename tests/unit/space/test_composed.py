@@ -1,0 +1,126 @@
+"""The space of several models on one server: a product, and the rules that go across."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from candidates import values_of
+from unit.space.spaces import (
+    BATCH,
+    BATCHER,
+    CACHE,
+    DELAY,
+    INSTANCES,
+    USUAL,
+    space_of,
+    spec_of,
+)
+
+from tuner.errors import NothingToSearchError, SpecError
+from tuner.space.adapter import distributions, params, suggest
+from tuner.space.build import build_space
+from tuner.space.candidate import Candidate
+from tuner.space.knob import SERVER, Knob
+
+ENABLE = "response_cache.enable"
+
+
+def models(one: dict[str, Any], two: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The ensemble `e`, which takes batches of four, over the two."""
+    spaces = {
+        label: {"space": space} if space else {} for label, space in (("one", one), ("two", two))
+    }
+    return {"models": {**spaces, "e": {}}, "streams": {"": {"model": "e"}}, **more}
+
+
+SMALL = models(
+    {INSTANCES: {"int": [1, 2]}, BATCH: {"choice": [2, 4, 8]}},
+    {BATCH: {"choice": [1, 4]}, DELAY: {"int": [1, 2], "or": 0}},
+)
+
+
+def test_each_candidate_of_several_models_is_listed_once_and_one_by_one_loadable() -> None:
+    space = space_of(SMALL)
+    candidates = list(space.enumerate())
+    assert len(candidates) == len({c.key for c in candidates}) == space.size().count
+    for candidate in candidates:
+        assert space.contains(candidate)
+        assert space.canonical(candidate) == candidate
+        assert space.candidate(space.values(candidate)) == candidate
+        assert space.violations(candidate) == []
+
+
+def test_a_step_that_takes_smaller_batches_than_the_ensemble_is_no_candidate() -> None:
+    space = space_of(SMALL)
+    sizes = {(c.of("one")[BATCH], c.of("two")[BATCH]) for c in space.enumerate()}
+    assert sizes == {(4, 4), (8, 4)}
+    assert {c.of("one")[BATCH] for c in space.combinations()} == {2, 4, 8}
+    refused = space.candidate(
+        values_of({INSTANCES: 1, BATCH: 2}, "one") | values_of({BATCH: 4, DELAY: 0}, "two")
+    )
+    assert space.contains(refused)
+    (found,) = space.violations(refused)
+    assert found.message == "the ensemble takes batches of 4, its model one only of 2"
+    rng = random.Random(1)
+    drawn = [space.sample(rng) for _ in range(20)]
+    assert all(c is not None and c.of("one")[BATCH] != 2 for c in drawn)
+
+
+def test_a_product_too_large_to_list_is_counted() -> None:
+    many = {**USUAL, BATCH: {"int": [8, 135]}}
+    began = time.process_time()
+    found = space_of(models(many, many)).size()
+    assert time.process_time() - began < 2
+    assert found.count == space_of(many).size().count ** 2
+    assert not found.exact
+
+
+def test_each_models_batcher_follows_its_own_batches() -> None:
+    space = space_of(models({DELAY: {"int": [1, 9]}}, {INSTANCES: {"int": [1, 2]}}))
+    assert space.current.models == {"one": {BATCHER: None}, "two": {INSTANCES: 1}}
+    found = space.candidate(values_of({DELAY: 3}, "one") | values_of({INSTANCES: 2}, "two"))
+    assert found.models == {"one": {BATCHER: True, DELAY: 3}, "two": {INSTANCES: 2}}
+
+
+def test_the_models_that_are_asked_use_the_cache_that_is_searched() -> None:
+    cached = {"space": {CACHE: {"choice": [False, "1MiB"]}}}
+    space = space_of(models({INSTANCES: {"int": [1, 2]}}, {}, server=cached))
+    assert space.restarts
+    on, off = (next(c for c in space.enumerate() if c.cache_bytes == n) for n in (1 << 20, None))
+    assert on.models == {"one": {INSTANCES: 1}, "e": {ENABLE: True}}
+    assert off.models == {"one": {INSTANCES: 1}, "e": {ENABLE: None}}
+    assert space.canonical(space.current) == space.current == off
+
+
+def test_what_is_equal_to_triton_is_so_in_every_model() -> None:
+    space = space_of(SMALL)
+    spelled = Candidate({Knob("one", DELAY): 0})
+    assert not space.alike(space.current, spelled)  # a batcher in `one`
+    assert space.alike(space.current, Candidate({Knob("two", INSTANCES): 1}))
+
+
+def test_optuna_knows_the_same_field_of_two_models_apart() -> None:
+    space = space_of(SMALL)
+    assert f"one/{BATCH}" in distributions(space)
+    assert f"two/{BATCH}" in distributions(space)
+    for candidate in space.enumerate():
+        assert suggest(space, params(space, candidate).__getitem__) == candidate
+
+
+def test_a_mistake_is_told_with_its_place_and_the_model_it_is_in() -> None:
+    wrong = models({"max_batch_sizes": {"choice": [1, 2]}}, {INSTANCES: {"choice": ["many"]}})
+    spec = spec_of(wrong)
+    served = space_of(SMALL).served
+    with pytest.raises(SpecError) as caught:
+        build_space(spec, served, {"one": {"max_batch_sizes": "s.yaml:9:3"}, SERVER: {}})
+    first, second = caught.value.message.splitlines()
+    assert first.startswith("s.yaml:9:3: models.one.space.max_batch_sizes: ")
+    assert second.startswith(f"models.two.space.{INSTANCES}: ")
+
+
+def test_a_space_whose_steps_can_never_hold_the_ensembles_batches_is_told_why() -> None:
+    with pytest.raises(NothingToSearchError, match="of 4, its model one only of 1"):
+        space_of(models({BATCH: {"choice": [1, 2]}}, {}))
