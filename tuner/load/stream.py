@@ -19,6 +19,7 @@ from tuner.load.traffic.inputs import InputFiles
 Order = npt.NDArray[np.int64]
 
 _SLACK_S = 2.0  # perf_analyzer is given arrivals for so much longer; the same draw needs the same
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,10 @@ def merged(times: Sequence[Times]) -> Schedule:
 def in_turn(streams: Sequence[Stream], count: int) -> Order:
     """Whose turn it is in a closed loop of about ``count`` requests: each stream by its share.
 
-    Evenly mixed; a background, which has a rate and no share, has no turn.
+    Evenly mixed, also for processes that take every n-th turn (multiples of the golden ratio, less
+    their whole parts, are spread evenly, and so are every n-th of them). A background, which has a
+    rate and no share, has no turn.
     """
     shares = [0.0 if stream.background else stream.share for stream in streams]
-    times = []
-    for share in shares:
-        own = round(share * count)
-        times.append((np.arange(own) + 0.5) / max(own, 1))
-    order = merged(times).order
-    return order if order.size else np.array([int(np.argmax(shares))])
+    places = np.arange(max(count, 1)) * _GOLDEN % 1.0 * sum(shares)
+    return np.searchsorted(np.cumsum(shares), places, side="right")

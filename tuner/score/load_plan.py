@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tuner.load.measurement import Arrivals
 from tuner.load.window_length import lowest_rate
@@ -27,8 +28,24 @@ class LoadPlan:
     levels: LevelRange
 
 
-def load_plan(workload: Workload, objective: Objective, slos: Sequence[Slo] = ()) -> LoadPlan:
-    """The levels to measure; rates at which the longest window is too short are not among them."""
+def lowest_level(slos: Sequence[Slo], shares: Mapping[str, float], window_s: float) -> float:
+    """The lowest level at which a window holds what each stream's percentiles need of requests."""
+    return max(
+        lowest_rate(tail_shares(slo for slo in slos if slo.stream == stream), window_s) / share
+        for stream, share in shares.items()
+    )
+
+
+def load_plan(
+    workload: Workload,
+    objective: Objective,
+    slos: Sequence[Slo] = (),
+    shares: Mapping[str, float] = MappingProxyType({"": 1.0}),
+) -> LoadPlan:
+    """The levels to measure; rates at which the longest window is too short are not among them.
+
+    ``shares``: the parts of the streams that the level is of.
+    """
     arrivals = workload.arrivals
     kind = Arrivals(arrivals.kind)
     if isinstance(arrivals, ClosedArrivals):
@@ -36,7 +53,7 @@ def load_plan(workload: Workload, objective: Objective, slos: Sequence[Slo] = ()
         levels = LevelRange(1.0, float(arrivals.max_concurrency), whole=True)
     else:
         given = arrivals.rate
-        lowest = lowest_rate(tail_shares(slos), float(workload.max_window))
+        lowest = lowest_level(slos, shares, float(workload.max_window))
         levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
     if objective.at_level is not None:
         given = (objective.at_level,)

@@ -274,6 +274,14 @@ class Spec(Strict):
         shared = {name: s.share for name, s in self.streams.items() if s.rate is None}
         return {name: 1.0 if share is None else float(share) for name, share in shared.items()}
 
+    def rates(self, level: float | None) -> dict[str, float | None]:
+        """Requests per second of each stream under a load of so many; None where not known."""
+        own = {
+            name: stream.rate for name, stream in self.streams.items() if stream.rate is not None
+        }
+        shared = {n: None if level is None else level * s for n, s in self.shares.items()}
+        return {name: own.get(name, shared.get(name)) for name in self.streams}
+
     def plain(self, mode: Literal["json", "python"] = "json") -> dict[str, Any]:
         """All of it as plain values, in the form in which it was written."""
         return self.as_written(self.model_dump(mode=mode, by_alias=True))

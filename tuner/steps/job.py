@@ -108,7 +108,13 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
     space = _space(loaded, spec, served)
-    return Job(loaded, spec, served, space, load_plan(spec.workload, spec.objective, spec.slos))
+    return Job(
+        loaded,
+        spec,
+        served,
+        space,
+        load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
+    )
 
 
 def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:

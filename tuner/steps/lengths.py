@@ -10,7 +10,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic.arrivals import read_trace
 from tuner.load.window_length import requests_for
-from tuner.score.load_plan import LoadPlan
+from tuner.score.load_plan import LoadPlan, lowest_level
 from tuner.spec.digits import digits
 from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec
@@ -36,11 +36,11 @@ def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:
 def long_windows(spec: Spec, rate_per_s: float) -> str:
     """What windows a rate asks for, in words; empty where they are short."""
     window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
-    slo = _hardest(spec)
+    slo = _hardest(spec, rate_per_s)
     if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
         return ""
-    named = slo.metric.name
-    return f"{named} at about {digits(rate_per_s, 2)}/s needs windows of {minutes(window_s)}"
+    at = f"at about {digits(rate_per_s, 2)}/s{_share_text(spec, slo)}"
+    return f"{_named(slo)} {at} needs windows of {minutes(window_s)}"
 
 
 def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
@@ -48,15 +48,18 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
     slo = _hardest(spec)
     if slo is None or not plan.arrivals.open_loop:
         return
+    yield from _too_rare(spec)
     rates = plan.listed or ((rate_per_s,) if rate_per_s else ())
     if rates:
         if told := long_windows(spec, min(rates)):
             yield told
         return
-    fast = requests_for(tail_shares(spec.slos)) / max(float(spec.workload.window), 1e-3)
+    window_s = max(float(spec.workload.window), 1e-3)
+    fast = lowest_level(spec.slos, spec.shares, window_s)
     slow = plan.levels.nearest(fast / 10.0)
     yield (
-        f"{slo.metric.name} needs {slo.metric.requests_needed} requests: a model that answers "
+        f"{_named(slo)} needs {slo.metric.requests_needed} requests"
+        f"{_share_text(spec, slo)}: a model that answers "
         f"{digits(slow, 2)}/s is measured for {minutes(length_s(spec, plan, slow))} at a time; "
         f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
     )
@@ -86,19 +89,22 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
         LoadFailedError: With what to set.
     """
     slo = _hardest(spec)
+    if plan.arrivals.open_loop and (rare := next(_too_rare(spec), "")):
+        raise LoadFailedError(rare)
     if not plan.arrivals.open_loop or first.most >= plan.levels.lowest or slo is None:
         return
     count = slo.metric.requests_needed
-    needs_s = requests_for(tail_shares(spec.slos)) / first.most
+    needs_s = lowest_level(spec.slos, spec.shares, 1.0) / first.most
     fits = float(spec.workload.max_window) / needs_s * count
     percentiles = [m for m in METRICS.values() if m.quantile is not None]
     easier = [m for m in percentiles if m.requests_needed <= fits]
     nearest = max(easier, key=lambda m: m.requests_needed, default=None)
     other = f", or bound {nearest.name} ({nearest.requests_needed})" if nearest else ""
     raise LoadFailedError(
-        f"{slo.metric.name} needs {count} requests, and the model answers about "
-        f"{digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and workload.max_window is "
-        f"{spec.workload.max_window}. Set it to {math.ceil(needs_s / 60)}m{other}"
+        f"{_named(slo)} needs {count} requests{_share_text(spec, slo)}, and the model "
+        f"answers about {digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and "
+        f"workload.max_window is {spec.workload.max_window}. "
+        f"Set it to {math.ceil(needs_s / 60)}m{other}"
     )
 
 
@@ -106,10 +112,38 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
 _FAST_PER_S = 100.0
 
 
-def _hardest(spec: Spec) -> Slo | None:
-    """The SLO on the percentile that needs the most requests."""
-    percentiles = [s for s in spec.slos if s.metric.quantile is not None]
-    return max(percentiles, key=lambda s: s.metric.requests_needed, default=None)
+def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
+    """The SLO on the percentile whose requests take longest to come."""
+    rates = spec.rates(level)
+    percentiles = [s for s in spec.slos if s.metric.quantile is not None and rates[s.stream]]
+    return max(percentiles, key=lambda s: _seconds(s, rates[s.stream]), default=None)
+
+
+def _seconds(slo: Slo, rate_per_s: float | None) -> float:
+    return slo.metric.requests_needed / rate_per_s if rate_per_s else math.inf
+
+
+def _too_rare(spec: Spec) -> Iterator[str]:
+    """Streams of the background of which even the longest window holds too few requests."""
+    for name, stream in spec.streams.items():
+        own = [slo for slo in spec.slos if slo.stream == name]
+        needs_s = requests_for(tail_shares(own)) / stream.rate if stream.rate and own else 0.0
+        if needs_s > float(spec.workload.max_window):
+            yield (
+                f"{name} comes at {digits(stream.rate or 0.0, 2)}/s: its SLO needs windows of "
+                f"{minutes(needs_s)}, and workload.max_window is {spec.workload.max_window}. "
+                f"Set it to {math.ceil(needs_s / 60)}m"
+            )
+
+
+def _named(slo: Slo) -> str:
+    return f"{slo.stream}: {slo.metric.name}" if slo.stream else slo.metric.name
+
+
+def _share_text(spec: Spec, slo: Slo) -> str:
+    """What part of all requests are of its stream, where they are not all."""
+    share = spec.shares.get(slo.stream, 1.0)
+    return f" ({digits(100.0 * share, 2)} % of all)" if share < 1.0 else ""
 
 
 def minutes(seconds: float) -> str:

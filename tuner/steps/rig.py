@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -91,20 +91,33 @@ def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> W
     workload = spec.workload
     tails = [s for s in spec.slos if s.metric.is_latency]
     bounds = tuple(
-        LatencyBound(s.metric.quantile, s.bound / 1e6)
+        LatencyBound(s.metric.quantile, s.bound / 1e6, s.stream)
         for s in tails
         if s.metric.quantile is not None
     )
-    window = window_for(
-        [bound.share for bound in bounds],
-        load.level if load.arrivals.open_loop else rate_per_s,
-        window_s=_shortest_s(workload),
-        max_window_s=float(workload.max_window),
-        warmup_s=float(workload.warmup),
-        latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
-        open_loop=load.arrivals.open_loop,
-    )
-    return replace(window, bounds=bounds)
+    level = load.level if load.arrivals.open_loop else rate_per_s
+    windows = [
+        window_for(
+            _shares_of(bounds, stream),
+            rate,
+            window_s=_shortest_s(workload),
+            max_window_s=float(workload.max_window),
+            warmup_s=float(workload.warmup),
+            latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
+            open_loop=load.arrivals.open_loop,
+        )
+        for stream, rate in spec.rates(level).items()
+    ]
+    return replace(_longest(windows), bounds=bounds)
+
+
+def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
+    return [bound.share for bound in bounds if bound.stream == stream]
+
+
+def _longest(windows: Iterable[Window]) -> Window:
+    """What the stream needs that comes most rarely, for its percentile."""
+    return max(windows, key=lambda window: window.duration_s)
 
 
 def _shortest_s(workload: Workload) -> float:
@@ -119,6 +132,9 @@ def soak_of(
 ) -> Window:
     """The window of a soak at this load; see `window_length.soak_for` and `window_of`."""
     window = window_of(spec, load, rate_per_s)
-    rate = load.level if load.arrivals.open_loop else rate_per_s
-    shares = [bound.share for bound in window.bounds]
-    return soak_for(window, shares, rate, float(spec.confirm.soak), least_s)
+    level = load.level if load.arrivals.open_loop else rate_per_s
+    soak_s = float(spec.confirm.soak)
+    return _longest(
+        soak_for(window, _shares_of(window.bounds, stream), rate, soak_s, least_s)
+        for stream, rate in spec.rates(level).items()
+    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from tuner.load.generator import Demand
 from tuner.load.generators import Choice, choose, may_reject
 from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.modelconfig.schema import enum_name
 from tuner.space.words import bytes_text
+from tuner.spec.stream import StreamSpec
 from tuner.spec.workload import RandomInputs
 from tuner.steps.job import Job
 
@@ -15,11 +19,17 @@ _POLICY = "queue_policy"
 
 def client_of(job: Job) -> Choice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
-    requests, config = job.spec.the_one.requests, job.space.config.completed
-    inputs = requests.inputs
+    may_refuse = any(
+        may_reject(model.base.completed) for model in job.served.models.values()
+    ) or any(_POLICY in path for path in job.space.paths)
+    return choose([_demand(job, stream, may_refuse) for stream in job.spec.streams.values()])
+
+
+def _demand(job: Job, stream: StreamSpec, may_refuse: bool) -> Demand:
+    inputs = stream.inputs
     shapes = inputs.shapes if isinstance(inputs, RandomInputs) else {}
-    may_refuse = may_reject(config) or any(_POLICY in path for path in job.space.paths)
-    return choose([Demand(config, shapes, requests.batch_size, may_refuse)])
+    config = job.served.models[stream.model].base.completed
+    return Demand(config, shapes, stream.batch_size, may_refuse)
 
 
 def client_notes(job: Job) -> list[str]:
@@ -34,26 +44,34 @@ _STRING = "BYTES"
 
 
 def request_notes(job: Job) -> list[str]:
-    """What a request carries; nothing where inputs come from a file or shapes are still open."""
-    requests, config = job.spec.the_one.requests, job.space.config.completed
-    inputs = requests.inputs
+    """What a request of each stream carries, where that is not from a file and no shape is open."""
+    return [
+        note
+        for name, stream in job.spec.streams.items()
+        for note in _request_note(name, stream, job.served.models[stream.model].base.completed)
+    ]
+
+
+def _request_note(name: str, stream: StreamSpec, config: Any) -> Iterator[str]:
+    inputs = stream.inputs
     if not isinstance(inputs, RandomInputs) or not config.input:
-        return []
+        return
     tensors = []
     for tensor in config.input:
         shape = tuple(inputs.shapes.get(tensor.name, tensor.dims))
         datatype = enum_name(tensor, "data_type").removeprefix("TYPE_")
         if any(d < 0 for d in shape):
-            return []
+            return
         datatype = _STRING if datatype == "STRING" else datatype
         tensors.append(TensorShape(tensor.name, datatype, shape))
     size = sum(content_bytes(t, inputs.string_length) for t in tensors)
-    size *= requests.batch_size
+    size *= stream.batch_size
     shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
-    note = f"a request carries {bytes_text(size)}: {shapes}"
+    note = f"a request{name and f' of {name}'} carries {bytes_text(size)}: {shapes}"
     if size > LARGE_BYTES:
-        note += "; where your users send less, say so in workload.inputs.shapes"
-    return [note]
+        where = f"streams.{name}.inputs" if name else "workload.inputs"
+        note += f"; where your users send less, say so in {where}.shapes"
+    yield note
 
 
 def large_requests(job: Job) -> list[str]:

@@ -16,11 +16,13 @@ from tuner.load.generator import LatencyBound
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.run.timebook import TimeBook
+from tuner.score.load_plan import load_plan
 from tuner.spec.model import Spec
 from tuner.steps import rig
 from tuner.steps import tools as installing
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.lengths import long_windows, window_notes
 from tuner.steps.rig import set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.steps.tools import Programs, find_programs
@@ -249,3 +251,49 @@ def test_a_soak_lasts_as_long_as_its_percentile_needs(
 def test_a_soak_lasts_many_times_what_a_slow_slo_allows() -> None:
     load = LoadPoint(Arrivals.POISSON, 1000.0)
     assert soak_of(spec_with("p99_latency <= 4s"), load).duration_s == pytest.approx(80.0)
+
+
+def a_mix(**streams: Any) -> Spec:
+    return Spec.model_validate(
+        {
+            "models": {"a": {"space": {"instance_group.count": {"int": [1, 4]}}}, "b": {}},
+            "repository": "r",
+            "workload": {"window": "2s"},
+            "streams": streams,
+        }
+    )
+
+
+def test_a_window_is_as_long_as_the_rarest_stream_needs_for_its_own_percentile() -> None:
+    most = {"model": "a", "share": 0.95, "slo": ["p99_latency <= 40ms"]}
+    rare = {"model": "b", "share": 0.05, "slo": ["p99_latency <= 200ms"]}
+    beside = {"model": "b", "rate": "20/s", "slo": ["p90_latency <= 100ms"]}
+    spec = a_mix(most=most, rare=rare, beside=beside)
+    window = window_of(spec, LoadPoint(Arrivals.POISSON, 200.0))
+    assert window.duration_s == pytest.approx(1.05 * 459 / 10.0)
+    assert window.bounds == (
+        LatencyBound(0.99, 0.04, "most"),
+        LatencyBound(0.99, 0.2, "rare"),
+        LatencyBound(0.9, 0.1, "beside"),
+    )
+    assert window.of("rare").bounds == (LatencyBound(0.99, 0.2, "rare"),)
+    fast = window_of(spec, LoadPoint(Arrivals.POISSON, 1e6))
+    assert fast.duration_s == pytest.approx(1.05 * 44 / 20.0)  # a background comes no faster
+    soak = soak_of(spec, LoadPoint(Arrivals.POISSON, 200.0))
+    assert soak.duration_s == pytest.approx(1307 / 10.0)
+
+
+def test_the_plan_says_how_long_a_rare_stream_makes_the_windows() -> None:
+    most = {"model": "a", "share": 0.95, "slo": ["p99_latency <= 40ms"]}
+    rare = {"model": "b", "share": 0.05, "slo": ["p99_latency <= 200ms"]}
+    spec = a_mix(most=most, rare=rare)
+    plan = load_plan(spec.workload, spec.objective, spec.slos, spec.shares)
+    assert plan.levels.lowest == pytest.approx(1.05 * 459 / 900 / 0.05)
+    assert long_windows(spec, 200.0) == (
+        "rare: p99_latency at about 200/s (5 % of all) needs windows of 48 s"
+    )
+    (told,) = window_notes(spec, plan, None)
+    assert told.startswith("rare: p99_latency needs 459 requests (5 % of all): ")
+    never = a_mix(most=most, beside={"model": "b", "rate": "0.1/s", "slo": ["p99_latency <= 1s"]})
+    plan = load_plan(never.workload, never.objective, never.slos, never.shares)
+    assert next(window_notes(never, plan, 100.0)).startswith("beside comes at 0.1/s: its SLO needs")

@@ -97,7 +97,7 @@ class TwinStrategy:
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
-        plan = load_plan(spec.workload, spec.objective, spec.slos)
+        plan = load_plan(spec.workload, spec.objective, spec.slos, spec.shares)
         search = spec.search
         return cls(
             space,

@@ -1,0 +1,76 @@
+"""Two streams on two real models: one clock, one sampler, each stream's own figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from integration.load.repository import SERVICE_S
+
+from tuner.load.generator import LatencyBound, Window
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.spec.workload import RandomInputs
+
+if TYPE_CHECKING:
+    from integration.load.conftest import Bench
+
+pytestmark = pytest.mark.integration
+
+#: The model ``plain`` takes 10 ms and stands 100/s, ``image`` answers at once.
+BOUNDS = (LatencyBound(0.9, 0.060, "steady"), LatencyBound(0.9, 0.060, "quick"))
+WINDOW = Window(duration_s=4.0, warmup_s=0.5, deadline_s=40.0, tail_s=0.3, bounds=BOUNDS)
+
+
+def two_streams(bench: Bench) -> StreamsLoad:
+    """75 % and 25 % of the load, and a background on a third model."""
+    return bench.streams(
+        {
+            "steady": Asked("plain", share=0.75),
+            "quick": Asked("image", RandomInputs(kind="random", unique=4), share=0.25),
+            "beside": Asked("cached", rate_per_s=5.0),
+        }
+    )
+
+
+def test_both_streams_get_their_rates_and_latencies_and_the_sums_are_consistent(
+    bench: Bench,
+) -> None:
+    found = two_streams(bench).measure(LoadPoint(Arrivals.POISSON, 60.0), WINDOW, 1)
+    steady, quick, beside = (found.streams[name] for name in ("steady", "quick", "beside"))
+    assert (steady.due_per_s, quick.due_per_s, beside.due_per_s) == (45.0, 15.0, 5.0)
+    assert steady.p50_latency_us >= 1e6 * SERVICE_S
+    assert quick.p50_latency_us < steady.p50_latency_us
+    assert found.due_per_s == 60.0
+    assert found.completed_count == steady.completed_count + quick.completed_count
+    assert found.throughput_infer_per_s == pytest.approx(60.0, rel=0.05)
+    assert found.failed_count == 0
+    # counted by the server meanwhile, a sample apart at each end
+    for label, own in (("plain", steady), ("image", quick), ("cached", beside)):
+        assert own.server == found.models[label]
+        counted = found.models[label].success_count
+        assert counted == pytest.approx(own.completed_count, rel=0.25, abs=5)
+    assert found.models["plain"].compute_infer_us >= 0.95e6 * SERVICE_S
+    assert found.server is None
+
+
+def test_an_overload_of_one_model_is_that_streams_alone_and_ends_early(bench: Bench) -> None:
+    """225/s for a model that stands 100/s, and 75/s for one that does not mind."""
+    found = two_streams(bench).measure(LoadPoint(Arrivals.POISSON, 300.0), WINDOW, 1)
+    assert found.streams["steady"].within_bounds is False
+    assert found.duration_s < WINDOW.duration_s
+    assert found.streams["quick"].p50_latency_us < 60e3 < found.streams["steady"].p90_latency_us
+
+
+def test_every_stream_is_asked_alone_and_for_its_answers(bench: Bench) -> None:
+    load = two_streams(bench)
+    alone_s = load.seconds_alone(30.0)
+    assert alone_s is not None
+    assert set(alone_s) == {"steady", "quick", "beside", ""}
+    assert alone_s["steady"] >= SERVICE_S
+    assert alone_s[""] == pytest.approx(0.75 * alone_s["steady"] + 0.25 * alone_s["quick"])
+    asked = {name: len(answers.alone) for name, answers in load.answers().items()}
+    assert asked == {"steady": 16, "quick": 4, "beside": 16}
+    looked = load.measure(LoadPoint(Arrivals.CLOSED, 4), Window(1.0, 0.3, 30.0), 1)
+    steady, quick = looked.streams["steady"], looked.streams["quick"]
+    assert steady.completed_count == pytest.approx(3.0 * quick.completed_count, rel=0.2)

@@ -1,0 +1,72 @@
+"""When the requests of several streams come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tuner.load.generator import Target, Window
+from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.stream import Stream, in_turn, schedule
+from tuner.load.traffic.arrivals import Times, arrivals_of
+from tuner.load.traffic.encoding import RequestForm
+from tuner.triton.server import Endpoints
+
+NOTHING: Any = None
+TARGET = Target("m", Endpoints("h:1", "g:1", None))
+FORM = RequestForm("m", {}, {}, batched=True, batch_size=1)
+WINDOW = Window(duration_s=8.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0)
+LOAD = LoadPoint(Arrivals.POISSON, 200.0)
+
+
+def stream(name: str, share: float = 0.0, rate_per_s: float | None = None) -> Stream:
+    return Stream(name, TARGET, FORM, NOTHING, share, rate_per_s)
+
+
+MOST, REST, BESIDE = stream("most", 0.75), stream("rest", 0.25), stream("beside", 0.0, 30.0)
+
+
+def times(streams: list[Stream], name: str, load: LoadPoint = LOAD, seed: int = 1) -> Times:
+    plan = schedule(streams, load, WINDOW, seed, None)
+    return plan.of([s.name for s in streams].index(name))
+
+
+def test_streams_come_by_their_shares_and_a_background_at_its_own_rate() -> None:
+    plan = schedule([MOST, REST, BESIDE], LOAD, WINDOW, 1, None)
+    inside = (plan.due_s >= 1.0) & (plan.due_s < 9.0)
+    assert np.bincount(plan.order[inside]).tolist() == [1200, 400, 240]
+    assert (np.diff(plan.due_s) >= 0.0).all()
+    assert plan.due_s.max() < WINDOW.total_s
+
+
+def test_a_background_is_the_same_at_every_level_and_stays_calm_in_an_overload() -> None:
+    double = replace(LOAD, level=400.0)
+    mix = [MOST, REST, BESIDE]
+    assert times(mix, "beside").tolist() == times(mix, "beside", double).tolist()
+    overload = times(mix, "beside", LoadPoint(Arrivals.STEP, 200.0))
+    assert overload.tolist() == times(mix, "beside").tolist()
+    assert times(mix, "most", double).size == pytest.approx(2 * times(mix, "most").size, abs=20)
+
+
+def test_a_streams_arrivals_do_not_hang_on_the_others() -> None:
+    alone, among = times([MOST], "most"), times([REST, BESIDE, MOST], "most")
+    assert alone.tolist() == among.tolist()
+    half = stream("half", 0.5), stream("other", 0.5)
+    assert times([*half], "half").tolist() != times([*half], "other").tolist()
+
+
+def test_one_stream_without_a_name_comes_as_it_always_did() -> None:
+    spans_s = (1.0, 8.0, 3.0)
+    due_s = arrivals_of(LOAD, spans_s, 7)
+    assert times([stream("", 1.0)], "", seed=7).tolist() == due_s[due_s < WINDOW.total_s].tolist()
+
+
+def test_in_a_closed_loop_streams_take_turns_by_their_shares() -> None:
+    turns = in_turn([MOST, REST, BESIDE], 100)
+    assert np.bincount(turns).tolist() == pytest.approx([75, 25], abs=1)
+    for part in (*np.split(turns, 5), turns[::5], turns[1::4], turns[1::2][:20]):
+        assert part.tolist().count(1) == pytest.approx(part.size / 4, abs=2)  # evenly mixed
+    assert set(in_turn([stream("", 1.0)], 9).tolist()) == {0}
