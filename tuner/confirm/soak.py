@@ -168,7 +168,8 @@ def soak(
         if tried[-1].held and least_s <= LONGER * lasted_s:
             break
         if not tried[-1].held and point.measurement.disturbances:
-            return Soak(tuple(tried[:-1]), " ".join(point.measurement.disturbances))
+            disturbed = " ".join(point.measurement.disturbances).rstrip(".")
+            return Soak(tuple(tried[:-1]), f"missed an SLO on a disturbed machine: {disturbed}")
         if not tried[-1].held:
             next_level = _lower(tried, slope, rules.plan)
             if next_level is not None and len(tried) == at_most - 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from tuner.confirm.confirm import Role
@@ -81,8 +81,9 @@ class Side:
 
 def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
     """A side whose numbers are from the measurements that the result names."""
-    side = measured_side(facts.candidate, trials, repeats)
     made = {(m.load, m.seed) for m in facts.measurements}
+    keys = {facts.candidate.key, *_measured_as(facts.candidate.key, made, repeats)}
+    side = measured_side(facts.candidate, trials, repeats, keys)
     proofs = tuple(r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
     judged = _worst(points) or side.judged
@@ -97,10 +98,32 @@ def _identity(point: Point) -> tuple[LoadPoint, int]:
     return point.measurement.load, point.measurement.seed
 
 
-def measured_side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
-    own = [t for t in trials if t.candidate == candidate and t.points]
+def _measured_as(
+    key: str, made: Set[tuple[LoadPoint, int]], repeats: Sequence[Repeat]
+) -> Iterator[str]:
+    """Under which key rounds were made of a config that lost a field with its default value since.
+
+    Such a field goes without being measured again: it is the same config to Triton.
+    """
+    of: dict[str, set[tuple[LoadPoint, int]]] = defaultdict(set)
+    for repeat in repeats:
+        if not repeat.of_soak:
+            of[repeat.candidate_key].add(_identity(repeat.point))
+    if made and not made <= of[key]:
+        yield from (other for other, found in of.items() if made <= found)
+
+
+def measured_side(
+    candidate: Candidate,
+    trials: Sequence[Trial],
+    repeats: Sequence[Repeat],
+    keys: Set[str] = frozenset(),
+) -> Side:
+    """A config with what was measured under its key, or these."""
+    keys = keys or {candidate.key}
+    own = [t for t in trials if t.candidate.key in keys and t.points]
     trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
-    again = tuple(r for r in repeats if r.candidate_key == candidate.key)
+    again = tuple(r for r in repeats if r.candidate_key in keys)
     proofs = _proofs(again)
     judged = _judged_again(proofs) or (None if trial is None else _nearest(trial))
     return Side(

@@ -32,6 +32,24 @@ def test_an_improved_run(made: Made) -> None:
     assert sum(data.time.values()) == pytest.approx(data.wall_s)
 
 
+def test_a_winner_that_lost_a_field_with_its_default_has_the_rounds_made_of_it(made: Made) -> None:
+    before = made("improved")
+    path = before.directory / "result.json"
+    result = json.loads(path.read_text())
+    fields = result["winner"]["fields"]
+    dropped = next(name for name in fields if name.endswith("max_queue_delay_microseconds"))
+    path.write_text(
+        json.dumps({**result, "winner": {**result["winner"], "fields": {**fields, dropped: None}}})
+    )
+    after = load(before.directory)
+    assert before.best is not None
+    assert after.best is not None
+    assert after.best.candidate != before.best.candidate
+    assert after.best.repeats == before.best.repeats
+    assert after.best.trial == before.best.trial
+    assert after.best.judged == before.best.judged
+
+
 def test_points_come_by_rising_load(made: Made) -> None:
     best = made("improved").best
     assert best is not None
