@@ -62,11 +62,6 @@ class Job:
     plan: LoadPlan
 
     @property
-    def model(self) -> ModelFiles:
-        """Of the one model of a spec's short form."""
-        return self.served.models[""].files
-
-    @property
     def searched(self) -> tuple[str, ...]:
         """Labels of the models whose configs the search changes, and may write."""
         return tuple(self.space.current.models)

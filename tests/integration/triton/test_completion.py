@@ -110,7 +110,7 @@ class Written:
 
     def runs_as_measured(self, installation: Installation, directory: Path) -> bool:
         """A new server, with auto-complete, makes the measured config of each text."""
-        code = self.served.job.model.directory / "1" / "model.py"
+        code = self.served.job.served.models[""].files.directory / "1" / "model.py"
         for number, (text, _) in enumerate(self.measured):
             model = directory / f"m{number}"
             shutil.copytree(code.parent, model / "1")

@@ -45,7 +45,7 @@ def drawn_up(text: str) -> Change:
     ("name", "broken"),
     [
         ("edit", lambda text, fields: edit(text, fields).replace("# one", "# two")),
-        ("draw_up", lambda job, candidate: drawn_up(job.model.text)),
+        ("draw_up", lambda job, candidate: drawn_up(job.served.models[""].files.text)),
         ("rollback", lambda repository, model: None),
         ("apply", lambda plan: Written((NOTHING_WRITTEN,), "run")),
     ],

@@ -191,7 +191,7 @@ def test_a_metric_that_is_minimised_is_what_repeats(tmp_path: Path) -> None:
 def test_what_was_measured_on_which_config_is_kept(job: Job) -> None:
     found = noise_on(NoisyBench(job, 0.0, 0.0), job, "f" * 16, Silent())
     assert (found.model, found.fingerprint) == ("emulated-accelerator", "f" * 16)
-    assert (found.config_sha256, found.spec_path) == (job.model.sha256, str(SPEC))
+    assert (found.config_sha256, found.spec_path) == (job.served.models[""].files.sha256, str(SPEC))
     assert found.settings.window_s == 5.0
     assert found.to_json()["capacity"]["count"] == 6
 

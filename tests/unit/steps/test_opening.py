@@ -99,8 +99,11 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     assert (manifest.spec_path, manifest.spec_text) == (str(job.loaded.path), job.loaded.text)
     assert manifest.spec_sha256 == job.loaded.sha256
     config = manifest.models[""]
-    assert (config.path, config.text) == (str(job.model.path), job.model.text)
-    assert config.sha256 == job.model.file_sha256
+    assert (config.path, config.text) == (
+        str(job.served.models[""].files.path),
+        job.served.models[""].files.text,
+    )
+    assert config.sha256 == job.served.models[""].files.file_sha256
     assert (manifest.seed, manifest.space_size) == (0, 4)
     assert manifest.current == job.space.current
     assert manifest.spec["slo"] == ["p99_latency <= 40ms"]
@@ -204,7 +207,7 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
         assert parse(new.manifest.models[""].completed) == job.space.base
         directory = new.store.directory
     resumed = replace(request, resume=directory)
-    running = parse(job.model.text + "input { name: 'more' }")
+    running = parse(job.served.models[""].files.text + "input { name: 'more' }")
     base = Base.of_server(job.served.models[""].base.file, running, completes=True)
     other = job.over(job.served.over({"": base}))
     with pytest.raises(SpecError, match="completes the model's config otherwise") as refused:
@@ -237,10 +240,10 @@ def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Pa
         winner = candidate_of({"instance_group.count": 3})
         change = draw_up(job, winner)
         (written,) = write_back(new.manifest, winner, change).files
-    assert (written.path, written.sha256_before) == (job.model.path, None)
-    assert parse(job.model.path.read_text()).instance_group[0].count == 3
+    assert (written.path, written.sha256_before) == (job.served.models[""].files.path, None)
+    assert parse(job.served.models[""].files.path.read_text()).instance_group[0].count == 3
     assert rollback(job.spec.repository, "m").files[0].sha256_after is None
-    assert not job.model.path.exists()
+    assert not job.served.models[""].files.path.exists()
 
 
 def job_without_config(tmp_path: Path) -> Job:
