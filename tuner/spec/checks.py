@@ -265,7 +265,7 @@ def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | Non
         metrics += [minimised] if minimised else []
         metric = max(metrics, key=lambda m: m.requests_needed, default=None)
         rate = stream.rate or rate_per_s * spec.shares.get(name, 1.0)
-        if metric is not None and rate * window < metric.requests_needed:
+        if metric is not None and 0 < rate * window < metric.requests_needed:
             needed, whose = metric.requests_needed, f"{name}: " if name else ""
             return (
                 f"{whose}{metric.name} needs {needed} requests, but {rate:g}/s for {window} gives "

@@ -91,7 +91,7 @@ def _take_space(form: Form) -> Any:
     if isinstance(own, dict) and CACHE_SIZE in own:
         text = "is given in server.space too: leave one of them out"
         form.problems.append(Finding(("space", CACHE_SIZE), text, key=True))
-    elif isinstance(server, dict):
+    elif isinstance(server, dict) and (own is None or isinstance(own, dict)):
         form.data["server"] = {**server, "space": {CACHE_SIZE: space[CACHE_SIZE], **(own or {})}}
         form.moved["server", "space", CACHE_SIZE] = ("space", CACHE_SIZE)
     return {path: values for path, values in space.items() if path != CACHE_SIZE} or None
