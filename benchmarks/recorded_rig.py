@@ -44,7 +44,7 @@ class Rig:
         load = streams_load(
             spec.workload,
             asked_of(spec),
-            {"": spec.the_one.name},
+            {label: model.name for label, model in spec.models.items()},
             Site(
                 self.deployer.control,
                 deployment.endpoints,
