@@ -408,3 +408,58 @@ def test_half_a_write_of_a_model_that_was_removed_since_stops_no_run(tmp_path: P
     cut_short(make_plan(tmp_path), "tokenizer")
     shutil.rmtree(tmp_path / "bert")
     assert list(settle_all(tmp_path)) == []
+
+
+def test_a_file_edited_while_another_fails_is_left_as_it_was_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    rename = Path.replace
+
+    def edited_meanwhile(path: Path, target: Path) -> Path:
+        if target == config(tmp_path, "bert"):
+            monkeypatch.setattr(Path, "replace", rename)
+            config(tmp_path, "tokenizer").write_text("# by hand\n")
+            raise PermissionError(1, "Operation not permitted")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", edited_meanwhile)
+    with pytest.raises(EnvironmentNotReadyError, match=r"cannot write .*bert"):
+        apply(plan)
+    assert contents(tmp_path) == {**OLD, "tokenizer": "# by hand\n"}
+
+
+def test_half_of_a_second_write_is_undone_and_hides_not_the_first(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    second = plan_of(tmp_path, "r2", {"bert": "# second b\n", "head": "# second h\n"})
+    cut_short(second, "bert")
+    (written,) = settle_all(tmp_path)
+    assert written.run_id == "r2"
+    assert contents(tmp_path) == NEW
+    assert rollback(tmp_path, "head").run_id == "r1"
+    assert contents(tmp_path) == OLD
+
+
+def test_a_write_that_a_later_one_followed_is_not_undone(tmp_path: Path) -> None:
+    cut_short(make_plan(tmp_path), "tokenizer")
+    sha256 = sha256_of(OLD["bert"] or "")
+    later = Entry(Action.APPLY, "later", "r2", sha256, sha256_of("#"), (Other("x", None, sha256),))
+    with locked_journal(config(tmp_path, "bert")) as journal:
+        journal.append(later)
+    before = contents(tmp_path)
+    assert list(settle_all(tmp_path)) == []
+    assert contents(tmp_path) == before
+
+
+def test_what_was_changed_is_named_before_what_the_winner_found_in_place(tmp_path: Path) -> None:
+    """So that the command to take it back names a model that was written."""
+    plan = make_plan(tmp_path)
+    config(tmp_path, "tokenizer").write_text(NEW["tokenizer"] or "")
+    files = apply(plan).files
+    assert [(f.path.parent.name, f.changed) for f in files] == [
+        ("bert", True),
+        ("head", True),
+        ("tokenizer", False),
+    ]
+    rollback(tmp_path, "bert")
+    assert contents(tmp_path) == {**OLD, "tokenizer": NEW["tokenizer"]}
