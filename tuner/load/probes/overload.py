@@ -40,7 +40,9 @@ _ALLOWED = 0.01
 
 @dataclass(frozen=True)
 class Overload:
-    """What one config did at 120 % of its capacity.
+    """What one config did at 120 % of its capacity, all streams together.
+
+    What is late and refused is of the stream that the SLO is about.
 
     Attributes:
         capacity_per_s: Requests per second that it had stood within the SLOs.
@@ -115,24 +117,25 @@ def overload_window(slo: Slo) -> Window:
         deadline_s=2.0 * total_s + _SLACK_S,
         tail_s=tail_s,
         slice_s=SLICE_S,
-        bounds=() if share is None else (LatencyBound(share, bound_s),),
+        bounds=() if share is None else (LatencyBound(share, bound_s, slo.stream),),
         ends_early=False,
     )
 
 
 def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
-    """Reads a probe that was made in `overload_window`.
+    """Reads a probe that was made in `overload_window`; of a mix what it did to the SLO's stream.
 
     Raises:
         LoadFailedError: It shows nothing over time, or the client could not keep up.
     """
-    if not measurement.slices or measurement.latencies_us is None:
+    own = measurement.of(slo.stream)
+    if own is None or not own.slices or own.latencies_us is None:
         raise LoadFailedError("it has no latency of each request, so there is none over time")
     if not client_kept_up(measurement):
         raise LoadFailedError("the load generator could not keep up with the overload")
-    slices = _judged(measurement.slices, window, slo.bound)
-    late = int((measurement.latencies_us > slo.bound).sum()) + measurement.failed_count
-    due = measurement.latencies_us.size + measurement.failed_count
+    slices = _judged(own.slices, window, slo.bound)
+    late = int((own.latencies_us > slo.bound).sum()) + own.failed_count
+    due = own.latencies_us.size + own.failed_count
     return Overload(
         capacity_per_s=measurement.load.level,
         asked_per_s=OVERLOAD * measurement.load.level,
@@ -141,9 +144,9 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
         slo=str(slo),
         bound_us=slo.bound,
         served_per_s=measurement.completed_count / window.duration_s,
-        p99_latency_us=measurement.p99_latency_us,
+        p99_latency_us=own.p99_latency_us,
         late_share=late / due,
-        rejected_share=measurement.rejected_count / due,
+        rejected_share=own.rejected_count / due,
         recovered_after_s=recovered_after(slices, window.duration_s, slo.bound),
         slices=slices,
     )

@@ -10,7 +10,7 @@ import pytest
 from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
-from tuner.load.generator import Window
+from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.timeline import observe_open, percentile
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement, Slice
 from tuner.load.perf_analyzer.export import Requests
@@ -165,3 +165,21 @@ def test_the_expression_is_the_one_verdicts_have() -> None:
     for slo in (P99_40MS, p90):
         told = overload_of(queue(0.0002), WINDOW, slo).slo
         assert told == str(slo) == judge(slo, synthetic_measurement()).expression
+
+
+def test_an_overload_of_a_mix_is_judged_by_the_stream_that_the_slo_is_about() -> None:
+    slo = replace(P99_40MS, stream="tight")
+    calm, late = synthetic_measurement(80.0, 20e3), synthetic_measurement(20.0, 90e3)
+    slices = (Slice(0.0, 20.0, 20.0, 90e3), Slice(5.0, 20.0, 20.0, 20e3))
+    streams = {"loose": late, "tight": replace(calm, slices=slices)}
+    whole = replace(synthetic_measurement(100.0, 90e3), streams=streams)
+    window = overload_window(slo)
+    found = overload_of(whole, window, slo)
+    assert (found.late_share, found.p99_latency_us) == (0.0, 20e3)
+    assert (
+        overload_of(whole, window, replace(P99_40MS, stream="tight", bound=15e3)).late_share > 0.3
+    )
+    assert found.capacity_per_s == 100.0
+    assert window.bounds == (LatencyBound(0.99, slo.bound / 1e6, "tight"),)
+    with pytest.raises(LoadFailedError, match="no latency of each request"):
+        overload_of(whole, window, replace(P99_40MS, stream="loose"))
