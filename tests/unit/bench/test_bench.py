@@ -360,3 +360,31 @@ def test_only_the_first_measurement_of_a_loaded_model_may_be_a_cold_start() -> N
     warming.late = [100]
     assert not passes(bench.measure(50.0, 1).slo)
     assert warming.asked == 2
+
+
+def test_one_request_at_a_time_is_told_of_each_stream_and_a_slow_one_is_asked_for_its_answers() -> (
+    None
+):
+    class Mix(EmulatedLoad):
+        slow_s = 0.05
+
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            whole = dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12e3)
+            parts = {"a": 4e3, "b": 50e3}
+            streams = {n: dataclasses.replace(whole, avg_latency_us=us) for n, us in parts.items()}
+            return dataclasses.replace(whole, streams=streams)
+
+        def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
+            return {"a": 0.004, "b": self.slow_s, "": 0.75 * 0.004 + 0.25 * self.slow_s}
+
+        def seconds_for(self, count: int, patience_s: float) -> float | None:
+            return 2.0 * self.slow_s
+
+    load = Mix()
+    bench, _ = a_bench(CountingDeployer(), load=load)
+    bench.deploy(ONE)
+    seen = bench.one_at_a_time(3)
+    assert seen == {"a": pytest.approx(0.004), "b": pytest.approx(0.05), "": pytest.approx(0.012)}
+    load.slow_s = 0.4
+    assert bench.one_at_a_time(3) == {"a": 0.004, "b": 0.4, "": pytest.approx(0.103)}
+    assert bench.many_at_once(16, 3) == pytest.approx(16 / 0.8)

@@ -68,3 +68,23 @@ def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:
     assert result.sentence.endswith(", and 1 more.")
     one, _ = compare([saying(1.0), saying(1.0)], saying(2.0))
     assert "more" not in one.sentence
+
+
+def test_the_answers_of_every_stream_are_compared_and_told_with_its_name() -> None:
+    class Streams(FreshBench):
+        def answers(self) -> Mapping[str, Answers]:
+            own = saying(2.0 if self.candidate == WINNER else 1.0)
+            return {
+                "text": saying(1.0),
+                "head": own,
+                "chat": Answers(none_because="it is decoupled"),
+            }
+
+    result = same_answers(Streams(lambda _: 100.0), CURRENT, WINNER, 1e-3)
+    assert result.changed
+    assert result.sentence.startswith("It changes answers: head: input 0 asked alone: output y")
+    same = same_answers(Streams(lambda _: 100.0), CURRENT, CURRENT, 1e-3)
+    assert same.sentence == (
+        "Answers to 2 requests are the current config's (floats within 0.001). "
+        "Answers to chat were not compared: it is decoupled."
+    )
