@@ -92,7 +92,7 @@ def soak_sentences(data: ReportData) -> list[str]:
         return []
     soak = data.subject.soak
     sentences = [*(s.sentence for s in soak.tried), *([soak.reason] if soak.reason else [])]
-    return [f"Soak: {sentence}." for sentence in sentences]
+    return [f"Soak: {sentence.removesuffix('.')}." for sentence in sentences]
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:

@@ -20,7 +20,7 @@ from tuner.report.data import load
 from tuner.report.pull_request import pull_request_of
 from tuner.report.quantities import POINT_ESTIMATES, rate_text
 from tuner.report.result_schema import Result, check
-from tuner.report.sentence import verdict_sentence
+from tuner.report.sentence import soak_sentences, verdict_sentence
 from tuner.report.tables import comparison
 from tuner.run.reading import UnreadableFileError
 from tuner.run.store import RunStore
@@ -165,3 +165,11 @@ def test_a_soak_that_is_not_as_tune_writes_it_is_named(tmp_path: Path, part: str
     (run / "result.json").write_text(json.dumps(result))
     with pytest.raises(UnreadableFileError, match=r"result\.json"):
         load(run)
+
+
+def test_a_reason_that_ends_in_a_full_stop_gets_no_second_one(tmp_path: Path) -> None:
+    data = load(make_run(tmp_path))
+    assert data.best is not None
+    soak = replace(data.best.soak, reason="Other processes took 74 % of the CPU.")
+    told = soak_sentences(replace(data, best=replace(data.best, soak=soak)))
+    assert told[-1] == "Soak: Other processes took 74 % of the CPU."
