@@ -217,7 +217,9 @@ def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
     """
     try:
         form = long_form(read_yaml(offer.manifest.spec_text).data)
-        spec = Spec.model_validate(form.data, context={"directory": offer.directory})
+        spec = Spec.model_validate(
+            form.data, context={"directory": offer.directory, "is_long": True}
+        )
         spec = _here(spec, offer, request)
         wrong = _told(form, cross_checks(spec))
     except BadYamlError as error:

@@ -109,6 +109,9 @@ def _name_models(form: Form) -> None:
             form.data["models"][label] = model
             continue
         own = dict(model or {})
+        if not label and "name" not in own:
+            form.problems.append(Finding(("models", ""), "is no name of a model", key=True))
+            continue
         if own.get("name", label) != label and label:
             text = "unknown key 'name'; a model is called what it is listed as"
             form.problems.append(Finding(("models", label, "name"), text, key=True))
@@ -197,7 +200,7 @@ def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
 
 
 def _searched(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part without the space that nobody gave it: nobody may write an empty one."""
+    """A part without a space that is empty, which is none."""
     return {key: value for key, value in part.items() if value or key != "space"}
 
 

@@ -86,7 +86,7 @@ def _place(path: Path, tree: Tree, location: Location) -> str:
 
 def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[Finding]]:
     """Of data in the long form; the findings are by its places."""
-    context = {"directory": directory}
+    context = {"directory": directory, "is_long": True}
     try:
         spec = Spec.model_validate(data, context=context)
     except ValidationError as error:
@@ -102,14 +102,14 @@ def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str,
 
     A wrong parameter of a space is left out alone; any other mistake takes its section along.
     """
-    rest, broken = data, set[str]()
+    rest, broken = _copied(data), set[str]()
     for location in wrong:
         part = _part(location)
-        rest = _left_out(rest, part)
+        _leave_out(rest, part)
         if part[-2:-1] != ("space",):
             broken |= _sections(part)
         elif not _at(rest, part[:-1]):
-            rest = _left_out(rest, part[:-1])
+            _leave_out(rest, part[:-1])
             broken.add("space")
     return _completed(rest), broken
 
@@ -134,12 +134,16 @@ def _sections(part: Location) -> set[str]:
     return {str(part[0]), *also.get(str(part[0]), ())}
 
 
-def _left_out(data: dict[str, Any], part: Location) -> dict[str, Any]:
-    head, rest = part[0], part[1:]
-    inner = data.get(str(head))
-    if rest and isinstance(inner, dict):
-        return {**data, str(head): _left_out(inner, rest)}
-    return {key: value for key, value in data.items() if key != head}
+def _copied(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copied(v) if isinstance(v, dict) else v for key, v in data.items()}
+
+
+def _leave_out(data: dict[str, Any], part: Location) -> None:
+    holder = _at(data, part[:-1])
+    if isinstance(holder, dict):
+        holder.pop(str(part[-1]), None)
+    else:
+        data.pop(str(part[0]), None)
 
 
 def _at(data: Any, location: Location) -> Any:
