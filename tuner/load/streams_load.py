@@ -113,7 +113,7 @@ class StreamsLoad:
     def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None:
         """See `tuner.load.probes.first_answers`."""
         for stream in self.setup.streams:
-            await_first_answers(*_of(stream), self._configs(stream), patience_s, note)
+            await_first_answers(*_of(stream), self._config(stream), patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
         """So many requests at once, of each stream its share; see `probes.slow_model`."""
@@ -140,13 +140,6 @@ class StreamsLoad:
         streams = [s for s in self.setup.streams if self._config(s).response_cache.enable]
         streams.sort(key=lambda s: 0.0 if s.background else s.share)
         return together([fill(*_of(s), seed, size) for s in streams or self.setup.streams])
-
-    def _configs(self, stream: Stream) -> list[Any]:
-        """Of its model, and of the steps of an ensemble."""
-        found = [self._config(stream)]
-        for config in found:  # grows
-            found += [self.running_config(s.model_name) for s in config.ensemble_scheduling.step]
-        return found
 
     def _config(self, stream: Stream) -> Any:
         return self.running_config(stream.target.model)

@@ -158,15 +158,11 @@ class Space:
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
-        if self.count > COUNTED_ONE_BY_ONE:
-            return Size(self.count, exact=False)
-        return Size(sum(1 for _ in self.enumerate()), exact=True)
-
-    @cached_property
-    def count(self) -> int:
-        """How many `combinations` there are."""
         parts = groupby(self.parameters, key=attrgetter("knob.owner"))
-        return math.prod(self._count(tuple(part), {}) for _, part in parts)
+        count = math.prod(self._count(tuple(part), {}) for _, part in parts)
+        if count > COUNTED_ONE_BY_ONE:
+            return Size(count, exact=False)
+        return Size(sum(1 for _ in self.enumerate()), exact=True)
 
     def enumerate(self) -> Iterator[Candidate]:
         """Each candidate that Triton would load, once; the server's arguments change last."""

@@ -21,7 +21,7 @@ from tuner.spec.slo import Slo
 from tuner.twin.costs import Costs
 from tuner.twin.observation import Setting
 from tuner.twin.simulator import Outcome
-from tuner.twin.system import Scheduler
+from tuner.twin.system import Network
 
 #: A capacity is known well enough when its bracket is this narrow (ratio minus one).
 TOLERANCE = 0.015
@@ -54,7 +54,6 @@ class Simulated:
     outcome: Outcome
     level: float
     requirement: Requirement
-    request_size: int
     undecided: Literal[False] = False
 
     @cached_property
@@ -64,8 +63,8 @@ class Simulated:
 
     @property
     def served_per_s(self) -> float | None:
-        served = self.outcome.throughput_infer_per_s / self.request_size
-        return served if self.requirement.arrivals.open_loop else None
+        open_loop = self.requirement.arrivals.open_loop
+        return self.outcome.requests_per_s if open_loop else None
 
     @cached_property
     def slo_utilisation(self) -> float | None:
@@ -75,7 +74,7 @@ class Simulated:
 def capacity_of(
     setting: Setting,
     costs: Costs,
-    scheduler: Scheduler,
+    network: Network,
     requirement: Requirement,
     *,
     near: float,
@@ -86,7 +85,7 @@ def capacity_of(
     Args:
         setting: Of the run.
         costs: A fit's, or those of a resampled one.
-        scheduler: What to try.
+        network: What to try.
         requirement: SLOs and loads.
         near: Where to begin to look: a level of about that size.
         seed: Of arrivals and everything else.
@@ -94,7 +93,7 @@ def capacity_of(
     levels = requirement.levels
 
     def probe(level: float) -> Simulated:
-        return simulated(setting, costs, scheduler, requirement, level, seed)
+        return simulated(setting, costs, network, requirement, level, seed)
 
     found = find_capacity(probe, levels.nearest(near), levels, TOLERANCE, _PROBES).capacity()
     if found is None:
@@ -105,7 +104,7 @@ def capacity_of(
 def simulated(
     setting: Setting,
     costs: Costs,
-    scheduler: Scheduler,
+    network: Network,
     requirement: Requirement,
     level: float,
     seed: int = 0,
@@ -114,13 +113,14 @@ def simulated(
     duration_s = min(max(REQUESTS / level, _LEAST_S), _MOST_S) if level > 0 else _MOST_S
     if requirement.arrivals is Arrivals.CLOSED:
         duration_s = CLOSED_S
-    traffic = setting.traffic(LoadPoint(requirement.arrivals, level), duration_s, seed)
-    outcome = costs.simulate(scheduler, traffic, seed)
-    return Simulated(outcome, level, requirement, setting.request_size)
+    traffics = setting.traffics(LoadPoint(requirement.arrivals, level), duration_s, seed)
+    outcome = costs.simulate(network, traffics, seed)
+    return Simulated(outcome, level, requirement)
 
 
 def meets(slo: Slo, outcome: Outcome) -> bool:
     """One SLO against a simulated window; refused requests are errors, as in `tuner.score`."""
+    outcome = outcome.of(slo.stream)
     value = simulated_value(slo.metric, outcome)
     if value is None:
         return True
@@ -134,7 +134,9 @@ def meets(slo: Slo, outcome: Outcome) -> bool:
 def slo_utilisation(slos: Sequence[Slo], outcome: Outcome) -> float | None:
     """The largest share of a bound that is used up, as `tuner.score.judge.slo_utilisation`."""
     judged = [s for s in slos if s.bound != 0]
-    margins = (margin(slo, _known(simulated_value(slo.metric, outcome))) for slo in judged)
+    margins = (
+        margin(slo, _known(simulated_value(slo.metric, outcome.of(slo.stream)))) for slo in judged
+    )
     return max((1.0 - m for m in margins if m is not None), default=None)
 
 

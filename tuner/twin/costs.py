@@ -9,9 +9,9 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from tuner.twin.observation import Observation
-from tuner.twin.simulator import Outcome, simulate
-from tuner.twin.system import Scheduler, Service, Traffic, Way
+from tuner.twin.observation import Observation, compute_us
+from tuner.twin.simulator import Outcome, simulate_network
+from tuner.twin.system import Network, Service, Traffic, Way
 
 Vector = npt.NDArray[np.float64]
 
@@ -33,35 +33,47 @@ _BOUNDS = {
     "front_more": (0.05, 1.0),
     "slept_s": (1e-6, 1e-2),
 }
-NAMES = tuple(_BOUNDS)
-LOWEST: Vector = np.log([low for low, _ in _BOUNDS.values()])
-HIGHEST: Vector = np.log([high for _, high in _BOUNDS.values()])
-_OF_SERVICE = frozenset(NAMES[:7])
+_NAMES = tuple(_BOUNDS)
+_OF_SERVICE, _OF_WAY = _NAMES[:7], _NAMES[7:]
+
+
+def limits(models: int) -> tuple[Vector, Vector]:
+    """Least and most of each number of a vector: those of each model, then those of the way."""
+    ends = np.log(list(_BOUNDS.values()))
+    of_service, of_way = ends[: len(_OF_SERVICE)], ends[len(_OF_SERVICE) :]
+    lowest, highest = np.concatenate([*[of_service] * models, of_way]).T
+    return lowest, highest
 
 
 @dataclass(frozen=True)
 class Costs:
-    service: Service
+    """What batches cost, for each model of a network, and what a request meets on its way."""
+
+    services: tuple[Service, ...]
     way: Way
 
     @classmethod
-    def from_vector(cls, vector: Vector, pad_to: int, cores: float) -> Costs:
-        values = dict(zip(NAMES, np.exp(np.clip(vector, LOWEST, HIGHEST)).tolist(), strict=True))
-        service = Service(pad_to=pad_to, **{n: v for n, v in values.items() if n in _OF_SERVICE})
-        others = {n: v for n, v in values.items() if n not in _OF_SERVICE}
+    def from_vector(cls, vector: Vector, like: Sequence[Service], cores: float) -> Costs:
+        """``like``: services with what is not fitted."""
+        values = np.exp(np.clip(vector, *limits(len(like)))).tolist()
+        count = len(_OF_SERVICE)
+        services = tuple(
+            replace(service, **dict(zip(_OF_SERVICE, values[k * count :], strict=False)))
+            for k, service in enumerate(like)
+        )
+        others = dict(zip(_OF_WAY, values[len(like) * count :], strict=True))
         way = Way(handoff_s=HANDOFF_S, cores=cores, **others)
         # A hit costs the host what a response costs it.
-        return cls(service, replace(way, hit_s=service.response_s))
+        return cls(services, replace(way, hit_s=services[0].response_s))
 
     def to_vector(self) -> Vector:
-        values = [
-            getattr(self.service if name in _OF_SERVICE else self.way, name) for name in NAMES
-        ]
-        vector: Vector = np.clip(np.log(np.maximum(values, 1e-12)), LOWEST, HIGHEST)
-        return vector
+        values = [getattr(service, name) for service in self.services for name in _OF_SERVICE]
+        values += [getattr(self.way, name) for name in _OF_WAY]
+        vector: Vector = np.log(np.maximum(values, 1e-12))
+        return np.clip(vector, *limits(len(self.services)))
 
-    def simulate(self, scheduler: Scheduler, traffic: Traffic, seed: int) -> Outcome:
-        return simulate(scheduler, self.service, self.way, traffic, seed)
+    def simulate(self, network: Network, traffics: Sequence[Traffic], seed: int) -> Outcome:
+        return simulate_network(network, self.services, self.way, traffics, seed)
 
 
 class Figure(Enum):
@@ -97,30 +109,34 @@ def figures_of(outcome: Outcome) -> dict[Figure, float]:
 def residuals(costs: Costs, observations: Sequence[Observation]) -> Vector:
     """Log of simulated over measured, in units of the scales above, for each observation in turn.
 
-    Always as many for an observation as there are kinds; 0 for what was not measured.
+    Those of each stream in the order of `Figure`, then those of the models and of the host. As
+    many for each observation; 0 for what was not measured.
     """
     return np.concatenate([_of_one(costs, o) for o in observations])
 
 
-#: Residuals of one observation.
-PER_OBSERVATION = len(Figure) + 3
-
-
 def _of_one(costs: Costs, observation: Observation) -> Vector:
-    outcome = costs.simulate(observation.scheduler, observation.traffic, observation.seed)
-    simulated = figures_of(outcome)
+    outcome = costs.simulate(observation.network, observation.traffics, observation.seed)
     found = []
-    for figure, scale in SCALES.items():
-        if observation.saturated and figure is not Figure.THROUGHPUT:
-            scale = _SATURATED_SCALE  # noqa: PLW2901
-        measured = getattr(observation.measurement, figure.value)
-        found.append(_log_ratio(simulated[figure], measured) / scale)
-    found.append(_log_ratio(outcome.nodes[0].compute_us, observation.compute_us) / _COMPUTE_SCALE)
-    found.append(
-        _log_ratio(outcome.nodes[0].mean_batch_size, observation.mean_batch_size) / _BATCH_SCALE
-    )
+    for k, traffic in enumerate(observation.traffics):
+        found += _of_stream(outcome.of(traffic.stream), observation, k)
+    for node, model in zip(outcome.nodes, observation.models, strict=True):
+        size = None if model is None else model.mean_batch_size
+        found.append(_log_ratio(node.compute_us, compute_us(model)) / _COMPUTE_SCALE)
+        found.append(_log_ratio(node.mean_batch_size, size) / _BATCH_SCALE)
     found.append(_log_ratio(outcome.busy_cores, observation.busy_cores) / _CORES_SCALE)
     return np.array(found)
+
+
+def _of_stream(outcome: Outcome, observation: Observation, stream: int) -> list[float]:
+    simulated, measurement = figures_of(outcome), observation.streams[stream]
+    found = []
+    for figure, scale in SCALES.items():
+        if observation.saturated[stream] and figure is not Figure.THROUGHPUT:
+            scale = _SATURATED_SCALE  # noqa: PLW2901
+        measured = None if measurement is None else getattr(measurement, figure.value)
+        found.append(_log_ratio(simulated[figure], measured) / scale)
+    return found
 
 
 def _log_ratio(simulated: float, measured: float | None) -> float:

@@ -26,21 +26,20 @@ class Curve:
     pad_to: int = 1
 
 
-def curve_of(observations: Sequence[Observation]) -> Curve | None:
-    """The least-squares line through the mean time of each batch size.
+def curve_of(observations: Sequence[Observation], node: int) -> Curve | None:
+    """The least-squares line through the mean time of each batch size of one model.
 
     Only from the trials with the fewest instances, where they wait least for one another.
     """
-    known = [o for o in observations if o.measurement.server and o.measurement.server.batch_stats]
+    known = [
+        (o.network.nodes[node].instances, model.batch_stats)
+        for o in observations
+        if (model := o.models[node]) is not None and model.batch_stats
+    ]
     if not known:
         return None
-    fewest = min(o.scheduler.instances for o in known)
-    rows = [
-        row
-        for o in known
-        if o.scheduler.instances == fewest
-        for row in (o.measurement.server.batch_stats if o.measurement.server else ())
-    ]
+    fewest = min(instances for instances, _ in known)
+    rows = [row for instances, found in known if instances == fewest for row in found]
     sizes, counts, total_ns = (np.array(column, float) for column in zip(*rows, strict=True))
     seconds = total_ns / counts / 1e9
     pad_to = 1

@@ -20,19 +20,17 @@ import numpy.typing as npt
 from tuner.run.trial import Trial
 from tuner.twin.costs import (
     HANDOFF_S,
-    HIGHEST,
-    LOWEST,
-    PER_OBSERVATION,
     SCALES,
     Costs,
     Figure,
     Vector,
+    limits,
     residuals,
 )
-from tuner.twin.curve import curve_of
+from tuner.twin.curve import Curve, curve_of
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Observation, Setting, observations_of
-from tuner.twin.system import Service, Way
+from tuner.twin.system import Lock, Service, Way
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -54,11 +52,33 @@ _GOOD_ENOUGH = 3e-3
 _TRUST = 0.7
 #: Half width of a 90 % interval in standard deviations.
 Z90 = 1.645
-#: Where a search begins: a device, which is regular, or the host's cores, which are not. Share of
-#: the device, and spread.
-_KINDS = ((0.9, 0.05), (0.1, 0.5))
 #: And a client on another machine, or on the same few cores.
 _FRONTS_S = (2e-5, 2e-4)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Of a model: the device's share of a batch, how regular it is, and who waits for whom.
+
+    What is measured of a batch has its waits for other models in it: only ``scale`` is its own.
+    """
+
+    share: float
+    spread: float
+    lock: Lock = Lock.DEVICE
+    scale: float = 1.0
+
+
+#: Where a fit begins: a device, which is regular, or the host's cores, which are not; and, beside
+#: other models, a device of its own, or something that each instance waits for by itself.
+_KINDS = (
+    _Kind(0.9, 0.05),
+    _Kind(0.1, 0.5),
+    _Kind(0.9, 0.05, scale=0.5),
+    _Kind(0.9, 0.05, scale=0.2),
+    _Kind(0.9, 0.05, Lock.MODEL),
+    _Kind(0.9, 0.05, Lock.NONE),
+)
 
 
 @dataclass(frozen=True)
@@ -125,7 +145,11 @@ def fit(
         start: An earlier fit to begin with: a few trials more then take a fraction of the time.
         seed: Of the resampling.
     """
+    if isinstance(setting.plan, Unmodelled):
+        return setting.plan
     observations = observations_of(trials, setting)
+    if len(setting.asked) > 1 and any(t.due_s is None for o in observations for t in o.traffics):
+        return Unmodelled("closed loops of several streams are not simulated")
     measured = {o.trial for o in observations}
     if len(observations) < LEAST_POINTS or len(measured) < LEAST_TRIALS:
         return Unmodelled(
@@ -138,36 +162,33 @@ def fit(
 def fit_observations(
     observations: Sequence[Observation], setting: Setting, *, start: Twin | None, seed: int
 ) -> Twin:
-    curve = curve_of(observations)
-    pad_to = 1 if curve is None else curve.pad_to
     cores = math.inf if setting.cores is None else float(setting.cores)
-
-    def costs_of(vector: Vector) -> Costs:
-        return Costs.from_vector(vector, pad_to, cores)
-
-    starts = _starts(observations) if start is None else [start.costs.to_vector()]
+    begun = [start.costs] if start is not None else _starts(observations, cores)
+    starts = [(costs.to_vector(), costs) for costs in begun]
     for steps in _COLD if start is None else _WARM:
-        fits = [_least_squares(x, observations, costs_of, steps) for x in starts]
-        fits = sorted(fits, key=lambda r: float(r.cost))[: steps.kept]
-        starts = [r.x for r in fits]
-    best = fits[0]
-    left = residuals(costs_of(best.x), observations)
-    vectors = _resampled(best.x, left, best.jac, [o.trial for o in observations], seed)
+        fits = [(_least_squares(x, like, observations, steps), like) for x, like in starts]
+        fits = sorted(fits, key=lambda pair: float(pair[0].cost))[: steps.kept]
+        starts = [(found.x, like) for found, like in fits]
+    best, like = fits[0]
+    costs = Costs.from_vector(best.x, like.services, cores)
+    left = residuals(costs, observations)
+    vectors = _resampled(best.x, left, best.jac, observations, seed)
     noise, fitness = _judged(left, observations)
     return Twin(
         setting=setting,
-        costs=costs_of(best.x),
-        refits=tuple(costs_of(v) for v in vectors),
+        costs=costs,
+        refits=tuple(Costs.from_vector(v, costs.services, cores) for v in vectors),
         noise=noise,
         fitness=fitness,
     )
 
 
-def _starts(observations: Sequence[Observation]) -> list[Vector]:
-    """From the curve: most of it on the device or beside it, the front costing little or much."""
-    curve = curve_of(observations)
-    base_s, item_s = (1e-3, 1e-4) if curve is None else (curve.base_s, curve.item_s)
-    base_s, item_s = max(base_s, 1e-5), max(item_s, 1e-6)
+def _starts(observations: Sequence[Observation], cores: float) -> list[Costs]:
+    """From the curves: most of it on the device or beside it, the front costing little or much.
+
+    Of several models each may be of another kind: what shows the measured loads best.
+    """
+    curves = [curve_of(observations, node) for node in range(len(observations[0].models))]
     fastest_us = min(o.measurement.p50_latency_us for o in observations)
     way = Way(
         base_s=max(0.1 * fastest_us / 1e6, 1e-4),
@@ -175,43 +196,73 @@ def _starts(observations: Sequence[Observation]) -> list[Vector]:
         front_more=0.5,
         slept_s=1e-4,
         handoff_s=HANDOFF_S,
+        cores=cores,
     )
     starts = []
-    for share, spread in _KINDS:
+    for kind in _KINDS[:2]:
         for front_s in _FRONTS_S:
-            service = Service(
-                overlap_base_s=base_s * (1.0 - share),
-                overlap_item_s=item_s * (1.0 - share),
-                exclusive_base_s=base_s * share,
-                exclusive_item_s=item_s * share,
-                response_s=2e-5,
-                release_s=2e-5,
-                spread=spread,
-            )
-            starts.append(Costs(service, replace(way, front_s=front_s)).to_vector())
-    return starts
+            services = tuple(_service(curve, kind) for curve in curves)
+            costs = Costs(services, replace(way, front_s=front_s))
+            starts.append(costs)
+    if len(curves) == 1:
+        return starts
+    sorted_out = (_sorted_out(costs, curves, observations) for costs in starts)
+    return [min(sorted_out, key=lambda c: _loss(residuals(c, observations)))]
+
+
+def _sorted_out(
+    costs: Costs, curves: Sequence[Curve | None], observations: Sequence[Observation]
+) -> Costs:
+    """The same with the best kind of each model, one model after the other."""
+    for node, curve in (*enumerate(curves), *enumerate(curves)):
+        before, behind = costs.services[:node], costs.services[node + 1 :]
+        others = [replace(costs, services=(*before, _service(curve, k), *behind)) for k in _KINDS]
+        with ThreadPoolExecutor() as threads:
+            lost = list(threads.map(lambda c: _loss(residuals(c, observations)), others))
+        costs = others[int(np.argmin(lost))]
+    return costs
+
+
+def _loss(left: Vector) -> float:
+    """soft_l1, as the fit has it."""
+    return float(np.sum(np.sqrt(1.0 + left**2) - 1.0))
+
+
+def _service(curve: Curve | None, kind: _Kind) -> Service:
+    base_s, item_s = (1e-3, 1e-4) if curve is None else (curve.base_s, curve.item_s)
+    base_s, item_s = max(kind.scale * base_s, 1e-5), max(kind.scale * item_s, 1e-6)
+    return Service(
+        overlap_base_s=base_s * (1.0 - kind.share),
+        overlap_item_s=item_s * (1.0 - kind.share),
+        exclusive_base_s=base_s * kind.share,
+        exclusive_item_s=item_s * kind.share,
+        response_s=2e-5,
+        release_s=2e-5,
+        pad_to=1 if curve is None else curve.pad_to,
+        spread=kind.spread,
+        lock=kind.lock,
+    )
 
 
 def _least_squares(
-    start: Vector,
-    observations: Sequence[Observation],
-    costs_of: Callable[[Vector], Costs],
-    steps: _Steps,
+    start: Vector, like: Costs, observations: Sequence[Observation], steps: _Steps
 ) -> OptimizeResult:
     from scipy.optimize import least_squares
 
     def off(vector: Vector) -> Vector:
-        return residuals(costs_of(vector), observations)
+        return residuals(Costs.from_vector(vector, like.services, like.way.cores), observations)
 
     def slopes(vector: Vector) -> npt.NDArray[np.float64]:
-        return _slopes(off, vector, steps.step)
+        inward = np.where(vector + steps.step < highest, steps.step, -steps.step)
+        return _slopes(off, vector, inward)
 
-    inside = np.clip(start, LOWEST + 1e-6, HIGHEST - 1e-6)
+    lowest, highest = _limits(observations)
+    inside = np.clip(start, lowest + 1e-6, highest - 1e-6)
     return least_squares(
         off,
         inside,
         slopes,
-        bounds=(LOWEST, HIGHEST),
+        bounds=(lowest, highest),
         loss="soft_l1",
         x_scale="jac",
         max_nfev=steps.rounds,
@@ -219,10 +270,13 @@ def _least_squares(
     )
 
 
+def _limits(observations: Sequence[Observation]) -> tuple[Vector, Vector]:
+    return limits(len(observations[0].models))
+
+
 def _slopes(
-    off: Callable[[Vector], Vector], vector: Vector, step: float
+    off: Callable[[Vector], Vector], vector: Vector, steps: Vector
 ) -> npt.NDArray[np.float64]:
-    steps = np.where(vector + step < HIGHEST, step, -step)
     moved = [vector, *(vector + np.diag(steps))]
     with ThreadPoolExecutor() as threads:  # the simulation leaves the interpreter to others
         at, *found = threads.map(off, moved)
@@ -230,20 +284,23 @@ def _slopes(
 
 
 def _resampled(
-    vector: Vector, left: Vector, slopes: Vector, trials: Sequence[int], seed: int
+    vector: Vector, left: Vector, slopes: Vector, observations: Sequence[Observation], seed: int
 ) -> list[Vector]:
     """Refits on trials drawn with replacement: one Gauss-Newton step from the fit each."""
     rng = np.random.default_rng(seed)
+    trials = [o.trial for o in observations]
+    each = left.size // len(trials)
+    lowest, highest = _limits(observations)
     numbers = sorted(set(trials))
     damping = np.eye(vector.size)
     found = []
     for _ in range(REFITS):
         drawn = rng.choice(numbers, len(numbers))
-        weights = np.repeat([float((drawn == t).sum()) for t in trials], PER_OBSERVATION)
+        weights = np.repeat([float((drawn == t).sum()) for t in trials], each)
         weights = weights / np.sqrt(1.0 + left**2)  # as soft_l1 weighs what is far off
         normal = slopes.T @ (weights[:, None] * slopes) + damping
         step = -np.linalg.solve(normal, slopes.T @ (weights * left))
-        found.append(np.clip(vector + np.clip(step, -_TRUST, _TRUST), LOWEST, HIGHEST))
+        found.append(np.clip(vector + np.clip(step, -_TRUST, _TRUST), lowest, highest))
     return found
 
 
@@ -251,13 +308,15 @@ def _judged(
     left: Vector, observations: Sequence[Observation]
 ) -> tuple[dict[Figure, float], Fitness]:
     """The noise of each figure, and whether the twin is good enough."""
-    table = left.reshape(-1, PER_OBSERVATION)
-    fair = np.array([not o.saturated for o in observations])
-    informative = np.array([o.tells_throughput for o in observations])
+    count, streams = len(observations), len(observations[0].traffics)
+    table = left.reshape(count, -1)[:, : streams * len(Figure)].reshape(count, streams, -1)
+    fair = np.array([[not saturated for saturated in o.saturated] for o in observations])
+    informative = np.array([[o.tells_throughput] * streams for o in observations])
     informative = informative if informative.any() else np.ones_like(informative)
     noise, off = {}, {}
     # Numbers fitted use up as many residuals.
-    freedom = np.sqrt(table.size / max(table.size - 2.0 * LOWEST.size, 1.0))
+    numbers = _limits(observations)[0].size
+    freedom = np.sqrt(left.size / max(left.size - 2.0 * numbers, 1.0))
     for column, figure in enumerate(Figure):
         rows = table[informative if figure is Figure.THROUGHPUT else fair, column]
         errors = np.abs(rows * SCALES[figure])

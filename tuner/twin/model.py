@@ -1,4 +1,4 @@
-"""From a candidate to what the simulator knows of it: `tuner.twin.system.Scheduler`."""
+"""From a candidate to what the simulator knows of it: `tuner.twin.system.Network`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tuner.modelconfig.base import Base
+from tuner.modelconfig.served import Served
 from tuner.space.candidate import Candidate
+from tuner.space.knob import Knob
 from tuner.spec.paths import (
     CACHE_ENABLE,
     DELAY,
@@ -18,7 +19,16 @@ from tuner.spec.paths import (
     is_inside,
     is_instance_count,
 )
-from tuner.twin.system import MAX_BATCH, MAX_INSTANCES, MAX_LEVELS, QueuePolicy, Scheduler
+from tuner.twin.system import (
+    MAX_BATCH,
+    MAX_INSTANCES,
+    MAX_LEVELS,
+    MAX_STEPS,
+    Network,
+    QueuePolicy,
+    Scheduler,
+    Step,
+)
 
 #: Fields of ModelConfig that change what the twin simulates. A field that starts with one of
 #: these names belongs to it; any other field may change what a batch costs.
@@ -43,54 +53,131 @@ class Unmodelled:
     reason: str
 
 
-def unmodelled_paths(candidate: Candidate) -> tuple[str, ...]:
-    """The candidate's fields that the twin knows nothing about.
-
-    Such a field may change what a batch costs: a fit holds only for candidates that agree in all
-    of them.
-    """
-    return tuple(path for path in candidate.of("") if not _is_simulated(path))
-
-
 @lru_cache(maxsize=1024)
-def _is_simulated(path: str) -> bool:
+def is_simulated(path: str) -> bool:
+    """Whether the twin knows what a field does; any other may change what a batch costs."""
     if path in _BLOCKS or is_instance_count(path):
         return True
     return any(path == known or is_inside(path, known) for known in SIMULATED)
 
 
-def service_key(candidate: Candidate) -> tuple[tuple[str, Any], ...]:
+def service_key(candidate: Candidate) -> tuple[tuple[Knob, Any], ...]:
     """What must be equal for two candidates to have the same service times."""
-    fields = candidate.of("")
-    return tuple((path, fields[path]) for path in unmodelled_paths(candidate))
+    return tuple((k, v) for k, v in candidate.fields.items() if not is_simulated(k.path))
 
 
-def scheduler_of(
-    candidate: Candidate, base: Base, *, devices: int = 1, response_bytes: int | None = None
-) -> Scheduler | Unmodelled:
-    """The scheduler that Triton would run for a candidate.
+@dataclass(frozen=True)
+class Plan:
+    """Who answers the requests of a run.
+
+    Attributes:
+        labels: The models that compute, the nodes of each network of the run.
+        routes: Of each stream, see `tuner.twin.system.Network`.
+        whole: Labels of ensembles.
+    """
+
+    labels: tuple[str, ...]
+    routes: tuple[tuple[Step, ...], ...]
+    whole: tuple[str, ...]
+
+    @property
+    def alone(self) -> bool:
+        """One model is asked, by one stream."""
+        return self.routes == ((Step(0),),) and not self.whole
+
+
+def plan_of(served: Served, asked: Sequence[str]) -> Plan | Unmodelled:
+    """The ways of requests for the models ``asked``, by label, one for each stream."""
+    labels: list[str] = []
+    whole: list[str] = []
+    routes = []
+    for label in asked:
+        route: list[Step] = []
+        _extend(route, served, label, (), labels, whole)
+        routes.append(tuple(route))
+    if any(served.models[label].parts for label in labels):
+        return Unmodelled("what a model's own code asks of others is not simulated")
+    if max(map(len, routes)) > MAX_STEPS:
+        return Unmodelled(f"ensembles of more than {MAX_STEPS} steps are not simulated")
+    ensembles = (served.models[label].base.completed.ensemble_scheduling for label in whole)
+    if any(getattr(e, "max_inflight_requests", 0) for e in ensembles):
+        return Unmodelled("max_inflight_requests is not simulated")
+    return Plan(tuple(labels), tuple(routes), tuple(whole))
+
+
+def _extend(
+    route: list[Step],
+    served: Served,
+    label: str,
+    needs: tuple[int, ...],
+    labels: list[str],
+    whole: list[str],
+) -> tuple[int, ...]:
+    """Adds a model's step, or an ensemble's, which begin after ``needs``; what it ends with."""
+    steps = list(served.models[label].base.completed.ensemble_scheduling.step)
+    if not steps:
+        if label not in labels:
+            labels.append(label)
+        route.append(Step(labels.index(label), needs))
+        return (len(route) - 1,)
+    whole.append(label)
+    known = {model.name: model.label for model in served.models.values()}
+    made_by: dict[str, tuple[int, ...]] = {}
+    ends: tuple[int, ...] = ()
+    while steps:
+        coming = {tensor for step in steps for tensor in step.output_map.values()}
+        ready = (s for s in steps if coming.isdisjoint(s.input_map.values()))
+        step = next(ready, steps[0])
+        steps.remove(step)
+        before = {n for t in step.input_map.values() for n in made_by.get(t, ())}
+        part = known[step.model_name]
+        made = _extend(route, served, part, tuple(sorted(before)) or needs, labels, whole)
+        made_by.update(dict.fromkeys(step.output_map.values(), made))
+        ends += made
+    return ends
+
+
+def network_of(
+    candidate: Candidate,
+    served: Served,
+    plan: Plan,
+    *,
+    devices: int = 1,
+    response_bytes: int | None = None,
+) -> Network | Unmodelled:
+    """The schedulers that Triton would run for a candidate.
 
     Args:
-        candidate: Fields and size of the cache.
-        base: The model's config.
+        candidate: Fields of the models, and size of the cache.
+        served: The models' configs.
+        plan: Of the run.
         devices: GPUs the server sees (1 for CPUs).
         response_bytes: Size of a cache entry; needed for candidates with a cache.
     """
-    config = base.message(candidate.of(""))
-    refusal = _refusal(config, devices)
+    configs = served.configs(candidate.models)
+    nodes = [configs[label] for label in plan.labels]
+    cached = any(configs[label].response_cache.enable for label in (*plan.labels, *plan.whole))
+    if cached and candidate.cache_bytes is not None and not plan.alone:
+        return Unmodelled("a response cache beside several models is not simulated")
+    refusal = next((why for config in nodes if (why := _refusal(config))), None)
     if refusal is not None:
         return Unmodelled(refusal)
-    entries = _cache_entries(config, candidate.cache_bytes, response_bytes)
-    if entries is None:
-        return Unmodelled("the size of a cached response is not known")
-    return _scheduler(config, devices, entries)
+    spots = [_place(config, devices) for config in nodes]
+    if sum(len(own) for own in spots) > MAX_INSTANCES:
+        return Unmodelled(f"more than {MAX_INSTANCES} instances are not simulated")
+    known = {spot: i for i, spot in enumerate(sorted({s for own in spots for s in own}))}
+    found = []
+    for config, own in zip(nodes, spots, strict=True):
+        entries = _cache_entries(config, candidate.cache_bytes, response_bytes)
+        if entries is None:
+            return Unmodelled("the size of a cached response is not known")
+        found.append(_scheduler(config, tuple(known[spot] for spot in own), entries))
+    return Network(tuple(found), plan.routes)
 
 
-def _refusal(config: Any, devices: int) -> str | None:
+def _refusal(config: Any) -> str | None:
     if config.HasField("sequence_batching"):
         return "sequence batching is not simulated"
-    if config.HasField("ensemble_scheduling"):
-        return "ensembles are not simulated"
     batching = config.dynamic_batching
     if batching.preserve_ordering:
         return "preserve_ordering is not simulated"
@@ -102,15 +189,12 @@ def _refusal(config: Any, devices: int) -> str | None:
         return f"more than {MAX_LEVELS} priority levels are not simulated"
     if len({g.kind == g.KIND_CPU for g in _groups(config)}) > 1:
         return "instances on CPUs and on GPUs at once are not simulated"
-    if len(_place(config, devices)) > MAX_INSTANCES:
-        return f"more than {MAX_INSTANCES} instances are not simulated"
     return None
 
 
-def _scheduler(config: Any, devices: int, cache_entries: int) -> Scheduler:
+def _scheduler(config: Any, placed: tuple[int, ...], cache_entries: int) -> Scheduler:
     batching = config.dynamic_batching
     on = config.HasField("dynamic_batching") and config.max_batch_size > 1
-    placed = _place(config, devices)
     used = max(placed) + 1
     in_turn = placed == tuple(i % used for i in range(len(placed)))
     policies = _policies(batching) if on else (QueuePolicy(),)
@@ -134,23 +218,26 @@ def _groups(config: Any) -> list[Any]:
     return [g for g in config.instance_group if not g.passive]
 
 
+#: Where instances are that are on no GPU.
+_HOST = -1
+
+
 def _place(config: Any, devices: int) -> tuple[int, ...]:
     """Device of each instance; ``count`` is per GPU of its group (model_config.proto).
 
     Those of a group without GPUs run on each; on CPUs, and where the model places itself, there
-    are ``count`` in all. Devices that nothing runs on are left out.
+    are ``count`` in all.
     """
     turns: list[tuple[int, int]] = []
     for group in _groups(config):
         places: Sequence[int] = range(devices)
         if group.kind in (group.KIND_CPU, group.KIND_MODEL):
-            places = (0,)
+            places = (_HOST,)
         elif group.gpus:
             places = group.gpus
         turns += [(turn, place) for turn in range(max(group.count, 1)) for place in places]
     turns = turns or [(0, place) for place in range(devices)]
-    known = {place: i for i, place in enumerate(sorted({place for _, place in turns}))}
-    return tuple(known[place] for _, place in sorted(turns))
+    return tuple(place for _, place in sorted(turns))
 
 
 def _policies(batching: Any) -> tuple[QueuePolicy, ...]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.measurement import LatencySource, LoadPoint, Measurement
+from tuner.load.measurement import LatencySource, LoadPoint, Measurement, ServerStatistics
+from tuner.load.seeds import of_stream
 from tuner.load.traffic.arrivals import Shape, arrivals_of
-from tuner.modelconfig.base import Base
+from tuner.modelconfig.served import Served
 from tuner.run.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.twin.model import Unmodelled, scheduler_of, service_key
-from tuner.twin.system import Scheduler, Traffic
+from tuner.twin.model import Plan, Unmodelled, network_of, plan_of, service_key
+from tuner.twin.system import Network, Traffic
 
 #: Arrivals are drawn for this long after the window, as `tuner.load.perf_analyzer.generator` does.
 _AFTER_S = 2.0
@@ -31,38 +33,90 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a stream asks.
+
+    Attributes:
+        model: Its label.
+        share: Of the level.
+        rate_per_s: Of a background, which has no share.
+        repeats: None when no input comes twice.
+    """
+
+    name: str = ""
+    model: str = ""
+    request_size: int = 1
+    share: float = 1.0
+    rate_per_s: float | None = None
+    repeats: Repeats | None = None
+
+    @property
+    def background(self) -> bool:
+        return self.rate_per_s is not None
+
+    def load(self, load: LoadPoint) -> LoadPoint:
+        """Its part of a load on all streams."""
+        level = self.share * load.level if self.rate_per_s is None else self.rate_per_s
+        return replace(load, level=level)
+
+
+@dataclass(frozen=True)
 class Setting:
     """What is the same for all trials of a run.
 
     Attributes:
-        base: The model's config.
+        served: The models' configs.
+        asked: The streams.
         warmup_s: Load before each window.
         tail_s: And after it.
         devices: GPUs the server sees.
         shape: Of arrivals that have one beside their rate.
-        repeats: None when no input comes twice.
         response_bytes: Size of a cache entry, where known.
         cores: That server and client share; None where they are not on one machine.
     """
 
-    base: Base
+    served: Served
+    asked: tuple[Asked, ...] = (Asked(),)
     warmup_s: float = 0.5
     tail_s: float = 0.3
     devices: int = 1
-    request_size: int = 1
     shape: Shape | None = None
-    repeats: Repeats | None = None
     response_bytes: int | None = None
     cores: int | None = None
 
-    def scheduler(self, candidate: Candidate) -> Scheduler | Unmodelled:
-        return scheduler_of(
-            candidate, self.base, devices=self.devices, response_bytes=self.response_bytes
+    @cached_property
+    def plan(self) -> Plan | Unmodelled:
+        """Who answers the requests."""
+        sizes: dict[str, set[int]] = {}
+        for stream in self.asked:
+            sizes.setdefault(stream.model, set()).add(stream.request_size)
+        if any(len(found) > 1 for found in sizes.values()):
+            return Unmodelled("requests of different sizes to one model are not simulated")
+        return plan_of(self.served, [stream.model for stream in self.asked])
+
+    @property
+    def request_size(self) -> float:
+        """Inferences for each request of the mix."""
+        return sum(s.share * s.request_size for s in self.asked if not s.background)
+
+    def network(self, candidate: Candidate) -> Network | Unmodelled:
+        if isinstance(self.plan, Unmodelled):
+            return self.plan
+        return network_of(
+            candidate,
+            self.served,
+            self.plan,
+            devices=self.devices,
+            response_bytes=self.response_bytes,
         )
 
-    def traffic(self, load: LoadPoint, duration_s: float, seed: int) -> Traffic:
-        """The load as the generator draws it: equal seeds, equal arrivals."""
+    def traffics(self, load: LoadPoint, duration_s: float, seed: int) -> tuple[Traffic, ...]:
+        """The load of each stream as the generator draws it: equal seeds, equal arrivals."""
+        return tuple(self._traffic(asked, load, duration_s, seed) for asked in self.asked)
+
+    def _traffic(self, asked: Asked, load: LoadPoint, duration_s: float, seed: int) -> Traffic:
         start_s, end_s = self.warmup_s, self.warmup_s + duration_s
+        load, seed = asked.load(load), of_stream(seed, asked.name)
         closed = not load.arrivals.open_loop
         due_s, count = None, 0
         if not closed:
@@ -75,9 +129,11 @@ class Setting:
             end_s=end_s + self.tail_s,
             due_s=due_s,
             concurrency=round(load.level) if closed else 0,
-            request_size=self.request_size,
+            request_size=asked.request_size,
+            stream=asked.name,
+            background=asked.background,
         )
-        return traffic if self.repeats is None else _with_keys(traffic, self.repeats, count, seed)
+        return traffic if asked.repeats is None else _with_keys(traffic, asked.repeats, count, seed)
 
 
 def _with_keys(traffic: Traffic, repeats: Repeats, count: int, seed: int) -> Traffic:
@@ -102,26 +158,36 @@ class Observation:
 
     Attributes:
         trial: Which trial it belongs to; trials are resampled as a whole.
-        compute_us: Mean time of the batch a request was in, responses included; None if unknown.
+        streams: What each stream showed; None where none of its requests was due.
+        models: What each model of the network counted; None if unknown.
         busy_cores: Of the machine, by server and client together; None if unknown.
-        saturated: Open loop, and the server did not keep up: its latencies depend on how long
-            the load went on, and only its throughput says something.
+        saturated: Of each stream, open loop: the server did not keep up, its latencies depend on
+            how long the load went on, and only its throughput says something.
     """
 
     trial: int
-    scheduler: Scheduler
-    traffic: Traffic
+    network: Network
+    traffics: tuple[Traffic, ...]
     seed: int
     measurement: Measurement
-    compute_us: float | None
-    mean_batch_size: float | None
+    streams: tuple[Measurement | None, ...]
+    models: tuple[ServerStatistics | None, ...]
     busy_cores: float | None
-    saturated: bool
+    saturated: tuple[bool, ...]
 
     @property
     def tells_throughput(self) -> bool:
         """Below saturation an open loop's throughput is the load itself."""
-        return self.saturated or not self.measurement.load.arrivals.open_loop
+        return any(self.saturated) or not self.measurement.load.arrivals.open_loop
+
+
+def compute_us(models: ServerStatistics | None) -> float | None:
+    """Mean time of the batch a request was in, responses included."""
+    if models is None or not models.execution_count:
+        return None
+    total_us = models.compute_input_us + models.compute_infer_us + models.compute_output_us
+    # Hits count as requests that took no time to compute.
+    return total_us / max(1.0 - (models.cache_hit_rate or 0.0), 1e-3)
 
 
 def observations_of(trials: Sequence[Trial], setting: Setting) -> list[Observation]:
@@ -135,11 +201,11 @@ def observations_of(trials: Sequence[Trial], setting: Setting) -> list[Observati
     common = max(kinds, key=kinds.count, default=())
     found = []
     for trial, kind in zip(usable, kinds, strict=True):
-        scheduler = setting.scheduler(trial.candidate)
-        if kind != common or isinstance(scheduler, Unmodelled):
+        network = setting.network(trial.candidate)
+        if kind != common or isinstance(network, Unmodelled):
             continue
         found += [
-            observation(trial.number, scheduler, point.measurement, setting)
+            observation(trial.number, network, point.measurement, setting)
             for point in trial.points
             if point.measurement.source is LatencySource.REQUESTS
         ]
@@ -147,26 +213,37 @@ def observations_of(trials: Sequence[Trial], setting: Setting) -> list[Observati
 
 
 def observation(
-    trial: int, scheduler: Scheduler, measurement: Measurement, setting: Setting
+    trial: int, network: Network, measurement: Measurement, setting: Setting
 ) -> Observation:
-    load, server = measurement.load, measurement.server
-    offered = load.level * measurement.batch_size if load.arrivals.open_loop else 0.0
-    compute_us = None
-    if server is not None and server.execution_count:
-        compute_us = server.compute_input_us + server.compute_infer_us + server.compute_output_us
-        # Hits count as requests that took no time to compute.
-        compute_us /= max(1.0 - (server.cache_hit_rate or 0.0), 1e-3)
+    plan, traffics = (
+        setting.plan,
+        setting.traffics(measurement.load, measurement.duration_s, measurement.seed),
+    )
+    labels = () if isinstance(plan, Unmodelled) else plan.labels
+    streams = tuple(
+        measurement.of(s.name) if measurement.streams else measurement for s in setting.asked
+    )
     return Observation(
         trial=trial,
-        scheduler=scheduler,
-        traffic=setting.traffic(load, measurement.duration_s, measurement.seed),
+        network=network,
+        traffics=traffics,
         seed=measurement.seed,
         measurement=measurement,
-        compute_us=compute_us,
-        mean_batch_size=None if server is None else server.mean_batch_size,
+        streams=streams,
+        models=tuple(measurement.models.get(label) for label in labels),
         busy_cores=_busy_cores(measurement, setting.cores),
-        saturated=measurement.throughput_infer_per_s < 0.97 * offered
-        or measurement.unanswered_count > 0.01 * max(measurement.completed_count, 1),
+        saturated=tuple(
+            m is not None and _saturated(m, asked.load(measurement.load))
+            for m, asked in zip(streams, setting.asked, strict=True)
+        ),
+    )
+
+
+def _saturated(measurement: Measurement, load: LoadPoint) -> bool:
+    offered = load.level * measurement.batch_size if load.arrivals.open_loop else 0.0
+    return (
+        measurement.throughput_infer_per_s < 0.97 * offered
+        or measurement.unanswered_count > 0.01 * max(measurement.completed_count, 1)
     )
 
 

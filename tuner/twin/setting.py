@@ -12,8 +12,9 @@ from tuner.load.window_length import window_for
 from tuner.run.trial import Trial
 from tuner.space.space import Space
 from tuner.spec.model import Spec
+from tuner.spec.stream import StreamSpec
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
-from tuner.twin.observation import Repeats, Setting
+from tuner.twin.observation import Asked, Repeats, Setting
 
 
 def setting_of(space: Space, spec: Spec) -> Setting:
@@ -34,12 +35,22 @@ def setting_of(space: Space, spec: Spec) -> Setting:
         open_loop=Arrivals(workload.arrivals.kind).open_loop,
     )
     return Setting(
-        space.config,
+        space.served,
+        tuple(_asked(name, stream, spec) for name, stream in spec.streams.items()),
         warmup_s=window.warmup_s,
         tail_s=window.tail_s,
-        request_size=spec.the_one.requests.batch_size,
         shape=shape_of(workload.arrivals),
-        repeats=_repeats(spec),
+    )
+
+
+def _asked(name: str, stream: StreamSpec, spec: Spec) -> Asked:
+    return Asked(
+        name,
+        stream.model,
+        stream.batch_size,
+        spec.shares.get(name, 0.0),
+        None if stream.rate is None else float(stream.rate),
+        _repeats(stream),
     )
 
 
@@ -65,8 +76,8 @@ def _response_bytes(trial: Trial) -> int | None:
     return None
 
 
-def _repeats(spec: Spec) -> Repeats | None:
-    inputs = spec.the_one.requests.inputs
+def _repeats(stream: StreamSpec) -> Repeats | None:
+    inputs = stream.inputs
     if not isinstance(inputs, RandomInputs):
         return None
     unique = inputs.unique or DEFAULT_UNIQUE

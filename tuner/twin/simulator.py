@@ -6,8 +6,8 @@ milliseconds. The modules beside this one hold the parts, each after the source 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Outcome:
 
     Attributes:
         throughput_infer_per_s: Inferences answered inside the window, per second of it.
+        requests_per_s: Likewise.
         latencies_us: Ascending. Open loop: of the requests due inside the window, from the
             moment they were due; those never answered as slow as the slowest at least. Closed
             loop: of the requests answered inside it. Refused requests are in neither.
@@ -53,8 +54,8 @@ class Outcome:
         rejected_count: Likewise.
         busy_cores: Of the host, in the mean of the window.
         nodes: Of each model.
-        streams: Of each stream, where there are several; the figures above are then of those
-            that are not in the background, together.
+        streams: By name, where there are several; the figures above are then of those that are
+            not in the background, together.
     """
 
     throughput_infer_per_s: float
@@ -63,11 +64,12 @@ class Outcome:
     rejected_count: int
     busy_cores: float
     nodes: tuple[NodeOutcome, ...]
-    streams: tuple[Outcome, ...] = ()
+    requests_per_s: float = 0.0
+    streams: Mapping[str, Outcome] = field(default_factory=dict)
 
-    def of(self, stream: int) -> Outcome:
-        """One stream's."""
-        return self.streams[stream] if self.streams else self
+    def of(self, stream: str) -> Outcome:
+        """One stream's; for ``""`` of the mix."""
+        return self.streams.get(stream, self)
 
     def percentile_us(self, share: float, lost: int = 0) -> float:
         """Nearest rank; not a number when there are no latencies.
@@ -125,10 +127,10 @@ def simulate_network(
     nodes = tuple(_observe_node(memory, k, traffics[0]) for k in range(memory.nodes.size))
     if len(traffics) == 1:
         return _observe(_trace(rows), traffics[0], memory, nodes)
-    streams = tuple(
+    streams = [
         _observe(_trace(rows[rows["stream"] == k]), traffic, memory, nodes)
         for k, traffic in enumerate(traffics)
-    )
+    ]
     return _together(streams, traffics)
 
 
@@ -225,10 +227,10 @@ def _observe(
     missing = int((requests.answered_s[chosen] > traffic.end_s).sum())
     if missing and latencies_s.size > missing:
         latencies_s = _unanswered_last(requests, chosen, traffic.end_s)
+    answered_per_s = int((served & answered).sum()) * traffic.request_size / (end_s - start_s)
     return Outcome(
-        throughput_infer_per_s=int((served & answered).sum())
-        * traffic.request_size
-        / (end_s - start_s),
+        throughput_infer_per_s=answered_per_s,
+        requests_per_s=answered_per_s / traffic.request_size,
         latencies_us=latencies_s * 1e6,
         unanswered_count=missing,
         rejected_count=int(((requests.fate == REJECTED) & due_inside).sum()),
@@ -237,15 +239,16 @@ def _observe(
     )
 
 
-def _together(streams: tuple[Outcome, ...], traffics: Sequence[Traffic]) -> Outcome:
+def _together(streams: Sequence[Outcome], traffics: Sequence[Traffic]) -> Outcome:
     mixed = [s for s, t in zip(streams, traffics, strict=True) if not t.background]
     return replace(
         streams[0],
         throughput_infer_per_s=sum(s.throughput_infer_per_s for s in mixed),
+        requests_per_s=sum(s.requests_per_s for s in mixed),
         latencies_us=np.sort(np.concatenate([s.latencies_us for s in mixed])),
         unanswered_count=sum(s.unanswered_count for s in mixed),
         rejected_count=sum(s.rejected_count for s in mixed),
-        streams=streams,
+        streams={t.stream: s for s, t in zip(streams, traffics, strict=True)},
     )
 
 
@@ -256,7 +259,7 @@ def _observe_node(memory: Memory, number: int, traffic: Traffic) -> NodeOutcome:
         rows = rows[rows["node"] == number]
     ended_s, fate = rows["answered_s"], rows["fate"]
     inside = (ended_s >= start_s) & (ended_s < end_s) & ((fate == SERVED) | (fate == HIT))
-    waits_s = (rows["started_s"] - rows["arrived_s"])[inside]
+    waits_s = rows["started_s"][inside] - rows["arrived_s"][inside]
     count = int(inside.sum())
     sizes = np.arange(int(node["max_batch"]) + 1)
     executions, busy_s = node["executions"][: sizes.size], node["busy_s"][: sizes.size]

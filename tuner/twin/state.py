@@ -12,7 +12,7 @@ handed over yet, or already taken (stale).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from tuner.twin.system import (
     MAX_BATCH,
     MAX_INSTANCES,
     MAX_LEVELS,
+    Lock,
     Network,
     Scheduler,
     Service,
@@ -159,12 +160,16 @@ def new_memory(
     normal, ways = _draws(seed, len(network.nodes), count)
     nodes = np.zeros(len(network.nodes), STATE)
     host = _new_host(way, traffics[0], count)
+    slots: dict[tuple[int, ...], int] = {}
     first = 0
     for k, (scheduler, service) in enumerate(zip(network.nodes, services, strict=True)):
         asked = zip(traffics, network.routes, strict=True)
         size = max((t.request_size for t, r in asked if any(s.node == k for s in r)), default=1)
         _fill_node(nodes[k], scheduler, service, way, traffics[0], size)
         nodes[k]["first"] = first
+        for i, device in enumerate(scheduler.device_of):
+            slot = _SLOTS[service.lock](device, k, i)
+            nodes[k]["device_of"][i] = slots.setdefault(slot, len(slots))
         host[0]["node_of"][first : first + scheduler.instances] = k
         first += scheduler.instances
         sigma = math.sqrt(math.log1p(service.spread**2))
@@ -178,6 +183,14 @@ def new_memory(
         tasks=np.zeros(count + first + 1, ENTRY),
         keys=np.zeros(1 + int(max(keys, default=0)), KEY),
     )
+
+
+#: What an instance holds while it is on a device, from the device, its model and itself.
+_SLOTS: dict[Lock, Callable[[int, int, int], tuple[int, ...]]] = {
+    Lock.DEVICE: lambda device, _model, _instance: (device,),
+    Lock.MODEL: lambda device, model, _instance: (device, model),
+    Lock.NONE: lambda device, model, instance: (device, model, instance),
+}
 
 
 @lru_cache(maxsize=16)
@@ -224,7 +237,6 @@ def _fill_node(
         node[name] = value
     node["until_s"][:] = np.inf
     node["batch_first"][:] = node["batch_last"][:] = -1
-    node["device_of"][: scheduler.instances] = scheduler.device_of
     node["preferred"][preferred] = 1
     node["max_queue_size"][: len(policies)] = [p.max_queue_size for p in policies]
     node["timeout_s"][: len(policies)] = [p.timeout_s for p in policies]

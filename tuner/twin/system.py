@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # numpy takes a tenth of a second to import
@@ -14,7 +15,7 @@ if TYPE_CHECKING:  # numpy takes a tenth of a second to import
     import numpy.typing as npt
 
 #: Most of each that the simulator's memory has room for; a config with more is not simulated.
-MAX_INSTANCES, MAX_BATCH, MAX_LEVELS = 64, 1024, 16
+MAX_INSTANCES, MAX_BATCH, MAX_LEVELS, MAX_STEPS = 64, 1024, 16, 31
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,14 @@ class Network:
     routes: tuple[tuple[Step, ...], ...] = ((Step(0),),)
 
 
+class Lock(Enum):
+    """Whom a batch waits for before the device's part of its work."""
+
+    DEVICE = "device"  # all that are on the device, of whichever model
+    MODEL = "model"  # those of its model there
+    NONE = "none"  # nobody: the instance waits for something of its own
+
+
 @dataclass(frozen=True)
 class Service:
     """What a batch of n inferences costs, n rounded up to a multiple of ``pad_to``.
@@ -98,6 +107,7 @@ class Service:
             Triton does not count it as compute time.
         pad_to: The device computes whole multiples of this.
         spread: Coefficient of variation of the first two parts.
+        lock: Of the device's part.
     """
 
     overlap_base_s: float = 0.0
@@ -108,6 +118,7 @@ class Service:
     release_s: float = 0.0
     pad_to: int = 1
     spread: float = 0.0
+    lock: Lock = Lock.DEVICE
 
 
 @dataclass(frozen=True)
@@ -150,6 +161,7 @@ class Traffic:
         keys: What each request asks for, by number from 0 on; empty without a cache.
         warm_keys: Asked for beforehand, so that the cache is full.
         levels: Priority level of each request from 0 on; empty for all the same.
+        stream: Name, where there are several.
         background: Not of the mix whose level is searched.
     """
 
@@ -161,4 +173,5 @@ class Traffic:
     keys: npt.NDArray[np.int64] | None = field(default=None)
     warm_keys: npt.NDArray[np.int64] | None = None
     levels: npt.NDArray[np.int64] | None = None
+    stream: str = ""
     background: bool = False

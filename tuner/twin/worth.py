@@ -26,7 +26,7 @@ from tuner.twin.capacity import (
 )
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
-from tuner.twin.system import Scheduler, Traffic
+from tuner.twin.system import Network, Traffic
 
 #: What no load satisfies is worth less than anything that some load does.
 NOTHING = -30.0
@@ -102,13 +102,13 @@ class Glances:
     """First looks at many candidates: rough worths, all under one short load.
 
     Attributes:
-        traffic: The load; None where the objective needs a whole look.
+        traffics: The load; None where the objective needs a whole look.
     """
 
     twin: Twin
     aim: Aim
     level: float
-    traffic: Traffic | None
+    traffics: tuple[Traffic, ...] | None
 
     @classmethod
     def near(cls, twin: Twin, aim: Aim, level: float) -> Self:
@@ -119,50 +119,49 @@ class Glances:
         arrivals = aim.plan.arrivals
         length_s = max(_FEW / level, _LEAST_S) if arrivals.open_loop else CLOSED_S
         setting = replace(twin.setting, warmup_s=_SETTLE_S, tail_s=0.0)
-        return cls(twin, aim, level, setting.traffic(LoadPoint(arrivals, level), length_s, 0))
+        return cls(twin, aim, level, setting.traffics(LoadPoint(arrivals, level), length_s, 0))
 
-    def worth(self, scheduler: Scheduler) -> float:
-        if self.traffic is None:
-            return looked_at(self.twin, self.twin.costs, scheduler, self.aim, self.level)
-        outcome = self.twin.costs.simulate(scheduler, self.traffic, 0)
-        request_size = self.twin.setting.request_size
-        probe = Simulated(outcome, self.level, self.aim.requirement, request_size)
+    def worth(self, network: Network) -> float:
+        if self.traffics is None:
+            return looked_at(self.twin, self.twin.costs, network, self.aim, self.level)
+        outcome = self.twin.costs.simulate(network, self.traffics, 0)
+        probe = Simulated(outcome, self.level, self.aim.requirement)
         worth = self.aim.worth(outcome.throughput_infer_per_s)
         if probe.slo_utilisation is None:
             return worth if probe.passed else worth - 1.0
         return worth - math.log(max(probe.slo_utilisation, 1e-3)) / STEEPNESS
 
 
-def looked_at(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim, level: float) -> float:
+def looked_at(twin: Twin, costs: Costs, network: Network, aim: Aim, level: float) -> float:
     """The worth under ``costs``; ``level`` is where to begin to look for the capacity."""
     if aim.objective.goal is Goal.MINIMIZE:
-        return _minimised(twin, costs, scheduler, aim)
+        return _minimised(twin, costs, network, aim)
     if aim.plan.listed is not None:
-        return _listed(twin, costs, scheduler, aim)
-    found = capacity_of(twin.setting, costs, scheduler, aim.requirement, near=level)
+        return _listed(twin, costs, network, aim)
+    found = capacity_of(twin.setting, costs, network, aim.requirement, near=level)
     if found <= 0.0:
         return NOTHING
     if aim.plan.arrivals.open_loop:
         return aim.worth(found * twin.setting.request_size)
-    seen = simulated(twin.setting, costs, scheduler, aim.requirement, found)
+    seen = simulated(twin.setting, costs, network, aim.requirement, found)
     return aim.worth(seen.outcome.throughput_infer_per_s)
 
 
-def _listed(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> float:
+def _listed(twin: Twin, costs: Costs, network: Network, aim: Aim) -> float:
     worth = NOTHING
     for level in aim.plan.listed or ():
-        seen = simulated(twin.setting, costs, scheduler, aim.requirement, level)
+        seen = simulated(twin.setting, costs, network, aim.requirement, level)
         if not seen.passed:
             break
         worth = aim.worth(seen.outcome.throughput_infer_per_s)
     return worth
 
 
-def _minimised(twin: Twin, costs: Costs, scheduler: Scheduler, aim: Aim) -> float:
+def _minimised(twin: Twin, costs: Costs, network: Network, aim: Aim) -> float:
     objective = aim.objective
     assert objective.at_level is not None
     assert objective.metric is not None
-    seen = simulated(twin.setting, costs, scheduler, aim.requirement, objective.at_level)
+    seen = simulated(twin.setting, costs, network, aim.requirement, objective.at_level)
     value = simulated_value(objective.metric, seen.outcome)
     if value is None or math.isnan(value):
         return NOTHING

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from unit.report.checks import facts, nights
-from unit.report.mixed import mixed_run
 from unit.report.synthetic import Toy, make_run
 
 from tuner.report.check_report import render_check
@@ -93,17 +92,6 @@ def test_every_chart_is_drawn_without_a_word_on_the_console(page: Any) -> None:
 def test_a_run_of_any_end_is_drawn_in_silence(browser: Any, tmp_path: Path, status: str) -> None:
     page = opened(browser, render_all(make_run(tmp_path, Toy(trials=12), status))[0])
     assert run(page, "return document.documentElement.dataset.charts") == "drawn"
-    assert page.get_log("browser") == []
-
-
-@pytest.mark.parametrize("streams", [True, False])
-def test_a_run_of_an_ensemble_is_drawn_in_silence(
-    browser: Any, tmp_path: Path, streams: bool
-) -> None:
-    page = opened(browser, render_all(mixed_run(tmp_path, streams=streams), pictures=False)[0])
-    assert run(page, "return document.documentElement.dataset.charts") == "drawn"
-    bars = "return document.querySelectorAll('#models .plot .points .point').length"
-    assert run(page, bars) == (12 if streams else 8)  # queue and compute, of two configs
     assert page.get_log("browser") == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,12 +28,12 @@ from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs
 from tuner.twin.model import Unmodelled
 from tuner.twin.setting import setting_of
-from tuner.twin.simulator import Outcome
+from tuner.twin.simulator import NodeOutcome, Outcome
 from tuner.twin.system import Service, Way
 
 #: Most of a batch's time is the device's; more instances than two hardly help.
 TRUTH = Costs(
-    Service(1e-3, 5e-5, 4e-3, 2e-4, 2e-5, spread=0.05),
+    (Service(1e-3, 5e-5, 4e-3, 2e-4, 2e-5, spread=0.05),),
     Way(4e-4, 3e-4, front_s=2e-5, cores=64.0, handoff_s=6e-5),
 )
 #: 156 configs.
@@ -47,13 +47,17 @@ SPACE: dict[str, Any] = {
 
 
 def measurement(
-    load: LoadPoint, seed: int, duration_s: float, outcome: Outcome, noise: float = 0.0
+    load: LoadPoint,
+    seed: int,
+    duration_s: float,
+    outcome: Outcome,
+    noise: float = 0.0,
+    labels: Sequence[str] = ("",),
 ) -> Measurement:
     """What a load generator would have told of it, latencies off by a factor of ``noise``."""
-    executions = outcome.nodes[0].executions
-    inferences = int((np.arange(executions.size) * executions).sum())
     factor = 1.0 + noise
     share = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+    models = {la: statistics(node) for la, node in zip(labels, outcome.nodes, strict=True)}
     return Measurement(
         load=load,
         seed=seed,
@@ -66,20 +70,29 @@ def measurement(
         source=LatencySource.REQUESTS,
         latencies_us=outcome.latencies_us * factor,
         unanswered_count=outcome.unanswered_count,
-        server=ServerStatistics(
-            success_count=inferences,
-            fail_count=0,
-            inference_count=inferences,
-            execution_count=int(executions.sum()),
-            queue_us=outcome.nodes[0].queue_us,
-            compute_input_us=0.0,
-            compute_infer_us=outcome.nodes[0].compute_us,
-            compute_output_us=0.0,
-            batch_stats=tuple(
-                (n, int(c), int(c * outcome.nodes[0].compute_us * 1e3))
-                for n, c in enumerate(executions)
-                if c
-            ),
+        server=models[labels[0]],
+        models=models,
+        streams={
+            name: measurement(load, seed, duration_s, own, noise, labels)
+            for name, own in outcome.streams.items()
+        },
+    )
+
+
+def statistics(node: NodeOutcome) -> ServerStatistics:
+    executions = node.executions
+    inferences = int((np.arange(executions.size) * executions).sum())
+    return ServerStatistics(
+        success_count=inferences,
+        fail_count=0,
+        inference_count=inferences,
+        execution_count=int(executions.sum()),
+        queue_us=node.queue_us,
+        compute_input_us=0.0,
+        compute_infer_us=node.compute_us,
+        compute_output_us=0.0,
+        batch_stats=tuple(
+            (n, int(c), int(c * node.compute_us * 1e3)) for n, c in enumerate(executions) if c
         ),
     )
 
@@ -157,21 +170,26 @@ class Simulation:
 
     def point(self, candidate: Candidate, level: float, seed: int, number: int) -> Point:
         setting = setting_of(self.space, self.spec)
-        scheduler = setting.scheduler(candidate)
-        assert not isinstance(scheduler, Unmodelled)
+        network, plan = setting.network(candidate), setting.plan
+        assert not isinstance(network, Unmodelled)
+        assert not isinstance(plan, Unmodelled)
         load = LoadPoint(load_plan(self.spec.workload, self.spec.objective).arrivals, level)
         duration_s = max(1.5, 600.0 / level)
         outcome = self._slowed(candidate).simulate(
-            scheduler, setting.traffic(load, duration_s, seed), seed
+            network, setting.traffics(load, duration_s, seed), seed
         )
         noise = float(np.random.default_rng((number, seed)).normal(0.0, self.noise))
-        return judge_point(self.spec.slos, measurement(load, seed, duration_s, outcome, noise))
+        shown = measurement(load, seed, duration_s, outcome, noise, plan.labels)
+        return judge_point(self.spec.slos, shown)
 
     def _slowed(self, candidate: Candidate) -> Costs:
-        factor, service = self.hinders(candidate), self.costs.service
+        factor = self.hinders(candidate)
         times = ("overlap_base_s", "overlap_item_s", "exclusive_base_s", "exclusive_item_s")
-        slower = {name: getattr(service, name) * factor for name in times}
-        return replace(self.costs, service=replace(service, **slower))
+        slower = [
+            replace(service, **{name: getattr(service, name) * factor for name in times})
+            for service in self.costs.services
+        ]
+        return replace(self.costs, services=tuple(slower))
 
     def capacities(self) -> dict[str, float]:
         """The truth about every candidate, by key."""
@@ -179,10 +197,10 @@ class Simulation:
         asked = Requirement(self.spec.slos, Arrivals.POISSON, LevelRange(0.1, 1e5))
 
         def found(candidate: Candidate) -> float:
-            scheduler = setting.scheduler(candidate)
-            assert not isinstance(scheduler, Unmodelled)
+            network = setting.network(candidate)
+            assert not isinstance(network, Unmodelled)
             costs = self._slowed(candidate)
-            return capacity_of(setting, costs, scheduler, asked, near=1500.0)
+            return capacity_of(setting, costs, network, asked, near=1500.0)
 
         every = list(self.space.enumerate())
         with ThreadPoolExecutor() as threads:

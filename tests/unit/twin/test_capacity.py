@@ -65,8 +65,8 @@ def test_a_simulated_capacity_keeps_to_the_loads_that_may_be_asked_for(
 ) -> None:
     simulation = Simulation.of(space={INSTANCES: {"int": [1, 4]}})
     setting = setting_of(simulation.space, simulation.spec)
-    scheduler = setting.scheduler(simulation.space.current)
-    assert not isinstance(scheduler, Unmodelled)
+    network = setting.network(simulation.space.current)
+    assert not isinstance(network, Unmodelled)
     asked = Requirement(simulation.spec.slos, Arrivals.POISSON, LevelRange(least, most))
-    found = capacity_of(setting, TRUTH, scheduler, asked, near=300.0)
+    found = capacity_of(setting, TRUTH, network, asked, near=300.0)
     assert found == (most if least < 1 else 0.0)  # it stands some hundred a second

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from candidates import candidate_of
+from unit.space.spaces import served_of
 
 from tuner.load.measurement import (
     Arrivals,
@@ -21,8 +22,6 @@ from tuner.load.measurement import (
     Measurement,
     ServerStatistics,
 )
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
@@ -33,24 +32,19 @@ from tuner.twin.costs import Costs, Figure, figures_of
 from tuner.twin.fit import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
-from tuner.twin.system import Scheduler, Service, Way
+from tuner.twin.system import Network, Service, Way
 
 SETTING = Setting(
-    Base.of_file(
-        parse(
-            'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]',
-            "config.pbtxt",
-        )
-    )
+    served_of('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]')
 )
 TRUTH = Costs(
-    Service(2e-3, 1e-4, 4e-3, 3e-4, 2e-5, spread=0.05),
+    (Service(2e-3, 1e-4, 4e-3, 3e-4, 2e-5, spread=0.05),),
     Way(4e-4, 3e-4, front_s=2e-5, handoff_s=6e-5),
 )
 #: A model that computes on the two cores it shares with server and clients.
 HOST_CORES = 2
 ON_THE_HOST = Costs(
-    Service(5e-4, 4e-4, 1e-5, 1e-5, 2e-5, 2e-5, spread=0.3),
+    (Service(5e-4, 4e-4, 1e-5, 1e-5, 2e-5, 2e-5, spread=0.3),),
     Way(2e-4, 1e-4, front_s=1e-4, front_more=0.5, slept_s=1e-4, cores=HOST_CORES, handoff_s=6e-5),
 )
 
@@ -72,9 +66,9 @@ def measured(
     candidate: Candidate, load: LoadPoint, costs: Costs = TRUTH, factor: float = 1.0
 ) -> Measurement:
     """What a server of these costs would have shown."""
-    scheduler = SETTING.scheduler(candidate)
-    assert isinstance(scheduler, Scheduler)
-    outcome = costs.simulate(scheduler, SETTING.traffic(load, 2.0, 7), 7)
+    network = SETTING.network(candidate)
+    assert isinstance(network, Network)
+    outcome = costs.simulate(network, SETTING.traffics(load, 2.0, 7), 7)
     executions = outcome.nodes[0].executions
     rows = tuple((n, int(c), int(c * (6e6 + 4e5 * n))) for n, c in enumerate(executions) if c)
     return Measurement(
@@ -122,9 +116,9 @@ def poisson(rate: float) -> LoadPoint:
 
 
 def predicted(twin: Twin, candidate: Candidate, load: LoadPoint) -> dict[Figure, float]:
-    scheduler = twin.setting.scheduler(candidate)
-    assert isinstance(scheduler, Scheduler)
-    return figures_of(twin.costs.simulate(scheduler, twin.setting.traffic(load, 2.0, 7), 7))
+    network = twin.setting.network(candidate)
+    assert isinstance(network, Network)
+    return figures_of(twin.costs.simulate(network, twin.setting.traffics(load, 2.0, 7), 7))
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +158,7 @@ def test_predicts_a_model_that_shares_few_cores_with_its_clients() -> None:
 
 
 def test_finds_which_part_runs_alone(twin: Twin) -> None:
-    service = twin.costs.service
+    service = twin.costs.services[0]
     found = service.exclusive_base_s + 8 * service.exclusive_item_s
     assert found == pytest.approx(4e-3 + 8 * 3e-4, rel=0.15)
     assert twin.fitness.reason is None
@@ -184,19 +178,19 @@ def test_too_few_trials_are_no_fit() -> None:
 
 def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
     path = "parameters.threads"
-    slow = Costs(dataclasses.replace(TRUTH.service, exclusive_base_s=0.05), TRUTH.way)
+    slow = Costs((dataclasses.replace(TRUTH.services[0], exclusive_base_s=0.05),), TRUTH.way)
     other = candidate_of({**FITTED[0].of(""), path: "9"})
     strange = trial(9, other, [measured(FITTED[0], poisson(rate), slow) for rate in RATES[0]])
     found = fit([*fitted_trials(), strange], SETTING, start=twin)
     assert isinstance(found, Twin)
-    assert found.costs.service.exclusive_base_s < 0.01
+    assert found.costs.services[0].exclusive_base_s < 0.01
 
 
 def capacity(twin: Twin, candidate: Candidate, slo: str) -> float:
     asked = Requirement((Slo.parse(slo),), Arrivals.POISSON, LevelRange(1.0, 1e5))
-    scheduler = SETTING.scheduler(candidate)
-    assert not isinstance(scheduler, Unmodelled)
-    return capacity_of(SETTING, twin.costs, scheduler, asked, near=100.0)
+    network = SETTING.network(candidate)
+    assert not isinstance(network, Unmodelled)
+    return capacity_of(SETTING, twin.costs, network, asked, near=100.0)
 
 
 def test_capacity_is_where_the_slo_breaks(twin: Twin) -> None:

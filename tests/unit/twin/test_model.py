@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from candidates import candidate_of
+from unit.space.spaces import served_of
 
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
 from tuner.space.candidate import FieldValue
-from tuner.twin.model import Unmodelled, scheduler_of, service_key, unmodelled_paths
+from tuner.space.knob import Knob
+from tuner.twin.model import Unmodelled, service_key
+from tuner.twin.observation import Setting
 from tuner.twin.system import QueuePolicy, Scheduler
 
 BASE = 'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]'
@@ -23,8 +24,8 @@ def scheduler(
     base: str = BASE,
     **facts: Any,
 ) -> Scheduler | Unmodelled:
-    config = Base.of_file(parse(base, "config.pbtxt"))
-    return scheduler_of(candidate_of(fields, cache_bytes), config, **facts)
+    found = Setting(served_of(base), **facts).network(candidate_of(fields, cache_bytes))
+    return found if isinstance(found, Unmodelled) else found.nodes[0]
 
 
 def test_the_config_as_it_is() -> None:
@@ -124,7 +125,7 @@ def test_each_gpu_may_have_its_own_number_of_instances(paths: tuple[str, str]) -
     found = scheduler(fields, base=TWO_GPUS, devices=4)
     assert isinstance(found, Scheduler)
     assert found.device_of == (0, 1, 0, 0)
-    assert unmodelled_paths(candidate_of(fields)) == ()
+    assert service_key(candidate_of(fields)) == ()
 
 
 def test_a_group_on_cpus_beside_one_on_gpus_is_not_simulated() -> None:
@@ -149,7 +150,6 @@ def test_a_cache_needs_the_size_of_a_response() -> None:
     "base",
     [
         'name: "m" sequence_batching { }',
-        'name: "m" ensemble_scheduling { }',
         'name: "m" model_transaction_policy { decoupled: true }',
         'name: "m" max_batch_size: 4 dynamic_batching { preserve_ordering: true }',
     ],
@@ -163,13 +163,12 @@ def test_what_is_not_simulated_is_said(base: str) -> None:
 def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> None:
     path = "parameters.intra_op_num_threads"
     one, two = (candidate_of({path: n, "max_batch_size": 8}) for n in ("1", "2"))
-    assert unmodelled_paths(one) == (path,)
+    assert service_key(one) == ((Knob("", path), "1"),)
     assert service_key(one) != service_key(two)
 
 
 def test_the_instances_of_an_open_count_are_those_the_server_has() -> None:
     file = 'backend: "onnxruntime" max_batch_size: 8 instance_group { kind: KIND_CPU }'
-    base = Base.of_file(parse(file, "config.pbtxt"))
-    found = scheduler_of(candidate_of({}), base)
+    found = scheduler({}, base=file)
     assert isinstance(found, Scheduler)
     assert found.instances == 2

@@ -16,8 +16,9 @@ ALONE = Scheduler(batching=False)
 NO_WAY = Way()
 
 
-def at(*due_ms: float, background: bool = False) -> Traffic:
-    return Traffic((0.0, 10.0), 10.0, np.array(due_ms) * MS, background=background)
+def at(*due_ms: float, stream: str = "", background: bool = False) -> Traffic:
+    due_s = np.array(due_ms) * MS
+    return Traffic((0.0, 10.0), 10.0, due_s, stream=stream, background=background)
 
 
 def poisson(rate: float, seconds: float, seed: int) -> np.ndarray:
@@ -81,11 +82,14 @@ def test_a_refused_step_fails_the_whole_once() -> None:
 def test_what_is_in_the_background_counts_in_no_figure_of_the_mix() -> None:
     network = Network((ALONE, ALONE), ((Step(0),), (Step(1),)))
     outcome = simulate_network(
-        network, [device(1)] * 2, NO_WAY, [at(0, 10, 20), at(1, 2, background=True)]
+        network,
+        [device(1)] * 2,
+        NO_WAY,
+        [at(0, 10, 20, stream="a"), at(1, 2, stream="b", background=True)],
     )
     assert outcome.throughput_infer_per_s == pytest.approx(0.3)
     assert outcome.latencies_us.size == 3
-    assert outcome.of(1).latencies_us.size == 2
+    assert outcome.of("b").latencies_us.size == 2
     assert [n.executions[1] for n in outcome.nodes] == [3, 2]
 
 
@@ -118,7 +122,10 @@ DIAMOND = (Step(0), Step(1, (0,)), Step(2, (0,)), Step(1, (1, 2)))
 
 def diamond(nodes: list[Scheduler], services: list[Service], cores: float, seed: int) -> Outcome:
     network = Network(tuple(nodes), (DIAMOND, (Step(1),)))
-    loads = [Traffic((0.0, 0.5), 60.0, poisson(rate, 0.5, seed)) for rate in (200.0, 100.0)]
+    loads = [
+        Traffic((0.0, 0.5), 60.0, poisson(rate, 0.5, seed), stream=f"{rate:g}/s")
+        for rate in (200.0, 100.0)
+    ]
     way = Way(2e-4, 1e-4, front_s=2e-5, cores=cores)
     requests, memory = trace_network(network, services, way, loads, seed)
     assert not (requests.fate == PENDING).any()
@@ -140,4 +147,7 @@ def test_every_request_of_a_network_is_answered_after_all_its_steps(
     nodes: list[Scheduler], services: list[Service], cores: float, seed: int
 ) -> None:
     outcome = diamond(nodes, services, cores, seed)
-    assert [outcome.of(k).latencies_us.size for k in range(2)] == [100, 50]
+    assert {name: s.latencies_us.size for name, s in outcome.streams.items()} == {
+        "200/s": 100,
+        "100/s": 50,
+    }

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 from candidates import candidate_of
 from synthetic import synthetic_measurement
+from unit.space.spaces import served_of
 
 from tuner.load.measurement import HostUse
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
 from tuner.twin.observation import Setting, observation
 from tuner.twin.setting import with_measured
-from tuner.twin.system import Scheduler
+from tuner.twin.system import Network, Scheduler
 
-SETTING = Setting(Base.of_file(parse('name: "m" max_batch_size: 8', "config.pbtxt")))
+SETTING = Setting(served_of('name: "m" max_batch_size: 8'))
+NETWORK = Network((Scheduler(),))
 CACHED = 1 << 20
 
 
@@ -46,6 +46,6 @@ def test_without_trials_that_show_it_the_setting_stays() -> None:
 def test_busy_cores_are_those_of_server_and_client() -> None:
     host = HostUse(cpu_percent=80.0, other_cpu_percent=5.0)
     measurement = replace(synthetic_measurement(32), host=host)
-    shared = observation(0, Scheduler(), measurement, replace(SETTING, cores=2))
+    shared = observation(0, NETWORK, measurement, replace(SETTING, cores=2))
     assert shared.busy_cores == pytest.approx(1.5)
-    assert observation(0, Scheduler(), measurement, SETTING).busy_cores is None
+    assert observation(0, NETWORK, measurement, SETTING).busy_cores is None

@@ -8,7 +8,6 @@ seconds out of the window, and a config with batching would pay many times what 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,23 +36,14 @@ def batch_sizes(config: Any, least: int) -> list[int]:
     return [*sizes, most] if most > max([least, *sizes]) else sizes
 
 
-def sizes_of(configs: Sequence[Any], least: int) -> list[int]:
-    """The same of a model and, where it is an ensemble, its steps: as large as it takes them."""
-    own = configs[0]
-    if own.response_cache.enable:
-        return []
-    found = {size for config in configs for size in batch_sizes(config, least)}
-    return sorted(size for size in found if size <= own.max_batch_size)
-
-
 def warm_batches(
-    address: str, form: RequestForm, inputs: InputFiles, configs: Sequence[Any], instances: int
+    address: str, form: RequestForm, inputs: InputFiles, config: Any, instances: int
 ) -> None:
     """Asks each instance for a batch of each size, as one request; errors are left to the load."""
     begin = time.monotonic()
     with grpc.insecure_channel(address, options=channel_options(address)) as channel:
         method = channel.unary_unary(INFER)
-        for size in sizes_of(configs, form.batch_size):
+        for size in batch_sizes(config, form.batch_size):
             try:
                 (question,) = build(inputs.first(1), replace(form, batch_size=size), 1)
             except (LoadFailedError, SpecError):

@@ -7,7 +7,7 @@ whole window passes without an answer, so the first one is waited for before any
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -29,7 +29,7 @@ def await_first_answers(
     address: str,
     form: RequestForm,
     inputs: InputFiles,
-    configs: Sequence[Any],
+    config: Any,
     patience_s: float,
     note: Callable[[str], None],
 ) -> None:
@@ -41,8 +41,7 @@ def await_first_answers(
         address: host:port of the gRPC endpoint.
         form: Of requests to the model.
         inputs: What they carry.
-        configs: ``ModelConfig`` that the server runs of the model, then those of the steps of an
-            ensemble.
+        config: ``ModelConfig`` the server runs.
         patience_s: How long to wait.
         note: Told when it takes longer than `QUIET_S`.
 
@@ -51,7 +50,7 @@ def await_first_answers(
         LoadFailedError: No answer within ``patience_s``.
         ServerGoneError: The server died.
     """
-    count = asked_at_once(configs)
+    count = min(_instances(config), MOST_AT_ONCE)
     try:
         questions = build(inputs.first(count * form.batch_size), form, count)
     except (LoadFailedError, SpecError):
@@ -68,12 +67,7 @@ def await_first_answers(
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    warm_batches(address, form, inputs, configs, count)
-
-
-def asked_at_once(configs: Sequence[Any]) -> int:
-    """As many as the model has instances, or the step of an ensemble that has most."""
-    return min(max(_instances(config) for config in configs), MOST_AT_ONCE)
+    warm_batches(address, form, inputs, config, count)
 
 
 def _instances(config: Any) -> int:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
-from tuner.spec.paths import CACHE_SIZE
-from tuner.twin.model import unmodelled_paths
+from tuner.twin.model import is_simulated
 
 #: A parameter that is set is at least so far from one that is not (or is 0).
 _SET = 0.5
@@ -33,10 +32,7 @@ class Features:
     @property
     def unknown(self) -> tuple[bool, ...]:
         """Of each parameter whether no twin knows what it does."""
-        paths = [p.path for p in self.space.parameters]
-        every = Candidate.of_models({"": dict.fromkeys(paths, 1)})
-        unknown = set(unmodelled_paths(every)) - {CACHE_SIZE}
-        return tuple(path in unknown for path in paths)
+        return tuple(p.knob != CACHE and not is_simulated(p.path) for p in self.space.parameters)
 
     def squares(
         self, one: Sequence[Candidate], other: Sequence[Candidate]

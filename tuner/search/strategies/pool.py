@@ -50,9 +50,11 @@ class Pool:
     def _whole(self) -> list[Candidate]:
         """A small space's candidates; none of a large one."""
         if self._listed is None:
-            large = self.space.count > MOST_LISTED
-            begun = [] if large else list(islice(self.space.enumerate(), SMALL + 1))
-            self._listed = begun if len(begun) <= SMALL else []
+            every = self.space.combinations()
+            begun = (c for c in islice(every, MOST_LISTED) if not self.space.violations(c))
+            found = list(islice(begun, SMALL + 1))
+            whole = len(found) <= SMALL and next(every, None) is None
+            self._listed = found if whole else []
         return self._listed
 
 

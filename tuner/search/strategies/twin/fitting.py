@@ -35,19 +35,14 @@ class Fitting:
 
     setting: Setting
     maximise: bool
-    refusal: Unmodelled | None = None
     _fits: dict[int, Twin | Unmodelled] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
-        several = len(spec.streams) > 1 or len(spec.models) > 1
-        refusal = Unmodelled("several models") if several else None
-        return cls(setting_of(space, spec), spec.objective.goal is Goal.MAXIMIZE_GOODPUT, refusal)
+        return cls(setting_of(space, spec), spec.objective.goal is Goal.MAXIMIZE_GOODPUT)
 
     def fitted(self, history: Sequence[Trial], first: int) -> Twin | Unmodelled:
         """The twin to use after ``history``; ``first`` trials are the designed ones."""
-        if self.refusal is not None:
-            return self.refusal
         count = checkpoint(len(history), first)
         base = self._fit(history[:first], None)
         if isinstance(base, Unmodelled) and count < first + _EACH:

@@ -37,7 +37,7 @@ from tuner.spec.model import Spec
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Z90, Twin
 from tuner.twin.model import Unmodelled
-from tuner.twin.system import Scheduler
+from tuner.twin.system import Network
 from tuner.twin.worth import NOTHING, Aim, Glances, looked_at
 
 Vector = npt.NDArray[np.float64]
@@ -88,7 +88,7 @@ class TwinStrategy:
     _designs: tuple[Candidate, ...] = field(init=False)
     _pool: Pool = field(init=False)
     _features: Features = field(init=False)
-    _schedulers: dict[str, Scheduler | None] = field(default_factory=dict, init=False)
+    _networks: dict[str, Network | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._designs = designs(self.space)
@@ -188,7 +188,7 @@ class TwinStrategy:
         known = [
             (c, s)
             for c in drawn
-            if not refusals.forbids(c) and (s := self._scheduler(twin, c)) is not None
+            if not refusals.forbids(c) and (s := self._network(twin, c)) is not None
         ]
         if not known:
             return []
@@ -219,7 +219,7 @@ class TwinStrategy:
     def _residuals(self, look: _Look, history: Sequence[Trial]) -> list[Residual]:
         """Of measured trials the error; of a lost race only by how much the twin is too high."""
         informative = self.fitting.informative(history)
-        known = [(t, s) for t in informative if (s := self._scheduler(look.twin, t.candidate))]
+        known = [(t, s) for t in informative if (s := self._network(look.twin, t.candidate))]
         simulated = look.worths([s for _, s in known])
         found = []
         for (trial, _), worth in zip(known, simulated, strict=True):
@@ -237,13 +237,13 @@ class TwinStrategy:
 
         Expected improvement under noise is over that (Letham, Karrer, Ottoni and Bakshy 2019).
         """
-        measured, scheduler = (
+        measured, network = (
             self.aim.measured(leader),
-            self._scheduler(look.twin, leader.candidate),
+            self._network(look.twin, leader.candidate),
         )
-        if measured is None or scheduler is None:
+        if measured is None or network is None:
             return measured
-        worth = look.worths([scheduler])[0]
+        worth = look.worths([network])[0]
         if worth <= NOTHING:
             return measured
         return worth + correction.of_measured(Residual(leader.candidate, measured - worth))
@@ -277,16 +277,16 @@ class TwinStrategy:
         ends = [self.aim.score(prospect.worth + sign * width) for sign in (-1, 1)]
         return Predicted(self.aim.score(prospect.worth), min(ends), max(ends))
 
-    def _scheduler(self, twin: Twin, candidate: Candidate) -> Scheduler | None:
+    def _network(self, twin: Twin, candidate: Candidate) -> Network | None:
         """As simulated; a cache whose hits cannot be foretold is left to the correction."""
         setting = twin.setting
         key = f"{candidate.key}/{setting.response_bytes}/{setting.devices}"
-        if key not in self._schedulers:
-            found = setting.scheduler(candidate)
+        if key not in self._networks:
+            found = setting.network(candidate)
             if isinstance(found, Unmodelled) and candidate.cache_bytes is not None:
-                found = setting.scheduler(Candidate({**candidate.values, CACHE: None}))
-            self._schedulers[key] = None if isinstance(found, Unmodelled) else found
-        return self._schedulers[key]
+                found = setting.network(Candidate({**candidate.values, CACHE: None}))
+            self._networks[key] = None if isinstance(found, Unmodelled) else found
+        return self._networks[key]
 
     def _leaders(self, history: Sequence[Trial]) -> list[Trial]:
         """Trials that met the SLOs, best first."""
@@ -311,26 +311,26 @@ class _Look:
     level: float
     threads: ThreadPoolExecutor
 
-    def glances(self, schedulers: Sequence[Scheduler]) -> Vector:
+    def glances(self, networks: Sequence[Network]) -> Vector:
         glances = Glances.near(self.twin, self.aim, self.level)
-        return np.array(list(self.threads.map(glances.worth, schedulers)))
+        return np.array(list(self.threads.map(glances.worth, networks)))
 
-    def worths(self, schedulers: Sequence[Scheduler], costs: Costs | None = None) -> list[float]:
+    def worths(self, networks: Sequence[Network], costs: Costs | None = None) -> list[float]:
         """Under the fit, or under other ``costs``."""
         look = partial(looked_at, self.twin, costs or self.twin.costs)
-        return list(self.threads.map(lambda s: look(s, self.aim, self.level), schedulers))
+        return list(self.threads.map(lambda s: look(s, self.aim, self.level), networks))
 
-    def doubts(self, schedulers: Sequence[Scheduler], worths: Sequence[float]) -> list[float]:
+    def doubts(self, networks: Sequence[Network], worths: Sequence[float]) -> list[float]:
         """How much each worth depends on which trials the twin was fitted to.
 
         What all of them share is no doubt about which is best, and is taken out.
         """
-        if not schedulers:
+        if not networks:
             return []
         refits = self.twin.refits[:_REFITS]
-        table = np.array([self.worths(schedulers, costs) for costs in refits])
+        table = np.array([self.worths(networks, costs) for costs in refits])
         if not table.size:
-            return [0.0] * len(schedulers)
+            return [0.0] * len(networks)
         off = np.clip(table - np.array(worths), -1.0, 1.0)
         off -= np.median(off, axis=1, keepdims=True)
         return [float(d) for d in np.sqrt((off**2).mean(axis=0))]
