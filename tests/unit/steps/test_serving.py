@@ -70,10 +70,12 @@ class Deployer:
         self.server.given.append((config.max_batch_size, batcher, candidate.cache_bytes))
         if error := self.server.trouble.get(len(self.server.given)):
             raise error
-        self.server.completes(config)
-        if not config.instance_group:
-            config.instance_group.add(count=1)
-        return SimpleNamespace(running={"": config})
+        running = {**self.served.requests(candidate.models), "": config}
+        for each in running.values():
+            self.server.completes(each)
+            if not each.instance_group and not each.ensemble_scheduling.step:
+                each.instance_group.add(count=1)
+        return SimpleNamespace(running=running)
 
 
 @pytest.fixture
@@ -269,3 +271,39 @@ def test_the_first_server_has_the_arguments_of_the_current_config(
     spec = SPEC.replace("server: {", "server: {args: [--rate-limit=execution_count], ")
     with served(server, f"max_batch_size: 8\n{TENSORS}", code="", spec=spec) as found:
         assert server.given == [(8, False, found.job.space.current.cache_bytes)]
+
+
+ENSEMBLE = f"""platform: "ensemble" max_batch_size: 4 backend: ""
+{TENSORS}
+ensemble_scheduling {{ step {{
+  model_name: "part" model_version: -1
+  input_map {{ key: "input" value: "input" }} output_map {{ key: "output" value: "output" }}
+}} }}"""
+
+
+def eight_of_the_part(config: Any) -> None:
+    if config.name == "part":
+        config.max_batch_size = 8
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [("", ""), (COMPLETES, "the server completes the config of part: max_batch_size 8")],
+)
+def test_each_model_is_completed_by_itself_and_told_by_its_label(
+    code: str, told: str, served: Callable[..., Any], tmp_path: Path
+) -> None:
+    part = tmp_path / "models" / "part"
+    (part / "1").mkdir(parents=True)
+    (part / "1" / "model.py").write_text(code)
+    size = "" if code else "max_batch_size: 8"
+    (part / "config.pbtxt").write_text(f'name: "part" backend: "python" {size}\n{TENSORS}')
+    spec = SPEC[: SPEC.index("space:")] + "space: {max_batch_size: {choice: [2, 4]}}\n"
+    with served(Server(eight_of_the_part), ENSEMBLE, spec=spec) as found:
+        models = found.job.served.models
+        assert models["part"].base.completed.max_batch_size == 8
+        assert models[""].base.completed.max_batch_size == 4
+        assert all(model.base.known for model in models.values())
+        assert found.deployer.served is found.job.served
+        assert found.completed == told
+        assert found.deployer.completes is bool(code)
