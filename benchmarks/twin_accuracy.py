@@ -22,8 +22,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from tuner.load.measurement import Measurement
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.message import parse
+from tuner.modelconfig.served import read_served
 from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -31,7 +30,7 @@ from tuner.twin.costs import Figure, figures_of
 from tuner.twin.fit import Z90, Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
-from tuner.twin.system import Scheduler, Traffic
+from tuner.twin.system import Network, Traffic
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests" / "cases" / "recorded"
@@ -126,8 +125,7 @@ def read(model: str) -> list[list[Trial]]:
 
 
 def setting(model: str) -> Setting:
-    path = ROOT / "model_repository" / model / "config.pbtxt"
-    return Setting(Base.of_file(parse(path.read_text(), str(path))), cores=CORES)
+    return Setting(read_served(ROOT / "model_repository", {"": model}), cores=CORES)
 
 
 def compare(twin: Twin, rounds: Sequence[Sequence[Trial]]) -> list[Compared]:
@@ -144,16 +142,15 @@ def compare(twin: Twin, rounds: Sequence[Sequence[Trial]]) -> list[Compared]:
 
 def _predict(twin: Twin, trial: Trial, load: int) -> Prediction:
     m = trial.points[load].measurement
-    scheduler = twin.setting.scheduler(trial.candidate)
-    assert not isinstance(scheduler, Unmodelled)
-    traffic = twin.setting.traffic(m.load, m.duration_s, m.seed)
-    return predict(twin, scheduler, traffic, m.seed)
+    network = twin.setting.network(trial.candidate)
+    assert not isinstance(network, Unmodelled)
+    return predict(twin, network, twin.setting.traffics(m.load, m.duration_s, m.seed), m.seed)
 
 
-def predict(twin: Twin, scheduler: Scheduler, traffic: Traffic, seed: int) -> Prediction:
+def predict(twin: Twin, network: Network, traffics: Sequence[Traffic], seed: int) -> Prediction:
     """What a measurement would show, with what resampled fits and no fit at all explain."""
-    best = figures_of(twin.costs.simulate(scheduler, traffic, seed))
-    others = [figures_of(c.simulate(scheduler, traffic, seed)) for c in twin.refits]
+    best = figures_of(twin.costs.simulate(network, traffics, seed))
+    others = [figures_of(c.simulate(network, traffics, seed)) for c in twin.refits]
     ranges = {
         figure.value: _range(best[figure], [o[figure] for o in others], twin.noise[figure])
         for figure in Figure
@@ -235,7 +232,7 @@ def main() -> None:
         assert isinstance(twin, Twin), twin
         seconds = time.perf_counter() - begin
         print(f"{model}: fitted to {FITTED} configs in {seconds:.1f} s")
-        print("  ", twin.costs.service)
+        print("  ", *twin.costs.services)
         print("  ", twin.costs.way)
         print(
             "   fit off:",
