@@ -23,11 +23,11 @@ from tuner.spec.forms import as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
 from tuner.spec.objective import Objective
-from tuner.spec.parameters import ParameterSpec, SpaceSpec
+from tuner.spec.parameters import SpaceSpec
 from tuner.spec.slo import Slo
 from tuner.spec.stream import StreamSpec
 from tuner.spec.units import Bytes, Percent, Seconds
-from tuner.spec.workload import Requests, Workload
+from tuner.spec.workload import Workload
 
 
 class ServerMode(Enum):
@@ -292,20 +292,3 @@ class Spec(Strict):
     def as_written(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Something made of each of its fields, see `forms.as_written`."""
         return as_written(data, self.streams[""].model if "" in self.streams else "")
-
-    @property
-    def the_one(self) -> TheOne:
-        """For what handles one model and one stream still: those that are asked first."""
-        stream = next(iter(self.streams.values()))
-        model = self.models[stream.model]
-        return TheOne(stream.model, model.name, {**model.space, **self.server.space}, stream)
-
-
-@dataclass(frozen=True)
-class TheOne:
-    """See `Spec.the_one`; `space` with the server's."""
-
-    label: str
-    name: str
-    space: Mapping[str, ParameterSpec]
-    requests: Requests

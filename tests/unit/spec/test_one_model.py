@@ -9,7 +9,7 @@ TUNER = Path(__file__).parents[3] / "tuner"
 #: Of the short form, which nothing below `spec/` sees.
 SHORT = re.compile(r"\bspec\.(model|space|slo|workload\.(inputs|batch_size))\b")
 #: The one model of the short form, by the label that it has there.
-UNNAMED = re.compile(r"models\[\"\"\]|candidate\.of\(\"\"\)|\bspec\.the_one\b")
+UNNAMED = re.compile(r"models\[\"\"\]|candidate\.of\(\"\"\)")
 IMPORT = re.compile(r"^\s*(from|import) ")
 
 
@@ -27,6 +27,6 @@ def test_nothing_below_the_spec_sees_its_short_form() -> None:
     assert lines_that(SHORT) == []
 
 
-def test_the_model_without_a_name_is_asked_for_by_the_scheduler_twin_at_the_most() -> None:
-    knowing = {line.partition(":")[0] for line in lines_that(UNNAMED)}
-    assert knowing <= {"twin/model.py", "twin/setting.py"}
+def test_nothing_asks_for_the_model_that_has_no_name() -> None:
+    """Whoever handles it handles every other, by its label."""
+    assert lines_that(UNNAMED) == []
