@@ -40,8 +40,8 @@ CACHED: dict[str, Any] = {
 #: The steps of an ensemble: a step that takes smaller batches than the ensemble is refused.
 COMPOSED: dict[str, Any] = {
     "models": {
-        "one": {"space": {INSTANCES: {"int": [1, 6]}, DELAY: SURFACE[DELAY]}},
-        "two": {"space": {**SURFACE, BATCH: {"choice": [2, 4, 8, 16]}}},
+        "one": {"space": SURFACE},
+        "two": {"space": {INSTANCES: {"int": [1, 6]}, BATCH: {"choice": [2, 4, 8]}}},
         "e": {},
     },
     "streams": {"asked": {"model": "e"}},
