@@ -59,9 +59,9 @@ def write_and_take_back(seed: int, repository: Path) -> None:
     files = read_model(repository, "m")
     config = files.config()
     for job, candidate in _candidates(files, rng):
-        fields = job.space.config.changes(candidate.of(""))
+        fields = job.served.models[""].base.changes(candidate.of(""))
         after = _told(lambda: draw_up(job, candidate).configs[""].config_after)  # noqa: B023
-        asked = job.space.config.request(candidate.of(""))
+        asked = job.served.models[""].base.request(candidate.of(""))
         asked.name = config.name  # a job fills it in, for messages
         _check(files, fields, after, asked)
         done["candidates"] += 1

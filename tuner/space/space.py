@@ -21,7 +21,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import get
 from tuner.modelconfig.rules import Violation
 from tuner.modelconfig.served import Served
@@ -65,16 +64,6 @@ class Space:
     asked: tuple[str, ...] = ("",)
     server_args: tuple[str, ...] = ()
     current: Candidate = field(default_factory=Candidate)
-
-    @property
-    def config(self) -> Base:
-        """Of the model that is asked first: for what handles one model still."""
-        return self.served.models[self.asked[0]].base
-
-    @property
-    def base(self) -> Any:
-        """That model's ModelConfig message as it runs now."""
-        return self.config.completed
 
     @property
     def paths(self) -> tuple[str, ...]:

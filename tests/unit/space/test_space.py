@@ -151,7 +151,7 @@ def test_the_current_config_may_lie_outside() -> None:
     assert dict(space.current.of("")) == {BATCH: 16, BATCHER: None, INSTANCES: 1}
     assert not space.contains(space.current)
     assert space.canonical(space.current) == space.current
-    assert space.configs(space.current) == {"": space.base}
+    assert space.configs(space.current) == {"": space.served.models[""].base.completed}
 
 
 def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
@@ -167,7 +167,7 @@ def test_a_current_config_that_says_what_triton_assumes_equals_one_of_the_space(
     config = BATCHING + "dynamic_batching { preferred_batch_size: 16 }"
     space = space_of(USUAL, config)
     assert space.current.of("")[PREFERRED] == (16,)
-    assert space.configs(space.current) == {"": space.base}
+    assert space.configs(space.current) == {"": space.served.models[""].base.completed}
     equal = space.canonical(space.current)
     assert space.contains(equal)
     assert equal.of("")[PREFERRED] is None

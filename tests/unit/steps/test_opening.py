@@ -204,7 +204,7 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
     request = Request(job.loaded.path, output=tmp_path / "results")
     with opened(job, request) as new:
         assert new.manifest.models[""].completed is not None
-        assert parse(new.manifest.models[""].completed) == job.space.base
+        assert parse(new.manifest.models[""].completed) == job.served.models[""].base.completed
         directory = new.store.directory
     resumed = replace(request, resume=directory)
     running = parse(job.served.models[""].files.text + "input { name: 'more' }")

@@ -121,8 +121,8 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
     server, book = Server(as_given), TimeBook()
     with served(server, f"max_batch_size: 8\n{TENSORS}", code="", book=book) as found:
         assert found.completed == ""
-        assert found.job.space.config.known
-        assert found.job.space.config.overridden == frozenset()
+        assert found.job.served.models[""].base.known
+        assert found.job.served.models[""].base.overridden == frozenset()
     assert server.given == [(8, False, None)]
     assert (server.names, server.log) == (["m"], tmp_path / "logs" / "server.log")
     assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
@@ -165,7 +165,7 @@ def test_whether_the_server_sets_the_batch_size_is_tried_with_the_next_smaller_o
     server = Server(completes)
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
         assert server.given == [(8, False, None), (4, False, None)]
-        known = found.job.space.config.overridden
+        known = found.job.served.models[""].base.overridden
         assert (MAX_BATCH_SIZE in known) is overridden
         assert found.deployer.served.models[""].base.overridden == known
         sizes = {c.of("")[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
@@ -180,7 +180,7 @@ def test_whether_the_batcher_can_be_had_off_is_tried(
     config = f"max_batch_size: 1\ndynamic_batching {{ }}\n{TENSORS}"
     with served(server, config) as found:
         assert server.given == [(1, True, None), (1, False, None)]  # no batch is smaller than one
-        assert (DYNAMIC_BATCHING in found.job.space.config.overridden) is overridden
+        assert (DYNAMIC_BATCHING in found.job.served.models[""].base.overridden) is overridden
 
 
 def test_what_completes_itself_is_named(served: Callable[..., Any]) -> None:
@@ -192,7 +192,7 @@ def test_what_completes_itself_is_named(served: Callable[..., Any]) -> None:
         assert found.completed == (
             "the server completes the config: max_batch_size 8, dynamic_batching"
         )
-        assert found.job.space.config.overridden == {MAX_BATCH_SIZE, DYNAMIC_BATCHING}
+        assert found.job.served.models[""].base.overridden == {MAX_BATCH_SIZE, DYNAMIC_BATCHING}
 
 
 def test_a_batcher_that_is_known_to_come_by_itself_is_not_tried_off(
@@ -201,7 +201,7 @@ def test_a_batcher_that_is_known_to_come_by_itself_is_not_tried_off(
     server = Server(always_batching)
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
         assert server.given == [(8, False, None), (4, False, None)]
-        assert found.job.space.config.overridden == {DYNAMIC_BATCHING}
+        assert found.job.served.models[""].base.overridden == {DYNAMIC_BATCHING}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_size_that_is_refused_is_left_to_its_trial(
 ) -> None:
     server = Server(always_eight, trouble={2: error})
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
-        assert found.job.space.config.overridden == frozenset()
+        assert found.job.served.models[""].base.overridden == frozenset()
 
 
 @pytest.mark.parametrize(
