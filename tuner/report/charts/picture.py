@@ -7,6 +7,7 @@ Only what the main charts use is known here: scatter and bar traces, bounds and 
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from html import unescape
 from math import ceil
@@ -199,7 +200,8 @@ def _set_axis(place: Axes, which: _Direction, wanted: Mapping[str, Any]) -> None
         place.set(**{f"{which}lim": ends})
     elif wanted.get("rangemode") == "tozero" and wanted.get("type") != "category":
         highest = {"x": place.dataLim.x1, "y": place.dataLim.y1}[which]
-        place.set(**{f"{which}lim": (0.0, highest * 1.05)})
+        if math.isfinite(highest):  # there is something on it
+            place.set(**{f"{which}lim": (0.0, highest * 1.05)})
     if wanted.get("autorange") == "reversed":
         place.invert_yaxis()
 

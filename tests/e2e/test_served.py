@@ -1,0 +1,171 @@
+"""`tune run` on several models that are served together: an ensemble, and a mix of two models."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from e2e.conftest import MODEL, REPOSITORY, Workplace
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+
+#: An emulated model: what a batch of n takes is written in its parameters.
+CONFIG = """\
+name: "{name}"
+backend: "python"
+max_batch_size: 8
+input [ {{ name: "x" data_type: TYPE_FP32 dims: [ 64 ] }} ]
+output [ {{ name: "y" data_type: TYPE_FP32 dims: [ 64 ] }} ]
+{costs}
+instance_group [ {{ count: 1 kind: KIND_CPU }} ]   # one is where it starts
+"""
+#: A step that instances make faster, then one that batches do. Both are needed to get far.
+PIPE = """\
+name: "pipe"
+platform: "ensemble"
+max_batch_size: 8
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 64 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 64 ] } ]
+ensemble_scheduling {
+  step [
+    {
+      model_name: "prepare"
+      model_version: -1
+      input_map { key: "x" value: "x" }
+      output_map { key: "y" value: "prepared" }
+    },
+    {
+      model_name: "compute"
+      model_version: -1
+      input_map { key: "x" value: "prepared" }
+      output_map { key: "y" value: "y" }
+    }
+  ]
+}
+"""
+PIPE_SPEC = """\
+model: pipe
+repository: repository
+workload:
+  arrivals: {kind: closed, concurrency: [8], restarts: 1}
+  window: 1s
+  warmup: 200ms
+slo: [p90_latency <= 300ms]
+objective: maximize goodput
+models:
+  prepare: {space: {instance_group.count: {choice: [1, 4]}}}
+  compute: {space: {dynamic_batching: {choice: [off, on]}}}
+budget: {trials: 4}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
+"""
+PAIR_SPEC = """\
+repository: repository
+models:
+  light: {space: {dynamic_batching: {choice: [off, on]}}}
+  heavy: {space: {dynamic_batching: {choice: [off, on]}}}
+streams:
+  often: {model: light, share: 75%, slo: [p90_latency <= 100ms]}
+  seldom: {model: heavy, share: 25%, slo: [p90_latency <= 200ms]}
+workload:
+  arrivals: {kind: poisson, rate: [80, 250]}
+  window: 1s
+  warmup: 200ms
+objective: maximize goodput
+budget: {trials: 4}
+confirm: {rounds: 3, finalists: 1, soak: 3s}
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Workplace:
+    (tmp_path / "repository").mkdir()
+    return Workplace(tmp_path)
+
+
+def place(workplace: Workplace, name: str, **costs: object) -> Path:
+    """An emulated model; its config."""
+    directory = workplace.directory / "repository" / name
+    shutil.copytree(REPOSITORY / MODEL / "1", directory / "1")
+    lines = (
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+        for key, value in costs.items()
+    )
+    config = directory / "config.pbtxt"
+    config.write_text(CONFIG.format(name=name, costs="\n".join(lines)))
+    return config
+
+
+def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_back(
+    served: Workplace,
+) -> None:
+    nothing = {"exclusive_base_ms": 0, "exclusive_per_request_ms": 0}
+    configs = [
+        place(served, "prepare", overlap_base_ms=0, overlap_per_request_ms=10, **nothing),
+        place(served, "compute"),
+    ]
+    pipe = served.directory / "repository" / "pipe"
+    (pipe / "1").mkdir(parents=True)
+    (pipe / "1" / ".gitkeep").touch()
+    (pipe / "config.pbtxt").write_text(PIPE)
+    before = [config.read_bytes() for config in configs]
+    (served.directory / "spec.yaml").write_text(PIPE_SPEC)
+
+    done = served.tune("run", "spec.yaml")
+    assert done.returncode == 0, done.stderr
+    result = served.result()
+    assert result["status"] == "improved"
+    assert result["winner"]["models"] == {
+        "prepare": {"instance_group.count": 4},
+        "compute": {"dynamic_batching": True},
+    }
+    assert result["improvement"]["goodput_ratio"]["low"] > 1.02
+    prepare, compute = (config.read_text() for config in configs)
+    assert "count: 4" in prepare
+    assert "# one is where it starts" in prepare
+    assert "dynamic_batching" in compute
+    assert (pipe / "config.pbtxt").read_text() == PIPE
+    assert (pipe / "1" / ".gitkeep").exists()
+    report = (served.run / "report.md").read_text()
+    assert "Where the time goes" in report
+    assert re.search(r"current config: at 8 concurrent .* in prepare", report, re.IGNORECASE)
+    assert served.children() == []
+
+    back = served.tune("rollback", "pipe", "--repository", "repository")
+    assert back.returncode == 0, back.stderr
+    assert [config.read_bytes() for config in configs] == before
+
+
+def test_two_models_on_one_device_are_tuned_for_their_mix_each_within_its_own_slo(
+    served: Workplace,
+) -> None:
+    configs = [
+        place(served, "light", device="shared"),
+        place(
+            served,
+            "heavy",
+            device="shared",
+            exclusive_base_ms=12,
+            exclusive_per_request_ms=0.5,
+        ),
+    ]
+    before = [config.read_bytes() for config in configs]
+    (served.directory / "spec.yaml").write_text(PAIR_SPEC)
+
+    done = served.tune("run", "spec.yaml")
+    assert done.returncode == 0, done.stderr
+    result = served.result()
+    assert result["status"] == "improved"
+    assert result["model"] == "light+heavy"
+    assert all(b"dynamic_batching" in config.read_bytes() for config in configs)
+    trial = max(served.trials(), key=lambda t: (t["score"] or {}).get("value") or 0.0)
+    streams = trial["points"][-1]["measurement"]["streams"]
+    answered = {name: s["throughput_infer_per_s"] for name, s in streams.items()}
+    assert answered["often"] / sum(answered.values()) == pytest.approx(0.75, abs=0.05)
+    assert 0 < streams["often"]["p90_latency_us"] <= 100_000
+    assert 0 < streams["seldom"]["p90_latency_us"] <= 200_000
+
+    back = served.tune("rollback", "heavy", "--repository", "repository")
+    assert back.returncode == 0, back.stderr
+    assert [config.read_bytes() for config in configs] == before
