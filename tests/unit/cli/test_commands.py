@@ -37,16 +37,18 @@ def test_lint_fails_on_a_broken_config(tmp_path: Path, capsys: pytest.CaptureFix
     assert "config.pbtxt:4" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer"])
+@pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer", "nlp"])
 def test_init_drafts_a_spec_that_loads(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tuner.spec.load import load_spec
+    from tuner.steps.job import Request, prepare
 
     target = tmp_path / "spec.yaml"
     arguments = ["init", model, "--repository", str(ROOT / "model_repository")]
     assert guarded(cli, [*arguments, "--output", str(target)]) == 0
     assert load_spec(target).spec.name == model
+    assert prepare(Request(spec=target)).space.size().count > 1
     assert guarded(cli, [*arguments, "--output", str(target)]) == 2
     assert "--force" in capsys.readouterr().err
 
@@ -172,3 +174,25 @@ def test_init_tells_the_errors_of_the_models_that_are_called(
     assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 0
     shown = capsys.readouterr().err
     assert f"{tmp_path}/callee/1/model.py:1: there is no class TritonPythonModel" in shown
+
+
+def test_a_model_whose_code_asks_others_is_drafted_with_them_and_the_draft_can_be_planned(
+    tmp_path: Path,
+) -> None:
+    from tuner.steps.job import Request, prepare
+
+    repository = tmp_path / "models"
+    calls = (
+        "class TritonPythonModel:\n    def execute(self, requests):\n"
+        '        return [pb_utils.InferenceRequest(model_name="callee").exec()]\n'
+    )
+    tensors = 'input { name: "x" data_type: TYPE_FP32 dims: 4 } '
+    tensors += 'output { name: "y" data_type: TYPE_FP32 dims: 4 }'
+    _model(repository, "m", f'backend: "python" max_batch_size: 8 {tensors}', calls)
+    _model(repository, "callee", f'backend: "python" max_batch_size: 8 {tensors}')
+    target = tmp_path / "spec.yaml"
+    arguments = ["init", "m", "--repository", str(repository), "--output", str(target)]
+    assert guarded(cli, arguments) == 0
+    job = prepare(Request(spec=target))
+    assert job.served.models["m"].parts == ("callee",)
+    assert {p.knob.owner for p in job.space.parameters} == {"m", "callee"}
