@@ -8,6 +8,7 @@ import pytest
 from integration.load.repository import SERVICE_S
 
 from tuner.load.generator import LatencyBound, Window
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.streams_load import Asked, StreamsLoad
 from tuner.spec.workload import RandomInputs
@@ -74,3 +75,18 @@ def test_every_stream_is_asked_alone_and_for_its_answers(bench: Bench) -> None:
     looked = load.measure(LoadPoint(Arrivals.CLOSED, 4), Window(1.0, 0.3, 30.0), 1)
     steady, quick = looked.streams["steady"], looked.streams["quick"]
     assert steady.completed_count == pytest.approx(3.0 * quick.completed_count, rel=0.2)
+
+
+@pytest.mark.parametrize("kind", [PERF_ANALYZER, OWN_CLIENT], ids=lambda kind: kind.name)
+def test_one_stream_that_has_a_name_is_held_to_its_own_bound(
+    bench: Bench, kind: GeneratorKind
+) -> None:
+    """By either generator; an overload ends early by it."""
+    load = bench.streams({"steady": Asked("plain")}, kind)
+    assert any(load.setup.at_rest() for _ in range(30))  # what another test left behind
+    found = load.measure(LoadPoint(Arrivals.POISSON, 300.0), WINDOW, 1)
+    own = found.of("steady")
+    assert own is not None
+    assert own.p90_latency_us == found.p90_latency_us
+    assert found.within_bounds is own.within_bounds is False
+    assert found.duration_s < WINDOW.duration_s

@@ -69,6 +69,9 @@ class PerfAnalyzer(Setup):
             given = self.stream.inputs.file(seed, steps)
             run = _Run(self, load, window, seed, given, Path(private))
             result = run.measured()
+            name = self.stream.name
+            own = replace(result, warnings=(), command=())
+            result = replace(result, streams={name: own} if name else {})
         warnings = (*result.warnings, *given.warnings, *_repeats(given, result, window))
         warnings = (*warnings, *warnings_about(result, window.bounds))
         return replace(result, wall_s=time.monotonic() - begin, warnings=warnings)
@@ -103,7 +106,9 @@ class _Run:
             refuse_spoilt_end(ended.stopped_ns, spells_ns)
             observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
             check_answered(observed.answered_count, window, self.window)
-            check_decided({"": observed.latencies_us}, {"": due_s}, window, self.window)
+            name = self.tool.stream.name
+            latencies_us = {name: observed.latencies_us}
+            check_decided(latencies_us, {name: due_s}, window, self.window)
         samples = watched.between(observed.start_ns, observed.end_ns)
         counted = server_statistics(samples, self.tool.served)
         return Measurement(
@@ -189,7 +194,9 @@ class _Run:
     def _hopeless(self, due_s: arrivals.Times | None) -> Callable[[], bool]:
         if due_s is None:
             return process.never
-        return Hopeless({"": due_s}, self.window, answered_count(self._statistics))
+        return Hopeless(
+            {self.tool.stream.name: due_s}, self.window, answered_count(self._statistics)
+        )
 
     def _statistics(self) -> StatisticsSnapshot:
         return self.tool.statistics(self._model)
