@@ -230,6 +230,9 @@ def report(job: Job, grid: Grid, winners: Mapping[str, Candidate]) -> None:
     share("the current config", current)
     for name, candidate in winners.items():
         share(name, candidate)
+    if current not in worth:
+        print("  the current config is not measured yet")
+        return
     for order, candidate, tried in one_by_one(worth, current, float(job.spec.confirm.min_gain)):
         share(f"{' > '.join(order)}, one after the other, {tried} configs", candidate)
     alone = {owner: grid.firsts(owner) for owner in owners(ranked)}
