@@ -13,6 +13,7 @@ from typing import Any
 
 from tuner.lint.repository import errors_of
 from tuner.load.generator import Target
+from tuner.load.generators import PERF_ANALYZER
 from tuner.load.measurement import LoadPoint
 from tuner.load.perf_analyzer.command import RunFiles, command_line
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
@@ -35,7 +36,7 @@ from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes, window_notes
 from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
-from tuner.steps.traffic import client_notes, request_notes
+from tuner.steps.traffic import client_notes, client_of, request_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
@@ -180,18 +181,18 @@ def _commands(
     commands = {}
     if launcher is not None and (shown := launcher.shown()):
         commands["tritonserver"] = list(shown)
+    if client_of(job).kind is not PERF_ANALYZER:
+        return commands
     load = LoadPoint(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
-    for name, stream in spec.streams.items():
-        model = spec.models[stream.model].name
-        target = Target(model, _ENDPOINTS, spec.workload.protocol, stream.batch_size)
-        share = spec.shares.get(name)
-        level = float(stream.rate or 0.0) if share is None else share * load.level
-        own = LoadPoint(load.arrivals, level)
-        line = command_line(perf_analyzer, target, own, window_of(spec, own), files)
-        commands[f"perf_analyzer for {name}" if name else "perf_analyzer"] = line
+    (stream,) = spec.streams.values()  # it takes no more
+    model = spec.models[stream.model].name
+    target = Target(model, _ENDPOINTS, spec.workload.protocol, stream.batch_size)
+    commands["perf_analyzer"] = command_line(
+        perf_analyzer, target, load, window_of(spec, load), files
+    )
     return commands
 
 
