@@ -121,7 +121,8 @@ def bench_of(job: Job, programs: Any) -> Iterator[Bench]:
 
 def plan_of_firsts(job: Job, grid: Grid, alone: str) -> Iterator[tuple[Candidate, int]]:
     done = grid.firsts(alone)
-    return ((c, 0) for c in job.space.enumerate() if c not in done)
+    """Those with the most instances first: where a grid is cut short, it has the best of them."""
+    return ((c, 0) for c in reversed(list(job.space.enumerate())) if c not in done)
 
 
 def plan_of_rounds(
