@@ -19,8 +19,9 @@ _LAST_LINES = 40
 _STATUS_NAME = re.compile(
     r"^(Internal|Invalid argument|Unavailable|Unsupported|Unknown|Not found|Already exists): "
 )
-#: On every machine without a GPU; says nothing about a failure.
-_HARMLESS = ("CudaDriverHelper has not been initialized",)
+#: On every machine without a GPU; say nothing about a failure. The second comes whenever an
+#: ensemble is set up, and so with every reload of a step.
+_HARMLESS = ("CudaDriverHelper has not been initialized", "unable to create stream for")
 
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|out_of_memory|bad_alloc|MemoryError|cannot allocate memory"
@@ -31,8 +32,9 @@ _OUT_OF_MEMORY = re.compile(
 
 def last_words(server: Server) -> str:
     """The model's last error in a server's log; empty when there is none."""
-    lines = server.log_tail(_LAST_LINES).splitlines()
-    matches = [m for line in lines if (m := _ERROR_LINE.search(line.rstrip()))]
+    told = (line.rstrip() for line in server.log_tail(_LAST_LINES).splitlines())
+    lines = [line for line in told if not any(known in line for known in _HARMLESS)]
+    matches = [m for line in lines if (m := _ERROR_LINE.search(line))]
     return _MODEL_FAILED.sub("", _first_line(matches[-1]["message"])) if matches else ""
 
 

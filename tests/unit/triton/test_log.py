@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from tuner.triton.log import failure, out_of_memory, refusal
+from tuner.triton.log import failure, last_words, out_of_memory, refusal
+from tuner.triton.server import Server
 
 STARTED = """\
 W1121 01:58:50.884070 9830 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory"
@@ -123,3 +127,16 @@ def test_an_ensemble_that_does_not_load_is_refused_with_its_steps_words(
 )
 def test_out_of_memory(reason: str, expected: bool) -> None:
     assert out_of_memory(reason) is expected
+
+
+def test_what_a_machine_without_a_gpu_logs_of_an_ensemble_is_not_why_a_request_failed() -> None:
+    """Else what a load generator that was stopped dropped would pass for the model's failures."""
+    line = (
+        'E1122 16:44:01.884384 9830 ensemble_scheduler.cc:1549] "unable to create stream for '
+        'chain: CUDA driver version is insufficient for CUDA runtime version"'
+    )
+    server = SimpleNamespace(log_tail=lambda count: f"{line}\n")
+    assert last_words(cast("Server", server)) == ""
+    failed = 'E1122 16:44:00.884384 9830 pb_stub.cc:402] "ValueError: no such word"'
+    server = SimpleNamespace(log_tail=lambda count: f"{failed}\n{line}\n")
+    assert last_words(cast("Server", server)) == "ValueError: no such word"
