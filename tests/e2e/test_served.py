@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e.conftest import MODEL, REPOSITORY, Workplace
@@ -97,6 +98,21 @@ def place(workplace: Workplace, name: str, **costs: object) -> Path:
     return config
 
 
+def improved(workplace: Workplace, spec: str) -> dict[str, Any]:
+    """The result of a run that writes a winner."""
+    (workplace.directory / "spec.yaml").write_text(spec)
+    done = workplace.tune("run", "spec.yaml")
+    assert done.returncode == 0, done.stderr
+    result = workplace.result()
+    assert result["status"] == "improved"
+    return result
+
+
+def take_back(workplace: Workplace, name: str) -> None:
+    back = workplace.tune("rollback", name, "--repository", "repository")
+    assert back.returncode == 0, back.stderr
+
+
 def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_back(
     served: Workplace,
 ) -> None:
@@ -110,12 +126,7 @@ def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_ba
     (pipe / "1" / ".gitkeep").touch()
     (pipe / "config.pbtxt").write_text(PIPE)
     before = [config.read_bytes() for config in configs]
-    (served.directory / "spec.yaml").write_text(PIPE_SPEC)
-
-    done = served.tune("run", "spec.yaml")
-    assert done.returncode == 0, done.stderr
-    result = served.result()
-    assert result["status"] == "improved"
+    result = improved(served, PIPE_SPEC)
     assert result["winner"]["models"] == {
         "prepare": {"instance_group.count": 4},
         "compute": {"dynamic_batching": True},
@@ -132,8 +143,7 @@ def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_ba
     assert re.search(r"current config: at 8 concurrent .* in prepare", report, re.IGNORECASE)
     assert served.children() == []
 
-    back = served.tune("rollback", "pipe", "--repository", "repository")
-    assert back.returncode == 0, back.stderr
+    take_back(served, "pipe")
     assert [config.read_bytes() for config in configs] == before
 
 
@@ -151,12 +161,7 @@ def test_two_models_on_one_device_are_tuned_for_their_mix_each_within_its_own_sl
         ),
     ]
     before = [config.read_bytes() for config in configs]
-    (served.directory / "spec.yaml").write_text(PAIR_SPEC)
-
-    done = served.tune("run", "spec.yaml")
-    assert done.returncode == 0, done.stderr
-    result = served.result()
-    assert result["status"] == "improved"
+    result = improved(served, PAIR_SPEC)
     assert result["model"] == "light+heavy"
     assert all(b"dynamic_batching" in config.read_bytes() for config in configs)
     trial = max(served.trials(), key=lambda t: (t["score"] or {}).get("value") or 0.0)
@@ -166,6 +171,5 @@ def test_two_models_on_one_device_are_tuned_for_their_mix_each_within_its_own_sl
     assert 0 < streams["often"]["p90_latency_us"] <= 100_000
     assert 0 < streams["seldom"]["p90_latency_us"] <= 200_000
 
-    back = served.tune("rollback", "heavy", "--repository", "repository")
-    assert back.returncode == 0, back.stderr
+    take_back(served, "heavy")
     assert [config.read_bytes() for config in configs] == before

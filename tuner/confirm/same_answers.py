@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tuner.bench.protocol import Bench
 from tuner.load.probes.answers import Answers, differences
 from tuner.space.candidate import Candidate
+from tuner.spec.labels import labelled
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _differences(
 ) -> list[str]:
     """Of every stream that can be compared."""
     return [
-        f"{name}: {text}" if name else text
+        labelled(name, text)
         for name, answers in expected.items()
         for text in differences(answers, given[name], tolerance)
     ]

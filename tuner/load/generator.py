@@ -52,6 +52,11 @@ class Window:
         return replace(self, bounds=tuple(b for b in self.bounds if b.stream == stream))
 
     @property
+    def span_s(self) -> tuple[float, float]:
+        """What is measured, from and to, from the start of the load."""
+        return self.warmup_s, self.warmup_s + self.duration_s
+
+    @property
     def total_s(self) -> float:
         """How long load is on the model."""
         return self.warmup_s + self.duration_s + self.tail_s

@@ -76,6 +76,11 @@ class ServerStatistics:
     batch_stats: tuple[tuple[int, int, int], ...] = ()
 
     @property
+    def compute_us(self) -> float:
+        """Of the average request, with the copies before and after."""
+        return self.compute_input_us + self.compute_infer_us + self.compute_output_us
+
+    @property
     def mean_batch_size(self) -> float | None:
         return self.inference_count / self.execution_count if self.execution_count else None
 

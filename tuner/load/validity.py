@@ -10,6 +10,7 @@ from tuner.load.latency.quiet import Span, seconds_of
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.spec.digits import digits
+from tuner.spec.labels import labelled
 from tuner.spec.metrics import requests_needed
 from tuner.triton.statistics import StatisticsSnapshot
 
@@ -36,7 +37,7 @@ def warnings_about(
         *_client_behind(measurement),
         *_client_heavy(measurement),
         *(
-            f"{name}: {sentence}" if name else sentence
+            labelled(name, sentence)
             for name, own in (measurement.streams or {"": measurement}).items()
             for sentence in (
                 *_sample_small(own, [bound for bound in bounds if bound.stream == name]),

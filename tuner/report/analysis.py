@@ -12,6 +12,7 @@ from tuner.report.side import judged_point
 from tuner.run.trial import Point, Trial
 from tuner.space.candidate import FieldValue
 from tuner.space.words import cache_text
+from tuner.spec.labels import labelled
 from tuner.spec.metrics import METRICS
 
 #: Fewer scored trials than this say nothing about which field matters.
@@ -37,7 +38,7 @@ class Latency:
     stream: str = ""
 
     def __str__(self) -> str:
-        return f"{self.stream}: {self.metric}" if self.stream else self.metric
+        return labelled(self.stream, self.metric)
 
     def of(self, point: Point) -> float:
         """In microseconds, where it `is_known`."""

@@ -100,7 +100,7 @@ def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, 
         server = counted[label]
         times = _times(counted, label, top, others)
         queues[label] = server.queue_us * times
-        totals[label] = _total_us(server) * times
+        totals[label] = (server.queue_us + server.compute_us) * times
     found = []
     for label in members:
         parts = manifest.models[label].parts
@@ -126,8 +126,3 @@ def _times(
     """How often a request of the model ``top`` asks a model; once where others ask it too."""
     asked = counted[top].success_count if top in counted else 0
     return 1.0 if label in others or not asked else counted[label].success_count / asked
-
-
-def _total_us(server: ServerStatistics) -> float:
-    computing = (server.compute_input_us, server.compute_infer_us, server.compute_output_us)
-    return server.queue_us + sum(computing)

@@ -24,6 +24,7 @@ from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.judge import slo_utilisation
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
+from tuner.spec.labels import labelled
 from tuner.spec.metrics import METRICS
 
 
@@ -81,7 +82,7 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
         **{
-            _of(label, name): text
+            labelled(label, name): text
             for label, server in m.models.items()
             if label in labels
             for name, text in _served(server).items()
@@ -92,10 +93,6 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         "GPU utilisation": share_text(host.gpu_utilization),
         "GPU power": NOTHING if host.gpu_power_w is None else f"{host.gpu_power_w:.0f} W",
     }
-
-
-def _of(label: str, name: str) -> str:
-    return f"{label}: {name}" if label else name
 
 
 def _served(server: ServerStatistics) -> dict[str, str]:

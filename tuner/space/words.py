@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.knob import Knob
 from tuner.spec.digits import digits
+from tuner.spec.labels import labelled
 from tuner.spec.paths import (
     CACHE_ENABLE,
     DELAY,
@@ -28,11 +29,7 @@ _SHORT = {
 
 def field_text(knob: Knob, value: FieldValue) -> str:
     """`instances 2`, `delay 3 ms`, `preferred [4, 8]`, `tiny-bert: dynamic batching off`."""
-    return _owned(knob.owner, _path_text(knob.path, value))
-
-
-def _owned(owner: str, text: str) -> str:
-    return f"{owner}: {text}" if owner else text
+    return labelled(knob.owner, _path_text(knob.path, value))
 
 
 def _path_text(path: str, value: FieldValue) -> str:
@@ -71,7 +68,7 @@ def changes_text(candidate: Candidate, current: Candidate) -> str:
         changed = (p for p, v in fields.items() if now.get(p) != v and p != CACHE_ENABLE)
         texts = [_path_text(path, fields[path]) for path in changed]
         if texts:
-            models.append(_owned(owner, ", ".join(texts)))
+            models.append(labelled(owner, ", ".join(texts)))
     changes = ["; ".join(models)]
     if candidate.cache_bytes != current.cache_bytes:
         changes.append(cache_text(candidate) or f"without {cache_text(current)}")

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from tuner.hiding import HIDDEN
 from tuner.spec.digits import digits
+from tuner.spec.labels import labelled
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import MODES, OWN_ARGUMENTS, Server, Spec
@@ -266,9 +267,9 @@ def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | Non
         metric = max(metrics, key=lambda m: m.requests_needed, default=None)
         rate = stream.rate or rate_per_s * spec.shares.get(name, 1.0)
         if metric is not None and 0 < rate * window < metric.requests_needed:
-            needed, whose = metric.requests_needed, f"{name}: " if name else ""
+            needed, what = metric.requests_needed, labelled(name, metric.name)
             return (
-                f"{whose}{metric.name} needs {needed} requests, but {rate:g}/s for {window} gives "
+                f"{what} needs {needed} requests, but {rate:g}/s for {window} gives "
                 f"{int(rate * window)}; {advice} {-int(-needed // rate)}s or more"
             )
     return ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from tuner.spec.labels import labelled
 from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
 from tuner.spec.units import AsText, shorten
 
@@ -53,8 +54,7 @@ class Slo(AsText):
 
     def __str__(self) -> str:
         bound = self.metric.unit.written(Decimal(repr(self.bound)))
-        name = f"{self.stream}: " if self.stream else ""
-        return f"{name}{self.metric.name} {self.metric.better.value} {bound}"
+        return labelled(self.stream, f"{self.metric.name} {self.metric.better.value} {bound}")
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

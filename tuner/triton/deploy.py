@@ -25,6 +25,7 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
+from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.triton import health
 from tuner.triton import log as server_log
@@ -191,7 +192,7 @@ class Deployer:
             if found:
                 # A failed load can leave the old config serving without a word.
                 del self._current().configs[label]
-            different += (_of(label, text) for text in found)
+            different += (labelled(label, text) for text in found)
         if different:
             raise DeployRefusedError(f"the server runs another config: {'; '.join(different)}")
         return deployment
@@ -223,7 +224,7 @@ class Deployer:
         except DeployRefusedError as gone:
             running.configs.pop(model.label, None)
             reason = server_log.failure(running.server.log_tail(_LOG_LINES)) or gone.message
-            raise DeployRefusedError(_of(model.label, reason)) from gone
+            raise DeployRefusedError(labelled(model.label, reason)) from gone
 
     def _current(self) -> _Running:
         if self._running is None:
@@ -339,7 +340,7 @@ class Deployer:
         except DeployRefusedError as refused:
             log = running.server.log_tail(_LOG_LINES)
             reason = server_log.refusal(refused.message, name, log)
-            raise DeployRefusedError(_of(label, reason)) from refused
+            raise DeployRefusedError(labelled(label, reason)) from refused
         except ServerGoneError as gone:
             reason = server_log.failure(running.server.log_tail(_LOG_LINES))
             raise ServerGoneError(f"{gone.message}; the log ends with: {reason}") from gone
@@ -357,10 +358,6 @@ def _kind(before: ModelConfig | None, after: ModelConfig) -> DeploymentKind:
         return DeploymentKind.UNCHANGED
     in_place = before is not None and _without_instances(before) == _without_instances(after)
     return DeploymentKind.IN_PLACE if in_place else DeploymentKind.RELOAD
-
-
-def _of(label: str, text: str) -> str:
-    return f"{label}: {text}" if label else text
 
 
 def _without_instances(config: ModelConfig) -> ModelConfig:

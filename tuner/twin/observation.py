@@ -185,9 +185,8 @@ def compute_us(models: ServerStatistics | None) -> float | None:
     """Mean time of the batch a request was in, responses included."""
     if models is None or not models.execution_count:
         return None
-    total_us = models.compute_input_us + models.compute_infer_us + models.compute_output_us
     # Hits count as requests that took no time to compute.
-    return total_us / max(1.0 - (models.cache_hit_rate or 0.0), 1e-3)
+    return models.compute_us / max(1.0 - (models.cache_hit_rate or 0.0), 1e-3)
 
 
 def observations_of(trials: Sequence[Trial], setting: Setting) -> list[Observation]:

@@ -72,14 +72,19 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
 
 
+def refused(run: Path, repository: Path, code: int) -> None:
+    """`tune apply` ends with this exit code, and every file is as it was."""
+    before = contents(repository)
+    assert guarded(cli, ["apply", str(run), "--repository", str(repository)]) == code
+    assert contents(repository) == before
+
+
 def test_one_file_changed_since_refuses_all_with_exit_code_13(
     run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "tokenizer" / "config.pbtxt").write_text("# by hand\n")
-    before = contents(repository)
-    assert guarded(cli, ["apply", str(run), "--repository", str(repository)]) == 13
+    refused(run, repository, 13)
     assert "tokenizer/config.pbtxt changed since run" in capsys.readouterr().err
-    assert contents(repository) == before
 
 
 def test_a_run_that_names_a_model_it_did_not_read_is_refused(
@@ -88,10 +93,8 @@ def test_a_run_that_names_a_model_it_did_not_read_is_refused(
     result = json.loads((run / "result.json").read_text())
     result["models"]["other"] = result["models"]["tokenizer"]
     (run / "result.json").write_text(json.dumps(result))
-    before = contents(repository)
-    assert guarded(cli, ["apply", str(run), "--repository", str(repository)]) == 2
+    refused(run, repository, 2)
     assert "its winner has a config of 'other', and it read none" in capsys.readouterr().err
-    assert contents(repository) == before
 
 
 def test_what_a_killed_apply_left_half_is_undone_and_said(

@@ -143,6 +143,8 @@ def test_a_run_of_several_models_keeps_others_from_each_that_it_searches(
 
 
 def test_a_model_that_is_only_loaded_is_anybodys(several: Job) -> None:
+    free = False
     with only_one_on(several), among_neighbours("run", "the-first", several, print):
         with only_one_on(searching(several, "beside")):
-            pass
+            free = True
+    assert free

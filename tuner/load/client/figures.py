@@ -50,8 +50,7 @@ class Part:
         moments_s = self.due_s
         if moments_s is None:
             moments_s = (self.answers.answered_ns - begin_ns) / 1e9
-        span = (window.warmup_s, window.warmup_s + window.duration_s)
-        return bool(within(moments_s, [span]).any())
+        return bool(within(moments_s, [window.span_s]).any())
 
 
 @dataclass(frozen=True)
@@ -202,11 +201,10 @@ def observe(
     refused_s = due_s[answers.outcomes >= Outcome.REJECTED]
     observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns)
     # what each request was due for is known here, and so is what was sent and never answered
-    begin_ns = observed.start_ns - round(observed.quiet[0][0] * 1e9)
     sent = answers.outcomes > Outcome.UNSENT
     due_ns = np.rint(due_s * 1e9).astype(np.int64)
     never_us = window.total_s * 1e6
-    lag_us = np.where(sent, (answers.sent_ns - begin_ns - due_ns) / 1e3, never_us)
+    lag_us = np.where(sent, (answers.sent_ns - observed.begin_ns - due_ns) / 1e3, never_us)
     inside = within(due_s, observed.quiet)
     sent_count = int((sent & _within(answers.sent_ns, observed)).sum())
     seconds = seconds_of(observed.quiet)
@@ -243,5 +241,4 @@ def measurement(
 
 
 def _within(moments_ns: npt.NDArray[np.int64], observed: Observed) -> npt.NDArray[np.bool_]:
-    begin_ns = observed.start_ns - round(observed.quiet[0][0] * 1e9)
-    return within((moments_ns - begin_ns) / 1e9, observed.quiet)
+    return within((moments_ns - observed.begin_ns) / 1e9, observed.quiet)

@@ -52,9 +52,14 @@ class Observed:
     quiet: tuple[Span, ...] = ()
 
     @property
+    def begin_ns(self) -> int:
+        """The start of the load on the wall clock."""
+        return self.start_ns - round(self.quiet[0][0] * 1e9)
+
+    @property
     def quiet_ns(self) -> tuple[tuple[int, int], ...]:
         """The same on the wall clock."""
-        begin_ns = self.start_ns - round(self.quiet[0][0] * 1e9)
+        begin_ns = self.begin_ns
         return tuple((begin_ns + round(a * 1e9), begin_ns + round(b * 1e9)) for a, b in self.quiet)
 
 
@@ -91,14 +96,14 @@ def observe_open(
     latency_us[count:] = np.maximum(latency_us[count:], slowest)
     by_arrival = _by_arrival(due_s, latency_us, refused_s, window)
     spells = [((a - begin_ns) / 1e9, (b - begin_ns) / 1e9) for a, b in spells_ns]
-    quiet = quiet_spans(_span(window), *by_arrival, spells)
+    quiet = quiet_spans(window.span_s, *by_arrival, spells)
     inside = within(due_s, quiet)
     unanswered = int(inside[count:].sum())
     sent_s = (requests.sent_ns - begin_ns) / 1e9
     lag_us = 1e6 * (sent_s - due_s[:count])
     # of an overload few are answered that were due inside: then all must tell about sends
     told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
-    counts = inside | ~within(due_s, (_span(window),))
+    counts = inside | ~within(due_s, (window.span_s,))
     ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
     observed = _observed(
         begin_ns,
@@ -111,16 +116,13 @@ def observe_open(
         late_sends=float((lag_us[told] > LATE_US).mean()) if count else None,
         in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
     )
-    slices: tuple[Slice, ...] = ()
-    if window.slice_s is not None:
-        slices = slices_of(due_s, answered_s, latency_us, window, refused_s)
     return replace(
         observed,
         due_per_s=float(inside.sum()) / seconds_of(quiet),
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         course=_course(due_s[inside], latency_us[inside], quiet),
-        slices=slices,
+        slices=slices_of(due_s, answered_s, latency_us, window, refused_s),
     )
 
 
@@ -141,13 +143,9 @@ def _by_arrival(
     refused_s = np.array([]) if refused_s is None else refused_s
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
     due_s = np.append(due_s, refused_s)
-    inside = within(due_s, (_span(window),))
+    inside = within(due_s, (window.span_s,))
     order = np.argsort(due_s[inside], kind="stable")
     return due_s[inside][order], latency_us[inside][order]
-
-
-def _span(window: Window) -> Span:
-    return window.warmup_s, window.warmup_s + window.duration_s
 
 
 def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:
@@ -164,6 +162,8 @@ def slices_of(
 ) -> tuple[Slice, ...]:
     """How a run went over time, in whole slices of ``window.slice_s`` from the start of the load.
 
+    None of them where the window asks for none.
+
     Args:
         due_s: When each request that was not refused was due, from the start of the load.
         answered_s: When each answer came.
@@ -172,7 +172,8 @@ def slices_of(
         window: The run's spans.
         refused_s: When each refused request was due; these have no latency.
     """
-    assert window.slice_s is not None
+    if window.slice_s is None:
+        return ()
     # a sum of lengths may fall short of what it is a multiple of by the last bit
     count = int(window.total_s / window.slice_s + 1e-9)
     edges = window.slice_s * np.arange(count + 1)
@@ -194,7 +195,7 @@ def observe_closed(requests: Requests, window: Window, begin_ns: int | None = No
     sent_s, answered_s = (
         (moments - begin_ns) / 1e9 for moments in (requests.sent_ns, requests.answered_ns)
     )
-    spans = (_span(window),)
+    spans = (window.span_s,)
     return _observed(
         begin_ns,
         answered_s,

@@ -197,5 +197,5 @@ def _allowed(window: Window, stream: str, due_s: Times) -> float:
 
 def _planned(window: Window, due_s: Times) -> int:
     """Requests of the window."""
-    end_s = window.warmup_s + window.duration_s
-    return int(((due_s >= window.warmup_s) & (due_s < end_s)).sum())
+    start_s, end_s = window.span_s
+    return int(((due_s >= start_s) & (due_s < end_s)).sum())
