@@ -29,11 +29,11 @@ from tuner.load.generator import Target, Window
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
+from tuner.server.binaries import perf_analyzer, tritonserver
+from tuner.server.control import Control
+from tuner.server.server import Endpoints
 from tuner.spec.workload import Protocol, Workload
-from tuner.triton.binaries import perf_analyzer, tritonserver
-from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Endpoints
 
 LONG_S, SHORT_S = 4.0, 1.0
 MODEL = """

@@ -24,12 +24,12 @@ from tritonclient.grpc import model_config_pb2
 from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.server.binaries import perf_analyzer, tritonserver
+from tuner.server.control import Control
+from tuner.server.server import ServerLauncher
 from tuner.spec.workload import ClosedArrivals, FileInputs, Inputs, RandomInputs, Workload
-from tuner.triton.binaries import perf_analyzer, tritonserver
-from tuner.triton.control import Control
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import ServerLauncher
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
 LOAD_DEADLINE_S = 60.0

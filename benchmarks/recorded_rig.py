@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.streams_load import Site, asked_of, streams_load
+from tuner.machine.private import private_directory
+from tuner.server.server import Place
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
 from tuner.steps.tools import Programs
 from tuner.triton.deploy import Deployer, Deployment
-from tuner.triton.private import private_directory
-from tuner.triton.server import Place
 
 
 @dataclass

@@ -27,7 +27,7 @@ from tuner.load.validity import warnings_about
 from tuner.load.watch.disturbance import disturbances
 from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.score.capacity import SATURATED
-from tuner.triton import health
+from tuner.server import health
 
 #: Load after the last step, above any SLO of the tables, so that late answers are still seen.
 TAIL_S = 0.15

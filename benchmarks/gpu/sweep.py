@@ -33,12 +33,12 @@ from tuner.load.generators import choose
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.perf_analyzer import csv_report
 from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.machine.host import read_gpus
+from tuner.server.binaries import Installation, perf_analyzer, tritonserver
+from tuner.server.control import Control
+from tuner.server.server import Endpoints, Place
 from tuner.spec.workload import ClosedArrivals, RandomInputs, Workload
-from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
-from tuner.triton.control import Control
-from tuner.triton.host import read_gpus
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Endpoints, Place
 
 #: As in the specs. Completing a config would import PyTorch once more at every load.
 SERVER_ARGS = ("--metrics-interval-ms=500", "--disable-auto-complete-config")

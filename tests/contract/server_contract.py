@@ -18,8 +18,8 @@ from integration.triton.repository import CONFIG
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.modelconfig.message import parse, to_load_json
-from tuner.triton.control import Control, ModelState
-from tuner.triton.server import Endpoints, Server, ServerLauncher
+from tuner.server.control import Control, ModelState
+from tuner.server.server import Endpoints, Server, ServerLauncher
 
 #: The model's config with one change.
 SMALLER = to_load_json(parse(CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")))

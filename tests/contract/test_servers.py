@@ -12,12 +12,12 @@ import pytest
 from contract.server_contract import ServerCase, ServerContract, eventually
 from integration.triton.repository import MODEL, make_repository
 
-from tuner.triton.binaries import Installation, tritonserver
-from tuner.triton.control import Control, ModelState
+from tuner.machine.process import group_members
+from tuner.server.binaries import Installation, tritonserver
+from tuner.server.control import Control, ModelState
+from tuner.server.server import Server
 from tuner.triton.local import SHM, LocalLauncher, LocalServer
-from tuner.triton.process import group_members
 from tuner.triton.remote import RemoteLauncher
-from tuner.triton.server import Server
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ import pytest
 from contract.server_contract import ServerCase, ServerContract
 from integration.triton.repository import MODEL, make_repository
 
+from tuner.server.server import Server
 from tuner.triton.docker import DockerLauncher, DockerServer
-from tuner.triton.server import Server
 
 pytestmark = pytest.mark.docker
 

@@ -21,9 +21,9 @@ from integration.triton.repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.load.watch.machine import OwnProcesses
-from tuner.triton.control import Control
+from tuner.machine.own_containers import is_inside
+from tuner.server.control import Control
 from tuner.triton.docker import DockerLauncher, DockerServer, Network
-from tuner.triton.own_containers import is_inside
 
 pytestmark = pytest.mark.docker
 

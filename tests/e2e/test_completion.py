@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from e2e.conftest import Workplace
 
-from tuner.triton.binaries import tritonserver
-from tuner.triton.control import Control
+from tuner.server.binaries import tritonserver
+from tuner.server.control import Control
 from tuner.triton.local import LocalLauncher
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]

@@ -37,12 +37,12 @@ from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import Phase, TimeBook
 from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point
+from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 from tuner.spec.workload import CacheState
 from tuner.triton.deploy import Deployer, Deployment, DeploymentKind
-from tuner.triton.server import Endpoints
 
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)

@@ -87,13 +87,13 @@ def _drafted(
     model: str, repository: Path | None, slo: str, directory: Path, profile: Profile | None
 ) -> str:
     from tuner.lint.repository import errors_of
+    from tuner.machine.host import read_host
     from tuner.modelconfig.files import read_model
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
     from tuner.space.draft import Machine, draft_spec
     from tuner.space.judge import broken_config
-    from tuner.triton.host import read_host
 
     given = None
     if profile is not None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.load.measurement import LoadPoint, Measurement
+from tuner.server.server import Endpoints
 from tuner.spec.workload import Protocol
-from tuner.triton.server import Endpoints
 
 
 @dataclass(frozen=True)

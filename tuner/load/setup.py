@@ -12,10 +12,10 @@ from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
 from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import PERIOD_S, Sampler, Scrape
+from tuner.server.binaries import Installation
+from tuner.server.server import Endpoints, Place
+from tuner.server.statistics import StatisticsSnapshot
 from tuner.spec.fields import Gpus
-from tuner.triton.binaries import Installation
-from tuner.triton.server import Endpoints, Place
-from tuner.triton.statistics import StatisticsSnapshot
 
 
 @dataclass(frozen=True)

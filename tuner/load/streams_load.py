@@ -22,6 +22,9 @@ from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import TensorShape, resolve
+from tuner.server.binaries import Installation
+from tuner.server.control import Control, ModelMetadata
+from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
@@ -34,9 +37,6 @@ from tuner.spec.workload import (
     TraceArrivals,
     Workload,
 )
-from tuner.triton.binaries import Installation
-from tuner.triton.control import Control, ModelMetadata
-from tuner.triton.server import Endpoints, Place
 
 
 @dataclass(frozen=True)

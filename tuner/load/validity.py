@@ -9,10 +9,10 @@ from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.quiet import Span, seconds_of
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.watch.sampler import Sample, pending_requests
+from tuner.server.statistics import StatisticsSnapshot
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import requests_needed
-from tuner.triton.statistics import StatisticsSnapshot
 
 _LATE_SENDS = 0.05
 #: Of the p99; latencies count from the moment a request was due, so that a lag is in them.

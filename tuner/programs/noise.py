@@ -37,6 +37,7 @@ from tuner.confirm.rounds import (
 )
 from tuner.errors import EnvironmentNotReadyError, TrialError
 from tuner.load import seeds
+from tuner.machine.private import private_directory
 from tuner.run.manifest import sha256_of_configs
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import tightest_latency, value_of
@@ -55,7 +56,6 @@ from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.stop import Stop
 from tuner.steps.tools import find_programs
-from tuner.triton.private import private_directory
 
 #: No further round is begun that would not be done within this time ...
 BUDGET_S = 160.0

@@ -25,6 +25,8 @@ from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import Proposal
+from tuner.server.binaries import Installation, Origin
+from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
@@ -38,9 +40,7 @@ from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
 from tuner.steps.traffic import client_notes, client_of, request_notes
 from tuner.steps.writing import draw_up
-from tuner.triton.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Endpoints, ServerLauncher
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0

@@ -21,6 +21,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
+from tuner.machine.host import Host, read_host
+from tuner.machine.private import private_directory
 from tuner.run.identity import Identity, machine_of, programs_of
 from tuner.run.manifest import Manifest
 from tuner.run.timebook import TimeBook
@@ -49,8 +51,6 @@ from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.trusting import refuse_strange_programs, with_own_values
-from tuner.triton.host import Host, read_host
-from tuner.triton.private import private_directory
 
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
 POLL_S = 1.0

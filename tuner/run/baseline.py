@@ -56,7 +56,7 @@ class Key:
     """What a result belongs to.
 
     Attributes:
-        machine: Fingerprint of CPU, GPUs, driver and server version (`tuner.triton.host`).
+        machine: Fingerprint of CPU, GPUs, driver and server version (`tuner.machine.host`).
         perf_analyzer: Its version.
         question: See `question_of`.
     """

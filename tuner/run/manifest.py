@@ -81,7 +81,7 @@ class Manifest(Facts):
         models: The configs of the models it serves, by label, in the order they are loaded.
         streams: Label of the model that each stream of requests asks, by the stream's name.
         versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
-        host: CPU, cores, memory, governor, as `tuner.triton.host` reads them.
+        host: CPU, cores, memory, governor, as `tuner.machine.host` reads them.
         fingerprint: Of the machine and its GPUs.
         command: How the run was started.
         current: The config in the repository, as a candidate; None in runs of an older tune, whose

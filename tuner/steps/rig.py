@@ -13,15 +13,15 @@ from tuner.load.measurement import LoadPoint
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.streams_load import Site, asked_of, streams_load
 from tuner.load.window_length import soak_for, window_for
+from tuner.machine.private import private_directory
 from tuner.run.rejected import Rejected
 from tuner.run.timebook import TimeBook
+from tuner.server.log import last_words
 from tuner.spec.model import Spec
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
 from tuner.steps.traffic import client_of
-from tuner.triton.log import last_words
-from tuner.triton.private import private_directory
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
 REMOTE_PATIENCE_S = 120.0

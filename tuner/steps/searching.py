@@ -32,13 +32,13 @@ from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
+from tuner.server.log import out_of_memory
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.steps.estimate import Seen, estimate_run
 from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.steps.looking import first_level
 from tuner.steps.session import Session
-from tuner.triton.log import out_of_memory
 
 #: A trial whose server died is repeated this often in all.
 ATTEMPTS = 2

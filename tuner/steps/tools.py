@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from tuner import __version__
+from tuner.machine.host import Host, read_host
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
+from tuner.server import binaries
+from tuner.server.binaries import Installation
+from tuner.server.server import ServerLauncher
 from tuner.steps.job import Job
-from tuner.triton import binaries
-from tuner.triton.binaries import Installation
-from tuner.triton.host import Host, read_host
 from tuner.triton.launchers import server_launcher
 from tuner.triton.models_python import numpy_of_models
-from tuner.triton.server import ServerLauncher
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,14 @@ from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
+from tuner.server import health
+from tuner.server import log as server_log
+from tuner.server.control import Control
+from tuner.server.server import Endpoints, Server, ServerLauncher
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP
-from tuner.triton import health
-from tuner.triton import log as server_log
-from tuner.triton.control import Control
-from tuner.triton.server import Endpoints, Server, ServerLauncher
 
 _logger = logging.getLogger(__name__)
 _LOG_LINES = 200

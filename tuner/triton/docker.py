@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.machine import process
+from tuner.machine.own_containers import known_as_own
+from tuner.machine.ports import ADDRESS, free_ports
+from tuner.server import access
+from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
-from tuner.triton import access, container_owner, process
-from tuner.triton.own_containers import known_as_own
-from tuner.triton.ports import ADDRESS, free_ports
-from tuner.triton.server import Endpoints, Place
+from tuner.triton import container_owner
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
@@ -61,7 +63,7 @@ class Network(Enum):
 
 @dataclass(frozen=True)
 class DockerServer:
-    """A tritonserver in a container; see `tuner.triton.server.Server`."""
+    """A tritonserver in a container; see `tuner.server.server.Server`."""
 
     endpoints: Endpoints
     container_id: str
@@ -82,7 +84,7 @@ class DockerServer:
 
 @dataclass(frozen=True)
 class DockerLauncher:
-    """Starts tritonserver in a container; see `tuner.triton.server.ServerLauncher`.
+    """Starts tritonserver in a container; see `tuner.server.server.ServerLauncher`.
 
     Attributes:
         image: Must be on the machine and have `tritonserver` on its PATH.

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import TunerError
+from tuner.machine import host
+from tuner.machine.ports import free_ports
+from tuner.server import binaries
+from tuner.server.control import Control
+from tuner.server.server import Endpoints
 from tuner.spec.environment import resolve
 from tuner.spec.model import Server, ServerMode
-from tuner.triton import binaries, host, remote
-from tuner.triton.control import Control
+from tuner.triton import remote
 from tuner.triton.local import SHM
 from tuner.triton.models_python import numpy_of_models
-from tuner.triton.ports import free_ports
-from tuner.triton.server import Endpoints
 
 _MIB = 1 << 20
 _SHM_WANTED = 256 * _MIB  # Docker's default is 64 MiB; each Python instance starts with 1 MiB

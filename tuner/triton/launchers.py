@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tuner.errors import SpecError
+from tuner.server.binaries import tritonserver
+from tuner.server.server import Endpoints, ServerLauncher
 from tuner.spec.environment import resolve
 from tuner.spec.model import ServerMode, Spec
-from tuner.triton.binaries import tritonserver
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
-from tuner.triton.server import Endpoints, ServerLauncher
 
 
 def server_launcher(

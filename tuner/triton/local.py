@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from tuner.machine import process
+from tuner.machine.ports import ADDRESS, free_ports
+from tuner.server import access
+from tuner.server.binaries import Installation
+from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
-from tuner.triton import access, process
-from tuner.triton.binaries import Installation
 from tuner.triton.mirror import mirror_of
-from tuner.triton.ports import ADDRESS, free_ports
-from tuner.triton.server import Endpoints, Place
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
@@ -26,7 +27,7 @@ _launches = itertools.count()
 
 @dataclass(frozen=True)
 class LocalServer:
-    """A tritonserver process; see `tuner.triton.server.Server`."""
+    """A tritonserver process; see `tuner.server.server.Server`."""
 
     endpoints: Endpoints
     pid: int
@@ -43,7 +44,7 @@ class LocalServer:
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Starts the installed tritonserver; see `tuner.triton.server.ServerLauncher`.
+    """Starts the installed tritonserver; see `tuner.server.server.ServerLauncher`.
 
     The server is given a mirror of the repository, so that nothing is written into the real one.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuner.triton.private import private_directory
+from tuner.machine.private import private_directory
 
 _BYTECODE = "__pycache__"
 

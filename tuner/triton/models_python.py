@@ -18,7 +18,7 @@ def numpy_of_models(python: Path) -> str:
     """The version of the NumPy that Python models import.
 
     Args:
-        python: `tuner.triton.binaries.Installation.python`.
+        python: `tuner.server.binaries.Installation.python`.
 
     Raises:
         EnvironmentNotReadyError: There is none, or none that the stub can work with.

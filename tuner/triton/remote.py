@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
 from tuner.modelconfig.message import to_load_json
-from tuner.triton import health
-from tuner.triton.control import Control, ModelState
-from tuner.triton.server import Endpoints, Place
+from tuner.server import health
+from tuner.server.control import Control, ModelState
+from tuner.server.server import Endpoints, Place
 
 _logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def check(endpoints: Endpoints) -> None:
 
 @dataclass(frozen=True)
 class RemoteServer:
-    """A server reached over the network; see `tuner.triton.server.Server`."""
+    """A server reached over the network; see `tuner.server.server.Server`."""
 
     endpoints: Endpoints
 
@@ -55,7 +55,7 @@ class RemoteServer:
 
 @dataclass(frozen=True)
 class RemoteLauncher:
-    """Starts nothing; see `tuner.triton.server.ServerLauncher`.
+    """Starts nothing; see `tuner.server.server.ServerLauncher`.
 
     The models of the run are put back when the context is left: loaded with the config they ran
     with before, else unloaded. (Loading them without a config would change nothing: Triton sees

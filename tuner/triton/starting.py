@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
 from tuner.errors import ServerGoneError, SpecError
+from tuner.machine.ports import ADDRESS
+from tuner.server import access, health
+from tuner.server.server import Endpoints, Server
 from tuner.spec.model import OWN_ARGUMENTS
-from tuner.triton import access, health
-from tuner.triton.ports import ADDRESS
-from tuner.triton.server import Endpoints, Server
 
 SERVICES = ("http", "grpc", "metrics")
 _ATTEMPTS = 4
@@ -48,7 +48,7 @@ def ready_server(
 ) -> AnyServer:
     """A ready server, owned by ``stack``; started again when somebody took one of its ports.
 
-    Its control is closed to others (`tuner.triton.access`), unless it is too old for that.
+    Its control is closed to others (`tuner.server.access`), unless it is too old for that.
 
     Args:
         stack: Gets the server.

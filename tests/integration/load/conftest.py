@@ -14,11 +14,11 @@ from pydantic import TypeAdapter
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
+from tuner.server.binaries import Installation, perf_analyzer, tritonserver
+from tuner.server.control import Control
+from tuner.server.server import Server
 from tuner.spec.workload import Workload
-from tuner.triton.binaries import Installation, perf_analyzer, tritonserver
-from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Server
 
 
 @dataclass(frozen=True)

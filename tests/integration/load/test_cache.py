@@ -19,13 +19,13 @@ from tuner.load.probes.cache_fill import MAX_FILLING_S
 from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
+from tuner.server.binaries import tritonserver
+from tuner.server.control import Control
 from tuner.spec.workload import RandomInputs, Workload
-from tuner.triton.binaries import tritonserver
-from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
 
 if TYPE_CHECKING:
-    from tuner.triton.binaries import Installation
+    from tuner.server.binaries import Installation
 
 pytestmark = pytest.mark.integration
 

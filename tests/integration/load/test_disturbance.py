@@ -17,8 +17,8 @@ from tuner.load.generator import Window
 from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.load.watch.disturbance import disturbances
+from tuner.server.server import Place
 from tuner.spec.workload import Workload
-from tuner.triton.server import Place
 
 pytestmark = pytest.mark.integration
 

@@ -14,9 +14,9 @@ from integration.load.conftest import Bench
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.overload import Overload, overload_of, overload_window
+from tuner.server.binaries import Installation, tritonserver
+from tuner.server.control import Control
 from tuner.spec.slo import Slo
-from tuner.triton.binaries import Installation, tritonserver
-from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
 
 pytestmark = pytest.mark.integration

@@ -10,8 +10,8 @@ import pytest
 from unit.modelconfig.configs import PYTHON
 from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
 
-from tuner.triton.binaries import tritonserver
-from tuner.triton.control import Control
+from tuner.server.binaries import tritonserver
+from tuner.server.control import Control
 from tuner.triton.local import LocalLauncher
 
 CODE = """

@@ -11,7 +11,7 @@ from unit.modelconfig.configs import BAD, GOOD
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.encoding import decode, encode
-from tuner.triton.control import Control
+from tuner.server.control import Control
 
 pytestmark = pytest.mark.integration
 

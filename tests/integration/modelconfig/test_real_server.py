@@ -17,7 +17,7 @@ from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse, to_load_json
 from tuner.modelconfig.path import with_fields
-from tuner.triton.control import Control
+from tuner.server.control import Control
 
 pytestmark = pytest.mark.integration
 

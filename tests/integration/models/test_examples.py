@@ -13,10 +13,10 @@ import onnxruntime
 import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 
-from tuner.triton.binaries import tritonserver
-from tuner.triton.control import Control
+from tuner.server.binaries import tritonserver
+from tuner.server.control import Control
+from tuner.server.server import Endpoints
 from tuner.triton.local import LocalLauncher
-from tuner.triton.server import Endpoints
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from integration.triton.repository import make_repository
 
-from tuner.triton.binaries import Installation, tritonserver
+from tuner.server.binaries import Installation, tritonserver
 from tuner.triton.local import LocalLauncher
 
 

@@ -20,13 +20,13 @@ from contract.server_contract import answer
 
 from tuner.errors import NothingToSearchError
 from tuner.run.timebook import TimeBook
+from tuner.server.binaries import Installation
+from tuner.server.control import Control
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Request, prepare
 from tuner.steps.serving import ModelNotServedError, Serving, serving
 from tuner.steps.tools import Programs
 from tuner.steps.writing import draw_up
-from tuner.triton.binaries import Installation
-from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
 
 pytestmark = pytest.mark.integration

@@ -11,13 +11,13 @@ from integration.triton.repository import FIRST, SECOND, WHOLE, make_ensemble
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.served import read_served
+from tuner.server.binaries import Installation
+from tuner.server.control import Control, ModelState
+from tuner.server.server import ServerLauncher
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.triton.binaries import Installation
-from tuner.triton.control import Control, ModelState
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
-from tuner.triton.server import ServerLauncher
 
 pytestmark = pytest.mark.integration
 

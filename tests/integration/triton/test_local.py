@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from integration.triton.repository import MODEL
 
+from tuner.machine.ports import ADDRESS, free_ports
+from tuner.server.control import Control
 from tuner.triton import local
-from tuner.triton.control import Control
 from tuner.triton.local import LocalLauncher
-from tuner.triton.ports import ADDRESS, free_ports
 
 pytestmark = pytest.mark.integration
 

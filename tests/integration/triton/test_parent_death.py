@@ -10,16 +10,16 @@ import pytest
 from contract.server_contract import eventually
 from integration.triton.repository import CONFIG, MODEL, make_repository
 
+from tuner.machine.process import group_members, tail
 from tuner.triton.local import SHM
-from tuner.triton.process import group_members, tail
 
 pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import os, sys, threading, time
 from pathlib import Path
-from tuner.triton.binaries import tritonserver
-from tuner.triton.control import Control
+from tuner.server.binaries import tritonserver
+from tuner.server.control import Control
 from tuner.triton.local import LocalLauncher
 
 repository, log, config, model = sys.argv[1:]

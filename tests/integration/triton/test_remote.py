@@ -14,14 +14,15 @@ from contract.server_contract import eventually
 from integration.triton.repository import MODEL
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.machine import process
+from tuner.machine.ports import ADDRESS, free_ports
 from tuner.modelconfig.served import read_served
-from tuner.triton import health, process
-from tuner.triton.control import Control, ModelState
+from tuner.server import health
+from tuner.server.control import Control, ModelState
+from tuner.server.server import Endpoints
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import SHM, LocalLauncher
-from tuner.triton.ports import ADDRESS, free_ports
 from tuner.triton.remote import RemoteLauncher
-from tuner.triton.server import Endpoints
 
 pytestmark = pytest.mark.integration
 

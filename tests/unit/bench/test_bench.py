@@ -20,10 +20,10 @@ from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
 from tuner.run.timebook import TimeBook
 from tuner.score.judge import passes
+from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
 from tuner.triton.deploy import DeploymentKind
-from tuner.triton.server import Endpoints
 
 ONE = candidate_of({"instance_group.count": 1})
 CACHED = candidate_of({"response_cache.enable": True}, 1024)

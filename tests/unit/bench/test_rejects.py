@@ -27,10 +27,10 @@ from tuner.load.probes.cache_fill import Filling
 from tuner.report.result_schema import RejectedFacts
 from tuner.run.rejected import Rejected, Stage
 from tuner.run.timebook import TimeBook
+from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.steps.outcome import rejected_facts
 from tuner.triton.deploy import DeploymentKind
-from tuner.triton.server import Endpoints
 
 ONE = candidate_of({"instance_group.count": 1})
 BOUNDED = Window(1, 0, 10, bounds=(LatencyBound(share=0.99, within_s=0.04),))

@@ -17,9 +17,9 @@ import pytest
 from unit.models.importing import import_file
 from unit.report.synthetic import Toy, make_run
 
+from tuner.machine import private
 from tuner.modelconfig.rules import violations
 from tuner.steps.job import Request, prepare
-from tuner.triton import private
 
 GPU = Path(__file__).parents[3] / "benchmarks" / "gpu"
 SPECS = sorted((GPU / "specs").glob("*.yaml"))

@@ -21,9 +21,9 @@ from tuner.load.measurement import (
 from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.load.window_length import lowest_rate, window_for
+from tuner.server.server import Endpoints
 from tuner.spec.metrics import requests_needed
 from tuner.spec.workload import Protocol
-from tuner.triton.server import Endpoints
 
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.1)
 ENDPOINTS = Endpoints("127.0.0.1:8000", "127.0.0.1:8001", "127.0.0.1:8002")

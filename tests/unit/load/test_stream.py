@@ -13,7 +13,7 @@ from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.stream import Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
-from tuner.triton.server import Endpoints
+from tuner.server.server import Endpoints
 
 NOTHING: Any = None
 TARGET = Target("m", Endpoints("h:1", "g:1", None))

@@ -15,13 +15,13 @@ from synthetic import synthetic_server
 
 from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.seeds import CONFIRMATION_FROM
+from tuner.machine.host import Gpu, Host
 from tuner.programs import check as steps
 from tuner.programs.check import CheckRequest, check
 from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
 from tuner.steps.serving import Serving
-from tuner.triton.host import Gpu, Host
 
 CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
 

@@ -24,12 +24,12 @@ from tuner.run.trial import Trial, TrialState
 from tuner.score.load_plan import load_plan
 from tuner.score.point import judge_point, score_points
 from tuner.search.strategy import Proposal
+from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.rig import window_of
 from tuner.steps.searching import search
 from tuner.triton.deploy import DeploymentKind
-from tuner.triton.server import Endpoints
 
 SPEC = Spec.model_validate(
     {

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from unit.programs.test_joining import job  # noqa: F401  a fixture
 
+from tuner.machine.private import private_directory
 from tuner.programs import worker as joining
 from tuner.run.timebook import TimeBook
 from tuner.steps.events import Silent
@@ -19,7 +20,6 @@ from tuner.steps.job import Job
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
 from tuner.steps.tools import Programs
-from tuner.triton.private import private_directory
 
 #: More than the age from which on an abandoned directory is removed.
 AGE_S = 61.0

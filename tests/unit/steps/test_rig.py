@@ -17,6 +17,7 @@ from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.run.timebook import TimeBook
 from tuner.score.load_plan import load_plan
+from tuner.server.server import Place
 from tuner.spec.model import Spec
 from tuner.steps import rig
 from tuner.steps import tools as installing
@@ -26,7 +27,6 @@ from tuner.steps.lengths import long_windows, window_notes
 from tuner.steps.rig import set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.steps.tools import Programs, find_programs
-from tuner.triton.server import Place
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 TEXT = """\

@@ -26,6 +26,7 @@ from tuner.run.trial import TrialState
 from tuner.score.load_plan import load_plan
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal
+from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
@@ -34,7 +35,6 @@ from tuner.steps.rig import soak_of, window_of
 from tuner.steps.searching import CurrentConfigFailsError, search
 from tuner.steps.session import Session
 from tuner.triton.deploy import DeploymentKind
-from tuner.triton.server import Endpoints
 
 ENDPOINTS = Endpoints("h", "g", None)
 

@@ -17,10 +17,10 @@ from serving import served_one, served_several
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
+from tuner.server.server import Endpoints, Server
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton import deploy
 from tuner.triton.deploy import Deployer, DeploymentKind
-from tuner.triton.server import Endpoints, Server
 
 FILE = parse("max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
 SERVED = served_one(FILE)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tuner.errors import SpecError
+from tuner.server.server import Endpoints
 from tuner.spec.model import Spec
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.launchers import server_launcher
 from tuner.triton.remote import RemoteLauncher
-from tuner.triton.server import Endpoints
 
 
 def spec(server: dict[str, Any]) -> Spec:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import SpecError
-from tuner.triton.binaries import Installation, Origin
+from tuner.server.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
 
 INSTALLATION = Installation(

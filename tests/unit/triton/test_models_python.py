@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
 from tuner.spec.model import Server
 from tuner.steps import tools as programs
 from tuner.steps.job import Request, prepare
-from tuner.triton import binaries, doctor, models_python
-from tuner.triton.binaries import Installation, Origin
+from tuner.triton import doctor, models_python
 from tuner.triton.local import LocalLauncher
 from tuner.triton.models_python import numpy_of_models
 

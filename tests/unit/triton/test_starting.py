@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from tuner.errors import ServerGoneError
-from tuner.triton import health
-from tuner.triton.server import Endpoints
+from tuner.server import health
+from tuner.server.server import Endpoints
 from tuner.triton.starting import ready_server
 
 TAKEN = "error: creating server: Unavailable - Address already in use"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.triton.ports import LOOPBACK
+from tuner.machine.ports import LOOPBACK
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 

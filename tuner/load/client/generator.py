@@ -57,8 +57,8 @@ from tuner.load.watch.early_end import (
     truncate,
 )
 from tuner.load.watch.sampler import host_use, server_statistics
-from tuner.triton import health
-from tuner.triton.process import child, tail
+from tuner.machine.process import child, tail
+from tuner.server import health
 
 _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests

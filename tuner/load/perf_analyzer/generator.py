@@ -46,8 +46,8 @@ from tuner.load.watch.early_end import (
     truncate,
 )
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
-from tuner.triton import health
-from tuner.triton.statistics import StatisticsSnapshot
+from tuner.server import health
+from tuner.server.statistics import StatisticsSnapshot
 
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _RECEIVED_SHARE = 0.9  # what is being executed just then is not counted

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load.perf_analyzer.error_text import tells_of_error, useful_words
-from tuner.triton.process import child
+from tuner.machine.process import child
 
 _POLL_S = 0.01
 #: perf_analyzer may take this long to end by itself once its results are there.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import SpecError
-from tuner.triton.control import Tensor
+from tuner.server.control import Tensor
 
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="u1")
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError, UndecidedError
 from tuner.load.generator import Window
-from tuner.triton.statistics import StatisticsSnapshot
+from tuner.server.statistics import StatisticsSnapshot
 
 Times = npt.NDArray[np.float64]
 

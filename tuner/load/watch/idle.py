@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from tuner.errors import TunerError
 from tuner.load.watch.sampler import Scrape, pending_requests
-from tuner.triton import health
-from tuner.triton.server import Endpoints
+from tuner.server import health
+from tuner.server.server import Endpoints
 
 #: It is given this long.
 REST_S = 1.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from tuner.triton.host import read_governor
-from tuner.triton.own_containers import is_inside
+from tuner.machine.host import read_governor
+from tuner.machine.own_containers import is_inside
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import psutil
 from tuner.errors import TunerError
 from tuner.load.generator import Window
 from tuner.load.measurement import HostUse, ServerStatistics
+from tuner.load.watch.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
 from tuner.load.watch.machine import (
     MachineReading,
     OwnProcesses,
@@ -27,10 +28,9 @@ from tuner.load.watch.machine import (
     stolen_percent,
 )
 from tuner.load.watch.statistics import difference
+from tuner.server.server import Place
+from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
-from tuner.triton.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
-from tuner.triton.server import Place
-from tuner.triton.statistics import Metrics, StatisticsSnapshot
 
 PERIOD_S = 0.5
 #: From one sample to the next the hypervisor gave away this share of all cores, or it is no spell.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.load.measurement import ServerStatistics
-from tuner.triton.statistics import BatchStatistics, StatisticsSnapshot
+from tuner.server.statistics import BatchStatistics, StatisticsSnapshot
 
 
 def difference(before: StatisticsSnapshot, after: StatisticsSnapshot) -> ServerStatistics | None:

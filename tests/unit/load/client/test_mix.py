@@ -21,7 +21,7 @@ from tuner.load.stream import Order, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.validity import warnings_about
-from tuner.triton.server import Endpoints
+from tuner.server.server import Endpoints
 
 NOTHING: Any = None
 ENDPOINTS = Endpoints("h:1", "g:1", None)

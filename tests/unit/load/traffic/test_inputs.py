@@ -14,8 +14,8 @@ from tuner.errors import SpecError
 from tuner.load.traffic import inputs
 from tuner.load.traffic.inputs import InputFiles, sampled_length
 from tuner.load.traffic.tensors import TensorShape, content_bytes, random_contents, resolve
+from tuner.server.control import Tensor
 from tuner.spec.workload import FileInputs, RandomInputs
-from tuner.triton.control import Tensor
 
 X = TensorShape("x", "FP32", (4,))
 

@@ -9,8 +9,8 @@ from tuner.load.watch import idle
 from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample
-from tuner.triton.server import Endpoints
-from tuner.triton.statistics import Metrics, MetricSample, StatisticsSnapshot
+from tuner.server.server import Endpoints
+from tuner.server.statistics import Metrics, MetricSample, StatisticsSnapshot
 
 ENDPOINTS = Endpoints("h:1", "g:1", "m:1")
 

@@ -16,8 +16,8 @@ from tuner.load.watch.machine import (
     read_machine,
     stolen_percent,
 )
-from tuner.triton import own_containers
-from tuner.triton.own_containers import known_as_own
+from tuner.machine import own_containers
+from tuner.machine.own_containers import known_as_own
 
 Times = namedtuple("Times", "user system children_user children_system")
 

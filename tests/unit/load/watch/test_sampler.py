@@ -9,12 +9,12 @@ import pytest
 
 from tuner.errors import ServerGoneError
 from tuner.load.generator import Window
+from tuner.load.watch.gpu_clocks import GpuClocks
 from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.statistics import difference
-from tuner.triton.gpu_clocks import GpuClocks
-from tuner.triton.server import Place
-from tuner.triton.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
+from tuner.server.server import Place
+from tuner.server.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 
 BEFORE = StatisticsSnapshot(
     success_count=10,

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from tuner.triton.log import failure, last_words, out_of_memory, refusal
-from tuner.triton.server import Server
+from tuner.server.log import failure, last_words, out_of_memory, refusal
+from tuner.server.server import Server
 
 STARTED = """\
 W1121 01:58:50.884070 9830 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory"

@@ -13,7 +13,7 @@ import pytest
 from contract.server_contract import eventually
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.triton.process import child, group_members, tail
+from tuner.machine.process import child, group_members, tail
 
 pytestmark = pytest.mark.integration
 
@@ -57,7 +57,7 @@ def test_a_killed_program_takes_its_children_and_its_leftovers_along(tmp_path: P
 def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
     program = f"""
 import os, subprocess, time
-from tuner.triton.process import child
+from tuner.machine.process import child
 with child({FAMILY!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as process:
     print(process.pid, flush=True)
     time.sleep(600)
@@ -78,7 +78,7 @@ def test_a_worker_in_a_session_of_its_own_does_not_outlive_the_command(
     family = [SHELL, "-c", f"setsid sleep 600 & echo $! > {note}.new; mv {note}.new {note}; wait"]
     program = f"""
 import os, subprocess, sys
-from tuner.triton.process import child
+from tuner.machine.process import child
 with child({family!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as process:
     print(process.pid, flush=True)
     sys.stdin.read()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tuner.errors import ServerGoneError
-from tuner.triton import control
-from tuner.triton.control import Control
-from tuner.triton.server import Endpoints
+from tuner.server import control
+from tuner.server.control import Control
+from tuner.server.server import Endpoints
 
 
 class FakeClient:

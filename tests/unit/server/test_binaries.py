@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.triton import binaries
+from tuner.server import binaries
 
 LOAD, INTERPRETER = 1, 3
 

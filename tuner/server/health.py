@@ -6,8 +6,8 @@ import http.client
 import time
 
 from tuner.errors import ServerGoneError
-from tuner.triton import log
-from tuner.triton.server import Endpoints, Server
+from tuner.server import log
+from tuner.server.server import Endpoints, Server
 
 _POLL_S = 0.01
 _ASK_TIMEOUT_S = 5.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.triton import guarded_exec
+from tuner.machine import guarded_exec
 
 _GROUP_END_S = 2.0  # killed processes are gone within milliseconds
 _TAIL_BYTES = 256 * 1024

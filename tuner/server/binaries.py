@@ -22,8 +22,8 @@ from enum import Enum
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.triton import log
-from tuner.triton.private import private_directory
+from tuner.machine.private import private_directory
+from tuner.server import log
 
 _PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")

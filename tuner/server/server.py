@@ -17,7 +17,7 @@ class Endpoints:
     Attributes:
         http: host:port, as the others.
         metrics: None when it is not served.
-        key: Of a server whose control is closed to others; see `tuner.triton.access`.
+        key: Of a server whose control is closed to others; see `tuner.server.access`.
     """
 
     http: str

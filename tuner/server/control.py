@@ -11,10 +11,10 @@ from enum import Enum
 from typing import Any
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
-from tuner.triton import access
-from tuner.triton.ports import LOOPBACK
-from tuner.triton.server import Endpoints
-from tuner.triton.statistics import Metrics, StatisticsSnapshot
+from tuner.machine.ports import LOOPBACK
+from tuner.server import access
+from tuner.server.server import Endpoints
+from tuner.server.statistics import Metrics, StatisticsSnapshot
 
 _POLL_S = 0.01
 _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")

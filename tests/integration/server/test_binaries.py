@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.triton.binaries import Origin, perf_analyzer, tritonserver
+from tuner.server.binaries import Origin, perf_analyzer, tritonserver
 
 pytestmark = pytest.mark.integration
 

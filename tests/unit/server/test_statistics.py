@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonclient.grpc import service_pb2
 
-from tuner.triton.statistics import BatchStatistics, Metrics, StatisticsSnapshot
+from tuner.server.statistics import BatchStatistics, Metrics, StatisticsSnapshot
 
 METRICS = """\
 # HELP nv_inference_request_success Number of successful inference requests

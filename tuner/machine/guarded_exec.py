@@ -1,6 +1,6 @@
 """Becomes a command that dies with its parent and takes its process group along.
 
-Run as a script by `tuner.triton.process` (``python -I -S guarded_exec.py PARENT COUNT LEFTOVER...
+Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT COUNT LEFTOVER...
 COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a process
 with threads. PARENT is the process id that must still be ours, LEFTOVER... are COUNT glob patterns
 of what to remove. It imports nothing of this package and must stay quick to start.

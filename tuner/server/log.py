@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tuner.triton.server import Server
+from tuner.server.server import Server
 
 _ERROR_LINE = re.compile(r'^E\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$')
 _FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from tuner.triton.host import Gpu, Host, parse_gpus, read_host
+from tuner.machine.host import Gpu, Host, parse_gpus, read_host
 
 HOST = Host(
     cpu="Xeon",
