@@ -28,7 +28,7 @@ from confirmation import BATCHING, spec_in
 
 from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
 from tuner.bench.protocol import Bench
-from tuner.run.timebook import TimeBook
+from tuner.bench.timebook import TimeBook
 from tuner.score.capacity import TOLERANCE, Bracket, Probe
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate

@@ -32,12 +32,11 @@ from tuner.bench.evaluate import evaluate
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.timeline import figures_of, observe_open
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.load.window_length import lengthen, soak_for, window_for
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
+from tuner.measurement.window import LatencyBound, Window, lengthen, soak_for, window_for
 from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan

@@ -25,10 +25,11 @@ import numpy as np
 
 from tuner.load.client.calls import calls_over
 from tuner.load.client.process import OpenLoop, _precise_loop
-from tuner.load.generator import Target, Window
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.generator import Target
 from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Endpoints

@@ -42,11 +42,11 @@ import yaml
 from claims import Server, SimulatedBench
 
 from tuner.bench.protocol import Bench
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
-from tuner.run.timebook import Phase, TimeBook
 from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent

@@ -26,7 +26,7 @@ import numpy as np
 
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

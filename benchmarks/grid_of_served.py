@@ -34,8 +34,8 @@ from served_grid import Cell, Grid, one_by_one, owners
 
 from tuner.bench.evaluate import evaluate
 from tuner.bench.protocol import Bench
+from tuner.bench.timebook import TimeBook
 from tuner.errors import TrialError
-from tuner.run.timebook import TimeBook
 from tuner.score.capacity import Bracket
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text

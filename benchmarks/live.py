@@ -35,6 +35,7 @@ from replay import COMPARED, spec_for
 
 from tuner.bench.levels import capacity_level
 from tuner.bench.protocol import Bench
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.rounds import Entrant, search_round
 from tuner.errors import (
     EnvironmentNotReadyError,
@@ -45,9 +46,8 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.load import seeds
-from tuner.run.timebook import Phase, TimeBook
-from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
+from tuner.score.trial import Trial, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES

@@ -16,10 +16,10 @@ from pathlib import Path
 from rich.console import Console
 
 from tuner.cli.live import LiveEvents
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
-from tuner.run.trial import Trial, TrialState
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo

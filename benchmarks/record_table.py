@@ -31,10 +31,10 @@ from recorded_table import Recording
 
 from tuner.bench.rejects import doubt_about
 from tuner.errors import LoadFailedError, TrialError
-from tuner.load.measurement import Measurement
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT
+from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import Bracket, Probe
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

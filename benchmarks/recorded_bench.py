@@ -22,7 +22,7 @@ import numpy.typing as npt
 from recorded_table import LONG, Recording, Table
 
 from tuner.errors import LoadFailedError
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

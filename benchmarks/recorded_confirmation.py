@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.steps.proving import find_confirmed
 from tuner.steps.session import Session

@@ -16,9 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.load.generator import Window
 from tuner.load.latency.timeline import figures_of, observe_open
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer import export, process
 from tuner.load.perf_analyzer.command import RunFiles, command_line
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
@@ -26,6 +24,8 @@ from tuner.load.traffic import arrivals
 from tuner.load.validity import warnings_about
 from tuner.load.watch.disturbance import disturbances
 from tuner.load.watch.sampler import host_use, server_statistics
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.score.capacity import SATURATED
 from tuner.server import health
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.space.candidate import Candidate
 
 TABLES = Path(__file__).parent / "tables"

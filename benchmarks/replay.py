@@ -30,9 +30,9 @@ from recorded_confirmation import written_after
 from recorded_curves import Replay, Step
 from recorded_space import covered, sampled
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.modelconfig.served import read_served
-from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.twin.costs import Figure, figures_of
 from tuner.twin.fit import Z90, Twin, fit

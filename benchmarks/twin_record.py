@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bench.protocol import Bench
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
-from tuner.run.timebook import TimeBook
+from tuner.bench.timebook import TimeBook
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.steps.events import Silent
 from tuner.steps.job import Request, prepare

@@ -18,11 +18,11 @@ import numpy as np
 from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import DeployRefusedError
-from tuner.load.measurement import Arrivals, Measurement
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
-from tuner.run.timebook import TimeBook
+from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

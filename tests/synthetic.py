@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.load.measurement import Arrivals, HostUse, LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, HostUse, LatencySource, LoadPoint, Measurement
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo
 

@@ -28,12 +28,13 @@ from models import BERT, CNN, HEAVY, Device
 from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import DeployRefusedError
-from tuner.load.generator import Demand, Window
+from tuner.load.generator import Demand
 from tuner.load.generators import choose
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.perf_analyzer import csv_report
 from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.machine.host import read_gpus
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Endpoints, Place

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.generator import LoadGenerator, Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.generator import LoadGenerator
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 
 RATE = 40.0
 OPEN = LoadPoint(Arrivals.POISSON, RATE)

@@ -21,7 +21,7 @@ from unit.search.surface import (
     synthetic_trial,
 )
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.spec.model import Strategy

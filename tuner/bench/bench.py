@@ -18,6 +18,7 @@ from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
 from tuner.bench.rejects import Rejects, doubt_about
 from tuner.bench.settled import missed_while_warming_up
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
@@ -26,15 +27,13 @@ from tuner.errors import (
     TrialError,
     UndecidedError,
 )
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.disturbance import disturbances, stolen_from
-from tuner.load.window_length import lengthen
-from tuner.run.rejected import Rejected, Stage
-from tuner.run.timebook import Phase, TimeBook
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.window import Window, lengthen
 from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point
 from tuner.server.server import Endpoints

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.run.trial import TrialState
 from tuner.score.capacity import NoResult, Probe, find_capacity, next_level, saturated
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, Score, score_points
+from tuner.score.trial import TrialState
 from tuner.spec.objective import Goal, Objective
 
 #: Measurements of a candidate at the most, the race included.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.run.trial import Trial
 from tuner.score.capacity import Bracket
+from tuner.score.trial import Trial
 
 
 def sustained_level(trial: Trial) -> float | None:

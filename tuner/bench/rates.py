@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tuner.load.measurement import LoadPoint, Measurement
+from tuner.measurement.measurement import LoadPoint, Measurement
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.load.measurement import Measurement
 from tuner.load.validity import client_kept_up
-from tuner.run.rejected import Rejected, Stage
+from tuner.measurement.measurement import Measurement
+from tuner.measurement.rejected import Rejected, Stage
 
 
 def doubt_about(measurement: Measurement) -> str:

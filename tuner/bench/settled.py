@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.judge import judge_all, passes
 from tuner.score.point import Point
 from tuner.spec.slo import Slo

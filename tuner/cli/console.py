@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tuner.cli.terminal import say
 from tuner.report.quantities import metric_text
-from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict, rank
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text

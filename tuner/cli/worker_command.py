@@ -21,7 +21,7 @@ from tuner.cli.storage import (
     warn_of_password,
 )
 from tuner.cli.terminal import say
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 
 if TYPE_CHECKING:
     from tuner.spec.fields import Gpus

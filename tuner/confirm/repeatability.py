@@ -11,7 +11,7 @@ from typing import Any
 from tuner.confirm.confirm import Role
 from tuner.confirm.interim import ANALYSES, InterimAnalyses
 from tuner.facts import Facts
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
 

@@ -20,7 +20,7 @@ from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Role, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.facts import Facts
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import Probe, saturated
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.load_plan import LoadPlan

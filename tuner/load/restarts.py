@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from tuner.load import seeds
-from tuner.load.generator import LatencyBound, LoadGenerator, Window
+from tuner.load.generator import LoadGenerator
 from tuner.load.latency.timeline import SHARES, latency_figures
-from tuner.load.measurement import (
+from tuner.load.validity import warnings_about
+from tuner.measurement.measurement import (
     HostUse,
     LatencySource,
     LoadPoint,
@@ -26,7 +27,7 @@ from tuner.load.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.load.validity import warnings_about
+from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.digits import digits
 
 #: No start's window is shorter than this.

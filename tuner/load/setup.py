@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.load.measurement import ServerStatistics
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
 from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import PERIOD_S, Sampler, Scrape
+from tuner.measurement.measurement import ServerStatistics
 from tuner.server.binaries import Installation
 from tuner.server.server import Endpoints, Place
 from tuner.server.statistics import StatisticsSnapshot

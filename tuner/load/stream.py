@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.load import seeds
-from tuner.load.generator import Target, Window
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.generator import Target
 from tuner.load.traffic.arrivals import Shape, Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
 
 #: Which stream each request of a run belongs to, as its place among the streams.
 Order = npt.NDArray[np.int64]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuner.load.generator import LoadGenerator, Target, Window
+from tuner.load.generator import LoadGenerator, Target
 from tuner.load.generators import GENERATORS, GeneratorKind
-from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.probes.answers import Answers, ask
 from tuner.load.probes.cache_fill import Filling, fill, together
@@ -22,6 +21,8 @@ from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import TensorShape, resolve
+from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server.binaries import Installation
 from tuner.server.control import Control, ModelMetadata
 from tuner.server.server import Endpoints, Place

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.quiet import Span, seconds_of
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.watch.sampler import Sample, pending_requests
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import LatencyBound, Window
 from tuner.server.statistics import StatisticsSnapshot
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import (
     DeployRefusedError,
     InterruptedRunError,
@@ -20,6 +21,7 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.load.generators import GeneratorKind
+from tuner.measurement.rejected import Stage
 from tuner.report.check_report import render_check
 from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import (
@@ -34,10 +36,8 @@ from tuner.run.baseline import (
     write_baseline,
 )
 from tuner.run.manifest import Manifest, comparable
-from tuner.run.rejected import Stage
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
-from tuner.run.timebook import TimeBook
 from tuner.run.writing import write_json
 from tuner.steps.check_outcome import (
     EXIT_CODES,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bench.protocol import Bench
+from tuner.bench.timebook import TimeBook
 from tuner.confirm.repeatability import (
     Advice,
     Settings,
@@ -39,7 +40,6 @@ from tuner.errors import EnvironmentNotReadyError, TrialError
 from tuner.load import seeds
 from tuner.machine.private import private_directory
 from tuner.run.manifest import sha256_of_configs
-from tuner.run.timebook import TimeBook
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate

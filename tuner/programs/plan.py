@@ -14,12 +14,12 @@ from typing import Any
 from tuner.lint.repository import errors_of
 from tuner.load.generator import Target
 from tuner.load.generators import PERF_ANALYZER
-from tuner.load.measurement import LoadPoint
 from tuner.load.perf_analyzer.command import RunFiles, command_line
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
 from tuner.load.traffic.tensors import TensorShape, content_bytes
+from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.schema import enum_name
 from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES

@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.measurement.rejected import Stage
 from tuner.report.pull_request import write_proposal
 from tuner.report.quantities import count_text
 from tuner.report.render import render_all
 from tuner.report.result_schema import Result
 from tuner.run.choices import resume_command
 from tuner.run.manifest import Manifest
-from tuner.run.rejected import Stage
 from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
-from tuner.run.timebook import Phase, TimeBook
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run
 from tuner.steps.events import Events

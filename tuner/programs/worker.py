@@ -20,13 +20,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.machine.host import Host, read_host
 from tuner.machine.private import private_directory
 from tuner.run.identity import Identity, machine_of, programs_of
 from tuner.run.manifest import Manifest
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import Trial, Worker
+from tuner.score.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer, find_offer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tuner.load.measurement import LoadPoint, ServerStatistics
+from tuner.measurement.measurement import LoadPoint, ServerStatistics
 from tuner.report.quantities import load_text
 from tuner.run.manifest import Manifest
 from tuner.score.judge import slo_utilisation

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
+from tuner.measurement.rejected import Rejected
 from tuner.report.result_schema import (
     Improvement,
     Overloads,
@@ -20,10 +21,9 @@ from tuner.report.result_schema import (
 from tuner.report.side import Repeat, Side, measured_side, side_of
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.reading import UnreadableFileError
-from tuner.run.rejected import Rejected
 from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
-from tuner.run.trial import Trial, TrialState, TrialTime
+from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.objective import Goal, Objective
 

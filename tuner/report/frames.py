@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.load.measurement import ServerStatistics
+from tuner.measurement.measurement import ServerStatistics
 from tuner.report.data import load
 from tuner.report.side import judged_point
-from tuner.run.trial import Point, Trial
 from tuner.score.judge import passes, slo_utilisation
+from tuner.score.point import Point
+from tuner.score.trial import Trial
 from tuner.space.candidate import FieldValue
 from tuner.spec.metrics import METRICS
 

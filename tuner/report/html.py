@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.report.charts.chart import Chart, Outcome, Table, outcome_of
 from tuner.report.charts.search import why_no_importance
 from tuner.report.charts.sections import by_section
@@ -52,7 +52,7 @@ from tuner.report.tables import (
     trials_by_state,
 )
 from tuner.run.status import Status
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.score.verdict import Verdict
 
 _SECTIONS = {

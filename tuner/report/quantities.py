@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import isfinite
 
-from tuner.load.measurement import LoadPoint
+from tuner.measurement.measurement import LoadPoint
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits

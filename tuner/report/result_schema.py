@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak
-from tuner.load.measurement import Measurement
 from tuner.load.probes.overload import Overload
+from tuner.measurement.measurement import Measurement
 from tuner.report.bottleneck import Bottleneck
 from tuner.run.status import Status
 from tuner.score.ratio import Ratio

@@ -11,8 +11,9 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING
 from tuner.report.sentence import change_text, score_text
 from tuner.report.side import Repeat
-from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.judge import value_of
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 
 _MISSED = "no load met the SLOs"
 _RACED = "out of the race"

@@ -7,8 +7,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, rate_text
 from tuner.report.side import Side
 from tuner.run.status import Status
-from tuner.run.trial import Predicted
 from tuner.score.judge import value_of
+from tuner.score.trial import Predicted
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from tuner.confirm.confirm import Role
 from tuner.confirm.soak import Soak
 from tuner.facts import Facts
-from tuner.load.measurement import LoadPoint
+from tuner.measurement.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
-from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.judge import violation
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 

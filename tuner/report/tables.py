@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from tuner.load.measurement import ServerStatistics
+from tuner.measurement.measurement import ServerStatistics
 from tuner.report.charts.chart import Table, outcome_of
 from tuner.report.charts.latency import sides
 from tuner.report.data import ReportData
@@ -20,8 +20,9 @@ from tuner.report.quantities import (
 )
 from tuner.report.sentence import score_text
 from tuner.report.side import Side
-from tuner.run.trial import Point, Trial, TrialState
 from tuner.score.judge import slo_utilisation
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled

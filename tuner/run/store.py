@@ -18,10 +18,9 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.locking import Lock, lock
+from tuner.measurement.rejected import Rejected, Stage
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_as, read_bytes, read_json, read_rows
-from tuner.run.rejected import Rejected, Stage
-from tuner.run.trial import Point, Trial
 from tuner.run.writing import (
     explained,
     own_directory,
@@ -30,6 +29,8 @@ from tuner.run.writing import (
     write_json,
     write_text,
 )
+from tuner.score.point import Point
+from tuner.score.trial import Trial
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"

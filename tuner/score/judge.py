@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tuner.load.latency.steadiness import unsteadiness
-from tuner.load.measurement import LatencySource, Measurement
+from tuner.measurement.measurement import LatencySource, Measurement
+from tuner.score.steadiness import unsteadiness
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.metrics import Better, Metric, requests_needed
 from tuner.spec.slo import Slo

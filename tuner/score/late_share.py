@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.facts import Facts
-from tuner.load.measurement import LatencySource, Measurement
+from tuner.measurement.measurement import LatencySource, Measurement
 from tuner.score.judge import tails
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo

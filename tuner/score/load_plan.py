@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tuner.load.measurement import Arrivals
-from tuner.load.window_length import lowest_rate
+from tuner.measurement.measurement import Arrivals
+from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import LevelRange
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo, tail_shares

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tuner.errors import LoadFailedError
 from tuner.facts import Facts
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import saturated
 from tuner.score.judge import (
     in_time_rate,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.bench.evaluate import nearly
-from tuner.run.trial import Point, Trial, TrialState
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal, Strategy
 from tuner.search.study.record import StudyRecord

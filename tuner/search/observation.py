@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.search.deferred import optuna
 from tuner.space.adapter import distributions, params
 from tuner.space.space import Space

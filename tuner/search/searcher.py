@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tuner.run.reading import UnreadableFileError
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.strategy import Enough, Proposal, Strategy
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate

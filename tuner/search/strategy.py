@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from tuner.run.trial import Predicted, Trial
+from tuner.score.trial import Predicted, Trial
 from tuner.space.candidate import Candidate
 
 

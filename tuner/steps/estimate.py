@@ -15,14 +15,14 @@ from tuner.confirm.interim import ANALYSES
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import most_claim_window_s
 from tuner.errors import TunerError
-from tuner.load.measurement import LoadPoint
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
-from tuner.load.window_length import lengthen
+from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.window import lengthen
 from tuner.report.side import Repeat
 from tuner.run.store import RunStore
-from tuner.run.trial import Trial
 from tuner.score.judge import tail_slo
+from tuner.score.trial import Trial
 from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
 from tuner.steps.lengths import most_probes

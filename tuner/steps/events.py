@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from tuner.run.trial import Trial
 from tuner.score.point import Point
+from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 
 

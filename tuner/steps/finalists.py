@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.bench.levels import sustained_level
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

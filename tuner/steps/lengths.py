@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.errors import LoadFailedError
-from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic.arrivals import read_trace
-from tuner.load.window_length import requests_for
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import requests_for
 from tuner.score.load_plan import LoadPlan, lowest_level
 from tuner.spec.digits import digits
 from tuner.spec.metrics import METRICS

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 
-from tuner.run.timebook import Phase, TimeBook
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.spec.model import Spec, Strategy
 from tuner.twin.compiling import compile_simulator
 

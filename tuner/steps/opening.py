@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
+from tuner.bench.timebook import TimeBook
 from tuner.load import seeds
+from tuner.measurement.rejected import Rejected, Stage
 from tuner.modelconfig.message import to_text
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.noise_file import read_noise
-from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RESULT, RunStore
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import Trial, TrialTime
+from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer

@@ -9,6 +9,7 @@ from tuner.confirm.confirm import Confirmation
 from tuner.confirm.repeatability import RunNoise
 from tuner.confirm.simplify import PutBack
 from tuner.confirm.soak import Soak, Soaked
+from tuner.measurement.rejected import Rejected
 from tuner.report.bottleneck import bottleneck_of
 from tuner.report.result_schema import (
     ChangedConfig,
@@ -25,12 +26,11 @@ from tuner.report.result_schema import (
     WrittenFacts,
 )
 from tuner.run.manifest import Manifest
-from tuner.run.rejected import Rejected
 from tuner.run.status import Status
-from tuner.run.trial import Trial, TrialState
 from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
+from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import severity
 from tuner.space.candidate import Candidate
 from tuner.writeback.written import Written

@@ -16,10 +16,10 @@ from tuner.confirm.soak import Soak
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.run.status import Status
-from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import Bracket, next_level, saturated
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.cache import list_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text

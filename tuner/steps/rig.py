@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
-from tuner.load.generator import LatencyBound, Window
-from tuner.load.measurement import LoadPoint
+from tuner.bench.timebook import TimeBook
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.streams_load import Site, asked_of, streams_load
-from tuner.load.window_length import soak_for, window_for
 from tuner.machine.private import private_directory
-from tuner.run.rejected import Rejected
-from tuner.run.timebook import TimeBook
+from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.rejected import Rejected
+from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
 from tuner.server.log import last_words
 from tuner.spec.model import Spec
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
@@ -130,7 +129,7 @@ def _shortest_s(workload: Workload) -> float:
 def soak_of(
     spec: Spec, load: LoadPoint, rate_per_s: float | None = None, least_s: float = 0.0
 ) -> Window:
-    """The window of a soak at this load; see `window_length.soak_for` and `window_of`."""
+    """The window of a soak at this load; see `soak_for` and `window_of`."""
     window = window_of(spec, load, rate_per_s)
     level = load.level if load.arrivals.open_loop else rate_per_s
     soak_s = float(spec.confirm.soak)

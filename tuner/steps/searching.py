@@ -12,6 +12,7 @@ from functools import partial
 from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
 from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
     DeployRefusedError,
@@ -23,11 +24,10 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.load import seeds
-from tuner.run.timebook import Phase, TimeBook
-from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.judge import tightest_latency
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import DeployRefusedError, ServerGoneError, TooManyFailedTrialsError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
-from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
 from tuner.space.knob import Knob
 from tuner.space.space import Space

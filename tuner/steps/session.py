@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tuner.bench.protocol import Bench
+from tuner.bench.timebook import TimeBook
 from tuner.confirm.confirm import Row
 from tuner.load import seeds
+from tuner.measurement.rejected import Rejected
 from tuner.run.manifest import Manifest
-from tuner.run.rejected import Rejected
 from tuner.run.store import RunStore
-from tuner.run.timebook import TimeBook
 from tuner.score.load_plan import LoadPlan
 from tuner.search.incumbent import NEAR_MISS
 from tuner.space.candidate import Candidate

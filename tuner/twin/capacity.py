@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.score.capacity import LevelRange, find_capacity, saturated
 from tuner.score.judge import margin
 from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric

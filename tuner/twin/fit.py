@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.twin.costs import (
     HANDOFF_S,
     SCALES,

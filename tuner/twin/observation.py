@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.measurement import LatencySource, LoadPoint, Measurement, ServerStatistics
 from tuner.load.seeds import of_stream
 from tuner.load.traffic.arrivals import Shape, arrivals_of
+from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement, ServerStatistics
 from tuner.modelconfig.served import Served
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.twin.model import Plan, Unmodelled, network_of, plan_of, service_key
 from tuner.twin.system import Network, Traffic

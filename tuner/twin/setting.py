@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.load.measurement import Arrivals
 from tuner.load.streams_load import shape_of
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
-from tuner.load.window_length import window_for
-from tuner.run.trial import Trial
+from tuner.measurement.measurement import Arrivals
+from tuner.measurement.window import window_for
+from tuner.score.trial import Trial
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.stream import StreamSpec

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tuner.load.measurement import LoadPoint
-from tuner.run.trial import Trial, TrialState
+from tuner.measurement.measurement import LoadPoint
 from tuner.score.load_plan import LoadPlan
+from tuner.score.trial import Trial, TrialState
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo

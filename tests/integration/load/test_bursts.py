@@ -6,9 +6,9 @@ import pytest
 from integration.load.conftest import Bench
 from integration.load.repository import SERVICE_S
 
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic.arrivals import BurstShape
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
 
 pytestmark = pytest.mark.integration
 

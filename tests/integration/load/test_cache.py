@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from integration.load.repository import make_repository
 
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.cache_fill import MAX_FILLING_S
 from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server.binaries import tritonserver
 from tuner.server.control import Control
 from tuner.spec.workload import RandomInputs, Workload

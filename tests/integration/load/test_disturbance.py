@@ -13,10 +13,10 @@ import psutil
 import pytest
 from integration.load.conftest import Bench
 
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.load.streams_load import Asked, Site, streams_load
 from tuner.load.watch.disturbance import disturbances
+from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server.server import Place
 from tuner.spec.workload import Workload
 

@@ -11,10 +11,10 @@ from integration.load.repository import CAPACITY_PER_S
 from waits import wait_until
 
 from tuner.errors import ClientLimitError
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind
-from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.validity import client_kept_up
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import LatencyBound, Window
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench

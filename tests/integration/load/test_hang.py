@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tuner.errors import ServerGoneError
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
 from tuner.triton.local import LocalServer
 
 if TYPE_CHECKING:

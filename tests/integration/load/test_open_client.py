@@ -14,10 +14,10 @@ from integration.load.repository import CAPACITY_PER_S, SERVICE_S
 
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client.generator import OpenClient
-from tuner.load.generator import Window
 from tuner.load.generators import OWN_CLIENT
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
 from tuner.load.streams_load import StreamsLoad
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench

@@ -12,8 +12,8 @@ from google.protobuf.json_format import MessageToJson
 from integration.load.conftest import Bench
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.overload import Overload, overload_of, overload_window
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control
 from tuner.spec.slo import Slo

@@ -12,8 +12,8 @@ from integration.load.repository import CAPACITY_PER_S, SERVICE_S
 from waits import wait_until
 
 from tuner.errors import LoadFailedError
-from tuner.load.generator import Window
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
     from integration.load.conftest import Bench

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from integration.load.repository import SERVICE_S
 
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
-from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import RandomInputs
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import pytest
 from candidates import values_of
 from contract.server_contract import answer
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import NothingToSearchError
-from tuner.run.timebook import TimeBook
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
 from tuner.space.candidate import Candidate

@@ -12,13 +12,13 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_serv
 
 from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
+from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
-from tuner.load.generator import Window
 from tuner.load.latency.timeline import latency_figures
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
-from tuner.run.timebook import TimeBook
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.score.judge import passes
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate

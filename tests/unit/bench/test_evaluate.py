@@ -8,11 +8,11 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_serv
 
 from tuner.bench.evaluate import Race, evaluate, evaluate_listed, race
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
-from tuner.load.measurement import Arrivals
-from tuner.run.trial import TrialState
+from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
+from tuner.score.trial import TrialState
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.units import Seconds

@@ -6,10 +6,10 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.levels import capacity_level, sustained_level
-from tuner.load.measurement import Arrivals
-from tuner.run.trial import Trial, TrialState
+from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import crossing
 from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 

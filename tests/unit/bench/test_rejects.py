@@ -13,6 +13,7 @@ from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import PAUSES_S, BenchRules, TritonBench
+from tuner.bench.timebook import TimeBook
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
@@ -20,13 +21,12 @@ from tuner.errors import (
     ServerGoneError,
     UndecidedError,
 )
-from tuner.load.generator import LatencyBound, Window
-from tuner.load.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
+from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.window import LatencyBound, Window
 from tuner.report.result_schema import RejectedFacts
-from tuner.run.rejected import Rejected, Stage
-from tuner.run.timebook import TimeBook
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.steps.outcome import rejected_facts

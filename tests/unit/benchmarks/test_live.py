@@ -16,9 +16,9 @@ from candidates import candidate_of
 from live_state import Comparison, LiveSearch, Settings, Shown, Step
 from synthetic import synthetic_server
 
+from tuner.bench.timebook import TimeBook
 from tuner.confirm.rounds import Entrant
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.run.timebook import TimeBook
 from tuner.score.point import Point, judge_point
 from tuner.search.budget import StopReason
 from tuner.search.searcher import Searcher

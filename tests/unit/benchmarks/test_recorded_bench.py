@@ -22,7 +22,7 @@ from recorded_table import LONG, Recording, Table
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import LoadFailedError
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.judge import passes
 from tuner.space.candidate import Candidate
 

@@ -20,7 +20,7 @@ from tuner.cli.plan_command import lines_of as plan_lines
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
 from tuner.programs.plan import DrawnPlan, Preview
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.steps.estimate import Estimate
 

@@ -12,8 +12,8 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
-from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState
 from tuner.spec.objective import Objective
 from tuner.steps.events import Events
 

@@ -8,7 +8,7 @@ from unit.report.synthetic import Toy, make_run
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.cli.worker_command import _found, summary
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 
 

@@ -22,7 +22,7 @@ from tuner.confirm.confirm import (
 from tuner.confirm.interim import ANALYSES, FIRST_ANALYSIS
 from tuner.confirm.rounds import Entrant
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio

@@ -21,7 +21,7 @@ from tuner.confirm.rounds import (
     steepness,
 )
 from tuner.errors import ClientLimitError, LoadFailedError
-from tuner.load.measurement import Arrivals
+from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange, crossing
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

@@ -12,7 +12,7 @@ from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
 from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplify
 from tuner.errors import DeployRefusedError
-from tuner.load.measurement import Arrivals, Measurement
+from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.metrics import P99_LATENCY

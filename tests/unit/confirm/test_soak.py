@@ -14,7 +14,7 @@ from synthetic import NO_ERRORS, synthetic_measurement
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import MOST, RELAXATIONS, Soak, Soaked, SoakRules, soak
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.load.measurement import Arrivals, Course, Measurement
+from tuner.measurement.measurement import Arrivals, Course, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan

@@ -11,7 +11,7 @@ from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.confirm.confirm import Entrant, Rules, confirm
 from tuner.confirm.window import claim_window_s
-from tuner.load.measurement import Course
+from tuner.measurement.measurement import Course
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from synthetic import synthetic_measurement
 
-from tuner.load.generator import Window
-from tuner.load.measurement import (
+from tuner.load.restarts import Restarted, combine
+from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
     LatencySource,
@@ -16,7 +16,7 @@ from tuner.load.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.load.restarts import Restarted, combine
+from tuner.measurement.window import Window
 
 CLOSED = LoadPoint(Arrivals.CLOSED, 32)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.generator import Target, Window
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.load.generator import Target
 from tuner.load.stream import Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
 from tuner.server.server import Endpoints
 
 NOTHING: Any = None

@@ -8,7 +8,8 @@ from typing import Any
 
 from unit.space.spaces import BATCH, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
-from tuner.run.trial import Score, Trial, TrialState
+from tuner.score.point import Score
+from tuner.score.trial import Trial, TrialState
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
 from tuner.search.strategy import Proposal

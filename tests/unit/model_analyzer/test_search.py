@@ -24,7 +24,7 @@ from unit.model_analyzer.landscapes import (
 from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import ModelAnalyzerMode
 

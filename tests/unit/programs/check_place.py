@@ -13,9 +13,9 @@ import pytest
 from emulated import EmulatedBench
 from synthetic import synthetic_server
 
-from tuner.load.measurement import LoadPoint, Measurement
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.machine.host import Gpu, Host
+from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.programs import check as steps
 from tuner.programs.check import CheckRequest, check
 from tuner.steps import session

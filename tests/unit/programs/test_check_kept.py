@@ -13,8 +13,8 @@ from emulated import EmulatedBench
 from unit.programs.check_place import CLOSED, Noting, Place, ToyBench
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
-from tuner.load.measurement import HostUse, Measurement
 from tuner.load.seeds import of_confirmation
+from tuner.measurement.measurement import HostUse, Measurement
 from tuner.programs import check as steps
 from tuner.run.store import RunStore
 from tuner.steps.check_outcome import EXIT_CODES

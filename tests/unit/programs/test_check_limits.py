@@ -6,7 +6,7 @@ import pytest
 from unit.programs.check_place import Place, ToyBench
 
 from tuner.errors import ClientLimitError, LoadFailedError, TrialError
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 
 
 class UpTo(ToyBench):

@@ -17,6 +17,7 @@ from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import a_search, searched, served
 from waits import wait_until
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.programs import worker as joining
 from tuner.programs.worker import (
@@ -29,9 +30,8 @@ from tuner.programs.worker import (
     refuse_another_machine,
 )
 from tuner.run.store import STUDY
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import Trial, TrialState, TrialTime, Worker
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import find_offer

@@ -13,7 +13,7 @@ import pytest
 from emulated import EmulatedBench
 
 from tuner.confirm.repeatability import provable_gain
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.programs import noise
 from tuner.programs.noise import neighbour_of, noise_on
 from tuner.spec.model import Spec

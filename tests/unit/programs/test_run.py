@@ -31,7 +31,7 @@ from tuner.report.render import render_all
 from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
 from tuner.steps import session
 from tuner.steps.job import Job

@@ -16,11 +16,11 @@ from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
 
 from tuner.confirm.confirm import Role, Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
+from tuner.measurement.rejected import Stage
 from tuner.programs import run as pipeline
-from tuner.run.rejected import Stage
 from tuner.run.status import Status
-from tuner.run.trial import Trial
 from tuner.score.point import judge_point
+from tuner.score.trial import Trial
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
 from tuner.steps.outcome import Verdict

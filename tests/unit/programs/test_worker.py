@@ -22,11 +22,11 @@ from unit.programs.test_joining import (
 )
 from unit.steps.test_opening import Facts
 
+from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.programs import worker as joining
 from tuner.programs.worker import JoinRequest
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import Trial, Worker
+from tuner.score.trial import Trial, Worker
 from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job

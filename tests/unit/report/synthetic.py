@@ -16,7 +16,8 @@ from typing import Any
 
 from candidates import candidate_of
 
-from tuner.load.measurement import (
+from tuner.load.probes.overload import Overload
+from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
     LatencySource,
@@ -25,12 +26,11 @@ from tuner.load.measurement import (
     ServerStatistics,
     Slice,
 )
-from tuner.load.probes.overload import Overload
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.store import RunStore
-from tuner.run.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
+from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo

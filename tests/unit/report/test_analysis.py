@@ -17,7 +17,8 @@ from tuner.report.analysis import (
     varied_fields,
 )
 from tuner.report.data import ReportData
-from tuner.run.trial import Score, Trial, TrialState
+from tuner.score.point import Score
+from tuner.score.trial import Trial, TrialState
 
 P99 = Latency("p99_latency")
 

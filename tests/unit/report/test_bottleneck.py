@@ -9,7 +9,7 @@ import pytest
 from synthetic import synthetic_measurement
 from unit.report.synthetic import Toy, manifest_of
 
-from tuner.load.measurement import ServerStatistics
+from tuner.measurement.measurement import ServerStatistics
 from tuner.report.bottleneck import bottleneck_of, times_of
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.score.point import Point, judge_point

@@ -17,7 +17,7 @@ from tuner.report.charts.search import history
 from tuner.report.data import ReportData
 from tuner.report.sentence import config_text
 from tuner.report.side import judged_point
-from tuner.run.trial import Predicted, Trial, TrialState
+from tuner.score.trial import Predicted, Trial, TrialState
 
 
 def trace(chart: Any, name: str) -> dict[str, Any]:

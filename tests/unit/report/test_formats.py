@@ -20,7 +20,7 @@ from tuner.report.markdown import code, escaped, fenced
 from tuner.report.pull_request import pull_request_of
 from tuner.report.render import CHARTS, FORMATS, render_all
 from tuner.report.trials_csv import _cell
-from tuner.run.trial import Worker
+from tuner.score.trial import Worker
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from synthetic import synthetic_measurement
 
 from tuner.cli.console import slo_text
-from tuner.load.measurement import ServerStatistics
+from tuner.measurement.measurement import ServerStatistics
 from tuner.report import trials_csv
 from tuner.report.data import ReportData
 from tuner.report.quantities import metric_text

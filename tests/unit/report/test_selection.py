@@ -13,8 +13,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
 from tuner.report.side import Repeat
-from tuner.run.trial import Trial, TrialState
 from tuner.score.point import judge_point
+from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Slo
 
 MET, MISSED = Slo.parse("p99_latency <= 10s"), Slo.parse("p99_latency <= 1us")

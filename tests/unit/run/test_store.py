@@ -11,12 +11,12 @@ from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
+from tuner.measurement.rejected import Rejected, Stage
 from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
-from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import RunStore, new_run_id
-from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 
 

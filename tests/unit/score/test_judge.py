@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.load.measurement import LatencySource
+from tuner.measurement.measurement import LatencySource
 from tuner.score.judge import (
     in_time_rate,
     judge,

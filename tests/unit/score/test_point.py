@@ -8,7 +8,7 @@ import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import LoadFailedError
-from tuner.load.measurement import Arrivals
+from tuner.measurement.measurement import Arrivals
 from tuner.score.point import Point, judge_point, score_points
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective

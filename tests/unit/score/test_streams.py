@@ -9,7 +9,7 @@ import pytest
 from synthetic import synthetic_measurement
 
 from tuner.bench.settled import missed_while_warming_up
-from tuner.load.measurement import Measurement, ServerStatistics
+from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.judge import in_time_rate, judge
 from tuner.score.late_share import measured_late_share
 from tuner.score.point import Point, judge_point

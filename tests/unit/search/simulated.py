@@ -12,11 +12,17 @@ from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space
 
 from tuner.bench.evaluate import Evaluation, Race, evaluate, evaluate_listed, race
 from tuner.bench.levels import sustained_level
-from tuner.load.measurement import Arrivals, LatencySource, LoadPoint, Measurement, ServerStatistics
-from tuner.run.trial import Point, Trial, TrialState
+from tuner.measurement.measurement import (
+    Arrivals,
+    LatencySource,
+    LoadPoint,
+    Measurement,
+    ServerStatistics,
+)
 from tuner.score.capacity import LevelRange
 from tuner.score.load_plan import load_plan
-from tuner.score.point import judge_point
+from tuner.score.point import Point, judge_point
+from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES

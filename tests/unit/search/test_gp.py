@@ -10,7 +10,8 @@ import pytest
 from candidates import candidate_of
 from unit.search.surface import SURFACE, feasible, searched, strategy
 
-from tuner.run.trial import Score, Trial, TrialState
+from tuner.score.point import Score
+from tuner.score.trial import Trial, TrialState
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.gaussian import Told
 from tuner.search.strategies.gp import GaussianStrategy, overshoot, told

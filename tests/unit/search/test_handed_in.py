@@ -24,8 +24,8 @@ from unit.search.test_joined import (
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.run.reading import UnreadableFileError
-from tuner.run.trial import Trial, TrialState
 from tuner.score.point import Score, judge_point
+from tuner.score.trial import Trial, TrialState
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
 from tuner.search.study.handed_in import handed_in

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from candidates import candidate_of
 
-from tuner.run.trial import Score, Trial, TrialState
+from tuner.score.point import Score
+from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import incumbent, ranked, trials_since_best
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal

@@ -8,7 +8,7 @@ import pytest
 from unit.search.surface import strategy, synthetic_trial
 from unit.space.spaces import INSTANCES, space_of
 
-from tuner.run.trial import Trial, Worker
+from tuner.score.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Enough, Proposal, Quick

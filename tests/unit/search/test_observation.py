@@ -5,7 +5,8 @@ import pytest
 from candidates import candidate_of, values_of
 from unit.space.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
 
-from tuner.run.trial import Score, Trial, TrialState
+from tuner.score.point import Score
+from tuner.score.trial import Trial, TrialState
 from tuner.search.observation import CONSTRAINTS, FAILED_VIOLATION, frozen_trial, observe
 from tuner.spec.objective import Goal
 

@@ -7,7 +7,7 @@ from candidates import values_of
 from unit.search.surface import CACHED, SURFACE, searched, strategy, synthetic_trial
 from unit.space.spaces import INSTANCES, space_of
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import BATCH, Proposal, Quick
 from tuner.space.candidate import Candidate

@@ -49,7 +49,8 @@ def test_a_grid_larger_than_the_budget_is_spread_over_the_space() -> None:
 
 def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
     """Everything with many instances fails: later proposals have few."""
-    from tuner.run.trial import Score, Trial, TrialState
+    from tuner.score.point import Score
+    from tuner.score.trial import Trial, TrialState
 
     def share_of_failing(kind: Strategy) -> float:
         searcher = Searcher(*strategy(kind, SURFACE, seed=2))

@@ -9,7 +9,7 @@ from unit.search.surface import SURFACE, searched, strategy
 from unit.space.spaces import BATCH, DELAY, INSTANCES, space_of
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.observation import FAILED_VIOLATION
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal

@@ -12,9 +12,9 @@ from synthetic import synthetic_measurement
 from unit.search.surface import CACHED, SURFACE
 from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
 
-from tuner.load.measurement import HostUse
-from tuner.run.trial import Trial, TrialState
+from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.pool import NEAR, RANDOM, Pool, neighbours
 from tuner.search.strategies.refusals import Refusals

@@ -13,8 +13,9 @@ from synthetic import synthetic_measurement
 from unit.search.simulated import SPACE, Simulation
 from unit.space.spaces import BATCH, INSTANCES, space_of
 
-from tuner.load.measurement import Arrivals, LoadPoint
-from tuner.run.trial import Point, Predicted, Score, Trial, TrialState
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.score.point import Point, Score
+from tuner.score.trial import Predicted, Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.registry import STRATEGIES

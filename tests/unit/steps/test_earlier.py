@@ -14,10 +14,10 @@ from unit.steps.test_opening import REPOSITORY, SPEC
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.confirm.window import MOST_WINDOWS
-from tuner.load.measurement import Course
+from tuner.measurement.measurement import Course
 from tuner.run.store import RunStore
-from tuner.run.trial import Trial, TrialState, TrialTime
 from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare

@@ -14,15 +14,15 @@ from emulated import a_session
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.timebook import TimeBook
 from tuner.load.generator import Target
 from tuner.load.generators import PERF_ANALYZER
 from tuner.load.setup import Setup
 from tuner.load.stream import Stream
 from tuner.load.streams_load import StreamsLoad
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import Trial, TrialState
 from tuner.score.load_plan import load_plan
 from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState
 from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate

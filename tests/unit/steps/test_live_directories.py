@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from unit.programs.test_joining import job  # noqa: F401  a fixture
 
+from tuner.bench.timebook import TimeBook
 from tuner.machine.private import private_directory
 from tuner.programs import worker as joining
-from tuner.run.timebook import TimeBook
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
 from tuner.steps.rig import set_up_bench

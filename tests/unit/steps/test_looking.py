@@ -11,7 +11,7 @@ from emulated import EmulatedBench
 from synthetic import NO_ERRORS, P99_40MS
 
 from tuner.errors import LoadFailedError, ModelFailsError
-from tuner.load.measurement import Arrivals
+from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.score.load_plan import LoadPlan
 from tuner.steps.looking import First, Start, first_level, highest_that_holds, rough_capacity

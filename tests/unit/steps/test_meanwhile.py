@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tuner.run.timebook import Phase, TimeBook
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.spec.model import Spec
 from tuner.steps import meanwhile as module
 from tuner.steps.meanwhile import done_aside, meanwhile

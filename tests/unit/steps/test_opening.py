@@ -12,14 +12,14 @@ import pytest
 from candidates import candidate_of
 from synthetic import P99_40MS, synthetic_measurement
 
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import SpecError
+from tuner.measurement.rejected import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
-from tuner.run.rejected import Rejected, Stage
 from tuner.run.store import STUDY, RunStore
-from tuner.run.timebook import Phase, TimeBook
-from tuner.run.trial import Trial, TrialState, TrialTime, Worker
 from tuner.score.point import judge_point
+from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.steps.job import Job, Request, prepare

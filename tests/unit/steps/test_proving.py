@@ -13,12 +13,12 @@ from synthetic import P99_40MS, synthetic_measurement
 from unit.report.synthetic import Toy, manifest_of
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
-from tuner.load.measurement import Arrivals, Measurement
+from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.run.status import Status
-from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import saturated
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps import proving as step

@@ -12,10 +12,10 @@ import pytest
 from candidates import candidate_of
 
 from tuner.bench.cache import ResponseCache
-from tuner.load.generator import LatencyBound
-from tuner.load.measurement import Arrivals, LoadPoint
+from tuner.bench.timebook import TimeBook
 from tuner.load.perf_analyzer.process import PATIENCE_S
-from tuner.run.timebook import TimeBook
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import LatencyBound
 from tuner.score.load_plan import load_plan
 from tuner.server.server import Place
 from tuner.spec.model import Spec

@@ -22,12 +22,12 @@ from tuner.errors import (
     TooManyFailedTrialsError,
     TrialError,
 )
-from tuner.load.measurement import Arrivals, Measurement
-from tuner.run.trial import Trial, TrialState
+from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.incumbent import NEAR_MISS
 from tuner.search.strategy import Proposal

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.served import Served
-from tuner.run.timebook import Phase, TimeBook
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps import serving as module

@@ -13,17 +13,17 @@ from candidates import candidate_of
 from emulated import a_session, saying
 
 from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
-from tuner.load.generator import Window
 from tuner.load.latency.timeline import figures_of, observe_closed, observe_open
-from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.run.rejected import Rejected
+from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement
+from tuner.measurement.rejected import Rejected
+from tuner.measurement.window import Window
 from tuner.run.status import Status
-from tuner.run.timebook import TimeBook
-from tuner.run.trial import TrialState
 from tuner.score.load_plan import load_plan
+from tuner.score.trial import TrialState
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints

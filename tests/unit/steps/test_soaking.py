@@ -23,7 +23,7 @@ from tuner.cli.verdict import lines_of
 from tuner.confirm.confirm import Role, Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.errors import InterruptedRunError, ModelFailsError
-from tuner.load.measurement import Course, Measurement
+from tuner.measurement.measurement import Course, Measurement
 from tuner.report.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.point import Point

@@ -8,7 +8,7 @@ from synthetic import P99_40MS
 from unit.search.simulated import TRUTH, Simulation
 from unit.space.spaces import INSTANCES
 
-from tuner.load.measurement import Arrivals
+from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.spec.slo import Slo
 from tuner.twin.capacity import Requirement, capacity_of, meets, simulated_value

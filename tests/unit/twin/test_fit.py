@@ -14,7 +14,7 @@ import pytest
 from candidates import candidate_of
 from unit.space.spaces import served_of
 
-from tuner.load.measurement import (
+from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
     LatencySource,
@@ -22,9 +22,9 @@ from tuner.load.measurement import (
     Measurement,
     ServerStatistics,
 )
-from tuner.run.trial import Trial, TrialState
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Slo
 from tuner.twin.capacity import Requirement, capacity_of

@@ -9,9 +9,9 @@ from candidates import candidate_of
 from synthetic import synthetic_measurement
 from unit.space.spaces import served_of
 
-from tuner.load.measurement import HostUse
-from tuner.run.trial import Trial, TrialState
+from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.twin.observation import Setting, observation
 from tuner.twin.setting import with_measured
 from tuner.twin.system import Network, Scheduler

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load import seeds
 from tuner.load.client.job import Answers, Outcome, select
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.quiet import seconds_of, within
 from tuner.load.latency.timeline import (
     LATE_US,
@@ -24,11 +23,12 @@ from tuner.load.latency.timeline import (
     percentile,
     within_bounds,
 )
-from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.stream import Order, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
+from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement
+from tuner.measurement.window import LatencyBound, Window
 
 #: When the hypervisor gave the CPU away, on the wall clock.
 Spells = Sequence[tuple[int, int]]

@@ -35,8 +35,6 @@ from tuner.load import seeds
 from tuner.load.client.figures import Run, check_sent
 from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
-from tuner.load.generator import Window
-from tuner.load.measurement import LoadPoint, Measurement, ServerStatistics
 from tuner.load.perf_analyzer.process import TOO_LATE, never
 from tuner.load.setup import Setup
 from tuner.load.stream import Order, Schedule, in_turn, schedule
@@ -58,6 +56,8 @@ from tuner.load.watch.early_end import (
 )
 from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.machine.process import child, tail
+from tuner.measurement.measurement import LoadPoint, Measurement, ServerStatistics
+from tuner.measurement.window import Window
 from tuner.server import health
 
 _POLL_S = 0.01

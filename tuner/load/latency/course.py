@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.measurement import Course
+from tuner.measurement.measurement import Course
 
 Values = npt.NDArray[np.float64]
 

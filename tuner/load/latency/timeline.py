@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.course import course_of
 from tuner.load.latency.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
-from tuner.load.measurement import Course, Slice
 from tuner.load.perf_analyzer.export import Requests
+from tuner.measurement.measurement import Course, Slice
+from tuner.measurement.window import LatencyBound, Window
 
 #: Percentiles of a measurement, as shares.
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -30,7 +30,7 @@ LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
 
 @dataclass(frozen=True)
 class Observed:
-    """The window's figures; see `tuner.load.measurement.Measurement` for what they mean.
+    """The window's figures; see `tuner.measurement.measurement.Measurement` for what they mean.
 
     ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock, ``quiet`` is what of it
     counts, in seconds from the start of the load.

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.load.generator import Target, Window
-from tuner.load.measurement import LoadPoint
+from tuner.load.generator import Target
+from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.window import Window
 
 #: More threads than this gain nothing: all requests are asynchronous, and on a small machine
 #: sixteen threads cost a third more CPU than four.

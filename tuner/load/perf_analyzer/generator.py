@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.generator import Window
 from tuner.load.latency.timeline import (
     Observed,
     begun_ns,
@@ -20,7 +19,6 @@ from tuner.load.latency.timeline import (
     observe_open,
     within_bounds,
 )
-from tuner.load.measurement import LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer import csv_report, export, process
 from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
 from tuner.load.perf_analyzer.error_text import model_words
@@ -46,6 +44,8 @@ from tuner.load.watch.early_end import (
     truncate,
 )
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
+from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server import health
 from tuner.server.statistics import StatisticsSnapshot
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import LoadFailedError
-from tuner.load.generator import LatencyBound, Window
-from tuner.load.measurement import Measurement, Slice
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.load.validity import client_kept_up
+from tuner.measurement.measurement import Measurement, Slice
+from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic.line_file import read_lines
+from tuner.measurement.measurement import Arrivals, LoadPoint
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
 CALM, OVERLOAD = 0.8, 1.2

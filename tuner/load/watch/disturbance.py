@@ -6,7 +6,7 @@ share taken from it moves the capacity by about that share.
 
 from __future__ import annotations
 
-from tuner.load.measurement import HostUse, Measurement
+from tuner.measurement.measurement import HostUse, Measurement
 from tuner.spec.digits import digits
 
 #: Other processes' share of all cores, in percent. Housekeeping stays well below; with this much

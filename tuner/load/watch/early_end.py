@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError, UndecidedError
-from tuner.load.generator import Window
+from tuner.measurement.window import Window
 from tuner.server.statistics import StatisticsSnapshot
 
 Times = npt.NDArray[np.float64]

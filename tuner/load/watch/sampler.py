@@ -16,8 +16,6 @@ from itertools import pairwise
 import psutil
 
 from tuner.errors import TunerError
-from tuner.load.generator import Window
-from tuner.load.measurement import HostUse, ServerStatistics
 from tuner.load.watch.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
 from tuner.load.watch.machine import (
     MachineReading,
@@ -28,6 +26,8 @@ from tuner.load.watch.machine import (
     stolen_percent,
 )
 from tuner.load.watch.statistics import difference
+from tuner.measurement.measurement import HostUse, ServerStatistics
+from tuner.measurement.window import Window
 from tuner.server.server import Place
 from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus

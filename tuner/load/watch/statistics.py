@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.load.measurement import ServerStatistics
+from tuner.measurement.measurement import ServerStatistics
 from tuner.server.statistics import BatchStatistics, StatisticsSnapshot
 
 

@@ -15,7 +15,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from tuner.report.data import ReportData
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import SloResult
 
 BLUE, ORANGE, GREEN, RED = "#2668ab", "#c67c00", "#239a72", "#c8452a"

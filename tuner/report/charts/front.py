@@ -23,7 +23,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text
 from tuner.report.sentence import change_text, config_text
 from tuner.report.side import Side, judged_point
-from tuner.run.trial import Point, TrialState
+from tuner.score.point import Point
+from tuner.score.trial import TrialState
 
 #: Trials given up early were overloaded; those beyond so many times what the others show are
 #: drawn at the upper edge, or nothing else could be seen.

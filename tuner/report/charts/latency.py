@@ -21,7 +21,7 @@ from tuner.report.charts.chart import (
 from tuner.report.data import ReportData
 from tuner.report.quantities import VERDICTS, found_text, latency_text, load_text, rate_text
 from tuner.report.side import Side, by_load
-from tuner.run.trial import Point
+from tuner.score.point import Point
 from tuner.score.verdict import SloResult
 from tuner.spec.metrics import METRICS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tuner.load.measurement import Slice
 from tuner.load.probes.overload import SLICE_S, Overload
+from tuner.measurement.measurement import Slice
 from tuner.report.charts.chart import (
     BEST,
     CURRENT,

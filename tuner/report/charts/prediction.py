@@ -10,7 +10,7 @@ from tuner.report.charts.chart import BLUE, GREY, Chart, Table, axis, hover, sca
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, share_text
 from tuner.report.sentence import change_text, predicted_text, score_axis, score_text
-from tuner.run.trial import Predicted, Trial
+from tuner.score.trial import Predicted, Trial
 
 
 def predicted(data: ReportData) -> Chart | None:

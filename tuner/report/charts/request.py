@@ -22,7 +22,7 @@ from tuner.report.charts.chart import (
 from tuner.report.charts.latency import MS, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
-from tuner.run.trial import Point
+from tuner.score.point import Point
 from tuner.spec.digits import digits
 
 #: Batch sizes up to this many each have their place; above it only those that occurred.

@@ -9,7 +9,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, share_text
 from tuner.report.sentence import change_text
 from tuner.report.side import judged_point
-from tuner.run.trial import Point, Trial
+from tuner.score.point import Point
+from tuner.score.trial import Trial
 from tuner.space.words import bytes_text
 
 

@@ -38,7 +38,7 @@ from tuner.report.charts.chart import (
 from tuner.report.data import ReportData
 from tuner.report.quantities import seconds_text, share_text
 from tuner.report.sentence import change_text, score_axis, score_text
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 
 #: With more values than this only some have their label in a slice.
 MOST_LABELS = 10

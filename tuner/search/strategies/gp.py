@@ -15,8 +15,8 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tuner.run.trial import Trial, TrialState
 from tuner.score.load_plan import load_plan
+from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import ranked
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.space import Space

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 from tuner.model_analyzer.generators import Told
 from tuner.model_analyzer.search import ModelAnalyzerSearch
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.deferred import quiet_optuna
 from tuner.search.observation import observe
 from tuner.search.strategy import Proposal, Quick

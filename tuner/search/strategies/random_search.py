@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence, Set
 from itertools import islice
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.strategy import BATCH, Proposal, Quick, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tuner.run.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import MAX_BATCH_SIZE, is_instance_count

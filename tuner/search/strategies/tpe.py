@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from tuner.run.trial import Trial
+from tuner.score.trial import Trial
 from tuner.search.deferred import optuna, quiet_optuna
 from tuner.search.observation import CONSTRAINTS, frozen_trial
 from tuner.search.strategies.random_search import draw_new

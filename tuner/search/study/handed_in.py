@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.run.reading import read_received
-from tuner.run.trial import Point, Trial, TrialState
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
 from tuner.space.space import Space
 
 

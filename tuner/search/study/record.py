@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.run.trial import Trial, Worker
+from tuner.score.trial import Trial, Worker
 from tuner.search.deferred import optuna, quiet_optuna
 from tuner.search.observation import FAILED_VIOLATION, observe
 from tuner.search.study.handed_in import handed_in

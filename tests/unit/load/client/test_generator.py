@@ -22,13 +22,13 @@ from tuner.load.client.figures import Part, check_sent, measurement, observe
 from tuner.load.client.generator import processes_for, split_over
 from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import ClosedLoop, OpenLoop, Send
-from tuner.load.generator import Window
 from tuner.load.generators import may_reject
 from tuner.load.latency.timeline import observe_open
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import poisson
 from tuner.load.traffic.encoding import RequestForm
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.spec.workload import Protocol
 
 BEGIN_NS = 1_795_000_000_000_000_000

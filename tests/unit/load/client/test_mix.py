@@ -15,12 +15,13 @@ from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import ClosedLoop, OpenLoop, in_order
-from tuner.load.generator import LatencyBound, Target, Window
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement
+from tuner.load.generator import Target
 from tuner.load.stream import Order, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.validity import warnings_about
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import LatencyBound, Window
 from tuner.server.server import Endpoints
 
 NOTHING: Any = None

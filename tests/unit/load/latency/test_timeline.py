@@ -8,11 +8,11 @@ import numpy.typing as npt
 import pytest
 
 from tuner.errors import LoadFailedError
-from tuner.load.generator import Window
 from tuner.load.latency.quiet import seconds_of
 from tuner.load.latency.timeline import observe_closed, observe_open, percentile
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import poisson
+from tuner.measurement.window import Window
 
 BEGIN_NS = 1_795_000_000_000_000_000  # wall clocks are large: float64 cannot hold them to the ns
 WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)

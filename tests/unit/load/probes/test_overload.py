@@ -10,9 +10,7 @@ import pytest
 from synthetic import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.latency.timeline import observe_open, percentile
-from tuner.load.measurement import Arrivals, LoadPoint, Measurement, Slice
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.probes.overload import (
     SLICE_S,
@@ -22,6 +20,8 @@ from tuner.load.probes.overload import (
     recovered_after,
 )
 from tuner.load.traffic.arrivals import arrivals_of
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Slice
+from tuner.measurement.window import LatencyBound, Window
 from tuner.score.judge import judge
 from tuner.spec.slo import Slo
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.measurement import Arrivals, LoadPoint
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.arrivals import BurstShape, Shape, Times
+from tuner.measurement.measurement import Arrivals, LoadPoint
 
 SPANS = (0.5, 3.0, 2.5)
 BURSTS = BurstShape()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from synthetic import synthetic_measurement
 
-from tuner.load.measurement import HostUse, Measurement
 from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT, disturbances
+from tuner.measurement.measurement import HostUse, Measurement
 
 
 def measured(**host: Any) -> Measurement:

@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pytest
 
 from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
-from tuner.load.generator import LatencyBound, Window
 from tuner.load.validity import ended_early
 from tuner.load.watch.early_end import (
     Hopeless,
@@ -16,6 +15,7 @@ from tuner.load.watch.early_end import (
     refuse_spoilt_end,
     truncate,
 )
+from tuner.measurement.window import LatencyBound, Window
 
 BOUND = LatencyBound(share=0.99, within_s=0.060)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))

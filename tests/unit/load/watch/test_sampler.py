@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tuner.errors import ServerGoneError
-from tuner.load.generator import Window
 from tuner.load.watch.gpu_clocks import GpuClocks
 from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.statistics import difference
+from tuner.measurement.window import Window
 from tuner.server.server import Place
 from tuner.server.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 

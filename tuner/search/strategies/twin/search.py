@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.bench.levels import sustained_level
-from tuner.run.trial import Predicted, Trial
 from tuner.score.load_plan import load_plan
+from tuner.score.trial import Predicted, Trial
 from tuner.search.incumbent import ranked
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.spec.digits import digits
 
 #: What may be unanswered at the end of the window beyond what was at its start, of what was due ...

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.generator import LatencyBound, Target, Window
+from tuner.load.generator import Target
 from tuner.load.latency.timeline import within_bounds
-from tuner.load.measurement import (
+from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
+from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
+from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
     LatencySource,
@@ -18,9 +20,7 @@ from tuner.load.measurement import (
     Measurement,
     ServerStatistics,
 )
-from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
-from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
-from tuner.load.window_length import lowest_rate, window_for
+from tuner.measurement.window import LatencyBound, Window, lowest_rate, window_for
 from tuner.server.server import Endpoints
 from tuner.spec.metrics import requests_needed
 from tuner.spec.workload import Protocol

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tuner.facts import Facts
-from tuner.load.measurement import Measurement
+from tuner.measurement.measurement import Measurement
 
 
 class Stage(Enum):
@@ -24,7 +24,7 @@ class Rejected(Facts):
     """One rejected measurement.
 
     Attributes:
-        level: Of the load, see `tuner.load.measurement.LoadPoint`.
+        level: Of the load, see `tuner.measurement.measurement.LoadPoint`.
         wall_s: What it took.
         measurement: What it gave; None when it did not come to that.
     """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.run.timebook import Phase, TimeBook
+from tuner.bench.timebook import Phase, TimeBook
 
 
 class Clock:

@@ -10,15 +10,14 @@ import numpy.typing as npt
 import pytest
 from synthetic import synthetic_measurement
 
-from tuner.load.generator import Window
 from tuner.load.latency.course import correlated_requests, course_of
-from tuner.load.latency.steadiness import unsteadiness
 from tuner.load.latency.timeline import figures_of, observe_open
-from tuner.load.measurement import Arrivals, Course, LatencySource, LoadPoint, Measurement
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import poisson
-from tuner.load.window_length import window_for
+from tuner.measurement.measurement import Arrivals, Course, LatencySource, LoadPoint, Measurement
+from tuner.measurement.window import Window, window_for
 from tuner.score.judge import judge, judge_all, passes
+from tuner.score.steadiness import unsteadiness
 from tuner.score.verdict import Verdict
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo

@@ -10,8 +10,6 @@ from tuner.score.point import Point, Score
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
-__all__ = ["Point", "Predicted", "Score", "Trial", "TrialState", "TrialTime", "Worker"]
-
 
 class TrialState(Enum):
     MEASURED = "measured"  # scored in full

@@ -1,0 +1,1 @@
+"""One measurement: what is asked for, and what it gives. Data only."""
