@@ -69,7 +69,8 @@ class Base:
         """Fields that the server completed, by name; no plain defaults."""
         before = _with_default_counts(self.file)
         names = (*_TAKEN_OVER, DYNAMIC_BATCHING, "sequence_batching")
-        return tuple(n for n in names if _differ(n, before, self.completed))
+        after = self.completed
+        return tuple(n for n in names if not same_config(_only(before, n), _only(after, n)))
 
     @property
     def leaves_batch_open(self) -> bool:
@@ -216,10 +217,6 @@ def _with_default_counts(file: ModelConfig) -> ModelConfig:
             on_cpu = group.kind == group.KIND_CPU
             group.count = _CPU_COUNTS.get(config.backend, 1) if on_cpu else 1
     return config
-
-
-def _differ(name: str, before: ModelConfig, after: ModelConfig) -> bool:
-    return not same_config(_only(before, name), _only(after, name))
 
 
 def _is_instances(path: str) -> bool:

@@ -16,11 +16,11 @@ from tuner.modelconfig import layout
 from tuner.modelconfig.dialect import as_python_reads
 from tuner.modelconfig.layout import Splice
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.path import FieldValue, element_index, in_order, with_fields
+from tuner.modelconfig.path import descend, element_index, in_order, with_fields
 from tuner.modelconfig.path_steps import Step, fields_of, parse_steps
 from tuner.modelconfig.schema import ModelConfig, new_config, same_config
 from tuner.modelconfig.tree import Element, Field, Items, Message, build, elements
-from tuner.modelconfig.values import is_list, literal, to_wire
+from tuner.modelconfig.values import FieldValue, is_list, literal, to_wire
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
@@ -66,7 +66,7 @@ def _edit_field(text: str, config: ModelConfig, path: str, value: FieldValue) ->
         element = _find(text, parent, message, step, path)
         if element is None:
             return _add(text, root, parent, steps[position:], path, value)
-        message = _value(message, step, path)
+        message = descend(message, step, path)
         inner = _inside(element, step)
         if inner is None:
             return _add_map_value(text, root, element.message, steps[position:], path, value)
@@ -104,14 +104,6 @@ def _key(text: str, element: Element, step: Step) -> Any:
     return entry.key
 
 
-def _value(message: Any, step: Step, path: str) -> Any:
-    if step.is_map:
-        return getattr(message, step.field.name)[step.key]
-    if not is_list(step.field):
-        return getattr(message, step.field.name)
-    return getattr(message, step.field.name)[element_index(message, step, path)]
-
-
 def _inside(element: Element, step: Step) -> Message | None:
     """Where the sub-fields are: for a map, in the entry's ``value``, which may be missing."""
     if not step.is_map:
@@ -127,18 +119,17 @@ def _edit_scalar(
     name = last.field.name
     occurrences = parent.named(name)
     if value is None or not occurrences:
-        text = _remove_all(text, parent, name)
+        text = _remove_all(text, occurrences)
         return text if value is None else _add(text, root, parent, (last,), path, value)
     kept = occurrences[0] if is_list(last.field) else occurrences[-1]
     new = _literal(last, path, value, like=text[kept.value.start : kept.value.end])
-    extra = [f for f in occurrences if f is not kept] if is_list(last.field) else []
-    for field in reversed(extra):
-        text = layout.apply(text, [layout.remove_field(text, field)])
+    extra = occurrences[1:] if is_list(last.field) else ()
+    text = _remove_all(text, extra)
     return layout.apply(text, [Splice(kept.value.start, kept.value.end, new)])
 
 
-def _remove_all(text: str, parent: Message, name: str) -> str:
-    for field in reversed(parent.named(name)):
+def _remove_all(text: str, fields: Sequence[Field]) -> str:
+    for field in reversed(fields):
         text = layout.apply(text, [layout.remove_field(text, field)])
     return text
 

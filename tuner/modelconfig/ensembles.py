@@ -85,13 +85,10 @@ def step_mistakes(
 
 
 def _forbidden_fields(config: ModelConfig) -> Iterator[Mistake]:
-    hint = "set it on the models of its steps"
-    if config.instance_group:
-        yield "instance_group", "an ensemble has no instance_group", hint
-    if config.HasField("optimization"):
-        yield "optimization", "an ensemble has no optimization", hint
-    if config.model_warmup:
-        yield "model_warmup", "an ensemble has no model_warmup", hint
+    set_ = {field.name for field, _ in config.ListFields()}
+    for name in ("instance_group", "optimization", "model_warmup"):
+        if name in set_:
+            yield name, f"an ensemble has no {name}", "set it on the models of its steps"
 
 
 def _incomplete_steps(steps: list[Any]) -> Iterator[Mistake]:
@@ -224,13 +221,8 @@ def _unmapped(path: str, name: str, step: Any, model: ModelConfig) -> Iterator[M
                 f"input {tensor.name} of {name} is not mapped to any ensemble tensor",
                 f'add input_map {{ key: "{tensor.name}" value: ... }}',
             )
-    if inputs:
-        for key in sorted(set(step.input_map) - set(inputs)):
-            yield f"{path}.input_map", f"{name} has no input {key!r}", _known(list(inputs))
-    if outputs:
-        for key in sorted(set(step.output_map) - outputs):
-            yield f"{path}.output_map", f"{name} has no output {key!r}", _known(sorted(outputs))
-
-
-def _known(names: list[str]) -> str:
-    return f"it has {', '.join(names)}"
+    for side, known in (("input", [*inputs]), ("output", sorted(outputs))):
+        mapped = getattr(step, f"{side}_map")
+        for key in sorted(set(mapped) - set(known)) if known else ():
+            text = f"{name} has no {side} {key!r}"
+            yield f"{path}.{side}_map", text, f"it has {', '.join(known)}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
-from tuner.modelconfig.compare import differences
 from tuner.modelconfig.dialect import as_python_reads, foreign
 from tuner.modelconfig.hints import hint_at
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
@@ -15,17 +14,6 @@ from tuner.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
-
-__all__ = [
-    "Mistake",
-    "ModelConfig",
-    "differences",
-    "new_config",
-    "parse",
-    "to_load_json",
-    "to_text",
-    "try_parse",
-]
 
 _UNKNOWN_FIELD = re.compile(r'Message type "(?P<type>[\w.]+)" has no field named "(?P<name>[^"]*)"')
 _UNKNOWN_ENUM = re.compile(r'Enum type "(?P<type>[\w.]+)" has no value named (?P<name>\w+)')
@@ -115,7 +103,8 @@ def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
     elif unknown := _UNKNOWN_FIELD.search(text):
         name = unknown["name"]
         text = f"there is no field {name!r} in {unknown['type'].removeprefix('inference.')}"
-        hint = _hint_for_unknown(name, _find_type(root, unknown["type"]), root)
+        types = (d for _, d in message_types(root) if d.full_name == unknown["type"])
+        hint = _hint_for_unknown(name, next(types, None), root)
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
         near = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
@@ -131,20 +120,12 @@ def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor
     close = did_you_mean(name, descriptor.fields_by_name if descriptor else ())
     if close:
         return close
-    elsewhere = _paths_to(name, root)
+    elsewhere = [f"{prefix}{name}" for prefix, d in message_types(root) if name in d.fields_by_name]
     if elsewhere == [name]:
         return f"{name} stands by itself, in no other block"
     if elsewhere:
         return f"{name} belongs at {' or '.join(elsewhere[:3])}"
     return "remove it, or install a tritonclient that is as new as the server"
-
-
-def _find_type(root: Descriptor, full_name: str) -> Descriptor | None:
-    return next((d for _, d in message_types(root) if d.full_name == full_name), None)
-
-
-def _paths_to(name: str, root: Descriptor) -> list[str]:
-    return [f"{prefix}{name}" for prefix, d in message_types(root) if name in d.fields_by_name]
 
 
 def _enum_names(root: Descriptor, full_name: str) -> list[str]:

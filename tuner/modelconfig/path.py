@@ -18,16 +18,6 @@ from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.values import FieldValue, from_wire, is_list, to_wire
 
-__all__ = [
-    "FieldValue",
-    "canonical",
-    "check_value",
-    "get",
-    "in_order",
-    "set_field",
-    "with_fields",
-]
-
 
 def canonical(path: str) -> str:
     """The normal form: two paths with the same one name the same field in the same way."""

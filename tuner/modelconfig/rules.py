@@ -223,12 +223,9 @@ def _response_cache(config: ModelConfig) -> Iterator[Violation]:
     """With sequence batching or a decoupled model: refused."""
     if not config.response_cache.enable:
         return
-    blocker = ""
-    if config.HasField("sequence_batching"):
-        blocker = "sequence batching"
-    elif config.model_transaction_policy.decoupled:
-        blocker = "a decoupled model"
-    if blocker:
+    sequences = config.HasField("sequence_batching")
+    if sequences or config.model_transaction_policy.decoupled:
+        blocker = "sequence batching" if sequences else "a decoupled model"
         text = f"the response cache does not work with {blocker}"
         yield Violation(Rule.RESPONSE_CACHE, "response_cache.enable", text, "turn it off")
 
@@ -260,8 +257,7 @@ def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:
 
 def is_completed(config: ModelConfig) -> bool:
     """The backend, known or not, may fill in what the config leaves out."""
-    ensemble = config.HasField("ensemble_scheduling") or config.platform == "ensemble"
-    return not ensemble and config.backend not in _NOT_COMPLETED_BACKENDS
+    return not ensembles.is_ensemble(config) and config.backend not in _NOT_COMPLETED_BACKENDS
 
 
 def is_delay(policy: Any) -> bool:

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
+from tuner.modelconfig.ensembles import Mistake
 from tuner.modelconfig.schema import ModelConfig
-
-#: path, message, hint
-Mistake = tuple[str, str, str]
 
 _SWITCHES = ("int32_false_true", "fp32_false_true", "bool_false_true")
 _TYPED = ("CONTROL_SEQUENCE_CORRID",)

@@ -141,7 +141,7 @@ def _below(models: _Models, part: str | int) -> tuple[_Models, bool]:
     if not owning:
         return models, False
     annotation = _names(owning[0])[str(part)]
-    return _models_in(annotation), get_origin(annotation) is dict
+    return models_in(annotation), get_origin(annotation) is dict
 
 
 @cache
@@ -151,10 +151,11 @@ def _names(model: type[BaseModel]) -> Mapping[str, Any]:
     return {field.alias or name: field.annotation for name, field in fields}
 
 
-def _models_in(annotation: Any) -> _Models:
+def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The models that a field of this type may hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
-    return tuple(model for inner in get_args(annotation) for model in _models_in(inner))
+    return tuple(model for inner in get_args(annotation) for model in models_in(inner))
 
 
 def _tag(model: type[BaseModel]) -> str:
@@ -180,7 +181,7 @@ def _homes() -> tuple[Location, ...]:
             yield (*above, name)
             if name != "space":
                 free = ("NAME",) if get_origin(annotation) is dict else ()
-                for inner in _models_in(annotation):
+                for inner in models_in(annotation):
                     yield from walk(inner, (*above, name, *free))
 
     short = [(name,) for name in SHORT_KEYS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str,
 
     A wrong parameter of a space is left out alone; any other mistake takes its section along.
     """
-    rest, broken = _copied(data), set[str]()
+    rest, broken = deepcopy(data), set[str]()
     for location in wrong:
         part = _part(location)
         _leave_out(rest, part)
@@ -132,10 +133,6 @@ def _sections(part: Location) -> set[str]:
         return {read.get(str(part[2]), "streams")}
     also = {"models": {"space"}, "streams": {"slo", "shares"}}
     return {str(part[0]), *also.get(str(part[0]), ())}
-
-
-def _copied(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: _copied(v) if isinstance(v, dict) else v for key, v in data.items()}
 
 
 def _leave_out(data: dict[str, Any], part: Location) -> None:

@@ -15,6 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tuner.spec.explain import models_in
 from tuner.spec.forms import CARRIED
 from tuner.spec.model import Spec
 from tuner.spec.objective import Objective
@@ -107,14 +108,8 @@ def _models(model: type[BaseModel], where: str) -> Iterator[tuple[type[BaseModel
     for name, info in model.model_fields.items():
         path = f"{where}.{info.alias or name}".removeprefix(".")
         path += ".NAME" if name in ("models", "streams") else ""
-        for inner in _models_in(info.annotation):
+        for inner in models_in(info.annotation):
             yield from _models(inner, path)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
 
 
 def _section(model: type[BaseModel], where: str) -> str:
