@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuner.cli.options import run_argument, through_links_option
+from tuner.cli import options
 from tuner.cli.terminal import say, say_document, say_notes
 from tuner.errors import TunerError
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @click.command("apply")
-@run_argument
+@options.run_argument
 @click.option(
     "--repository",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.EXISTING_DIRECTORY,
     help="Model repository to write to, where it is not at the path it had for RUN.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the diff, check that it fits, write nothing.")
-@through_links_option
+@options.through_links_option
 def command(run: Path, repository: Path | None, dry_run: bool, through_links: bool) -> None:
     """Write the winner of RUN into the model repository, and note that in the run's reports.
 

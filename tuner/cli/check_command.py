@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli import options
 from tuner.cli.console import PlainEvents, columns
 from tuner.cli.github import annotation, append_summary, in_github
-from tuner.cli.options import output_format, results_option, spec_argument
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say_annotation, say_json, say_lines
 from tuner.hiding import hidden_command
@@ -22,7 +22,7 @@ _COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusiv
 
 
 @click.command("check")
-@spec_argument
+@options.spec_argument
 @click.option(
     "--update-baseline",
     is_flag=True,
@@ -33,9 +33,9 @@ _COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusiv
     is_flag=True,
     help="Compare with the accepted result of another machine where this one has none.",
 )
-@results_option
-@click.option("-q", "--quiet", count=True, help="Show less.")
-@output_format
+@options.results_option
+@options.quiet_option
+@options.output_format
 def command(
     spec: Path,
     update_baseline: bool,

@@ -6,24 +6,17 @@ from pathlib import Path
 
 import click
 
+from tuner.cli import options
 from tuner.cli.completion import RunDirectory
 from tuner.cli.console import columns
-from tuner.cli.options import results_option
 from tuner.cli.terminal import say, say_document, say_json
 
 
 @click.command("compare")
 @click.argument("a", type=RunDirectory(), metavar="A")
 @click.argument("b", type=RunDirectory(), metavar="B")
-@results_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json", "md"]),
-    default="text",
-    show_default=True,
-    help="What stdout gets.",
-)
+@options.results_option
+@options.format_option("text", "json", "md")
 def command(a: Path, b: Path, output: Path, output_format: str) -> None:
     """Show two runs side by side: how they ended, their config, goodput with its interval.
 

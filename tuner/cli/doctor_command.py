@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli.completion import complete_spec
-from tuner.cli.options import output_format
+from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_json, say_lines
 from tuner.errors import EnvironmentNotReadyError
@@ -25,12 +24,7 @@ _SHIPPED_SPEC = Path("search_spaces/quickstart.yaml")
 
 
 @click.command("doctor")
-@click.argument(
-    "spec",
-    required=False,
-    type=click.Path(dir_okay=False, path_type=Path),
-    shell_complete=complete_spec,
-)
+@options.optional_spec_argument
 @click.option(
     "--noise",
     is_flag=True,
@@ -39,12 +33,12 @@ _SHIPPED_SPEC = Path("search_spaces/quickstart.yaml")
 )
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.DIRECTORY,
     default=Path("results"),
     show_default=True,
     help="Directory runs would be stored in; holds the noise that was measured.",
 )
-@output_format
+@options.output_format
 def command(spec: Path | None, noise: bool, output: Path, output_format: str) -> int:
     """Check programs by running them, ports, GPU, permissions; say how to mend each.
 

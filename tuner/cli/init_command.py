@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
@@ -32,7 +33,7 @@ REPOSITORY = Path("model_repository")
 )
 @click.option(
     "--repository",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.EXISTING_DIRECTORY,
     help=f"Model repository that holds MODEL; default the YAML's, or {REPOSITORY}.",
 )
 @click.option(
@@ -40,7 +41,7 @@ REPOSITORY = Path("model_repository")
 )
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     help="File to write; default MODEL.yaml, - for stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli import options
 from tuner.cli.github import annotation, in_github
-from tuner.cli.options import output_format
 from tuner.cli.terminal import say, say_annotation, say_json
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @click.command("lint")
-@click.argument("repository", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("repository", type=options.EXISTING_DIRECTORY)
 @click.option("--model", help="Look at this model only.")
 @click.option(
     "--ignore",
@@ -34,7 +34,7 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
     help="Versions and model files are not here, as in a git checkout without them. Found out by "
     "itself when no model has a directory in it.",
 )
-@output_format
+@options.output_format
 def command(
     repository: Path,
     model: str | None,

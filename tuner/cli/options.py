@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from tuner.cli.completion import RunDirectory, complete_spec
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -25,35 +30,33 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         raise click.BadParameter(message, ctx, param) from error
 
 
-spec_argument = click.argument(
-    "spec",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="SPEC",
-    shell_complete=complete_spec,
-)
+#: Type of a file, or a directory, that need not be there; and of a directory that must.
+FILE = click.Path(dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+EXISTING_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+_spec = partial(click.argument, "spec", type=FILE, shell_complete=complete_spec)
+spec_argument = _spec(metavar="SPEC")
+optional_spec_argument = _spec(required=False)
 
 run_argument = click.argument("run", type=RunDirectory(), metavar="RUN")
 
-output_format = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What stdout gets.",
-)
 
-repository_option = click.option(
-    "--repository",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("model_repository"),
-    show_default=True,
-    help="Model repository that holds MODEL.",
-)
+def format_option(*formats: str, help: str = "What stdout gets.") -> Callable[[F], F]:  # noqa: A002
+    """`--format`, the first of ``formats`` by default."""
+    choice = click.Choice(formats)
+    return click.option(
+        "--format", "output_format", type=choice, default=formats[0], show_default=True, help=help
+    )
+
+
+output_format = format_option("text", "json")
+verbose_option = click.option("-v", "--verbose", count=True, help="Show every measurement.")
+quiet_option = click.option("-q", "--quiet", count=True, help="Show less.")
 
 results_option = click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DIRECTORY,
     default=Path("results"),
     show_default=True,
     is_eager=True,  # a RUN may be named by its id in there

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli.options import output_format, spec_argument
+from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_json, say_lines
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command("plan")
-@spec_argument
+@options.spec_argument
 @click.option(
     "--candidates", type=click.IntRange(min=0), default=3, show_default=True, help="Diffs to show."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also the whole spec with its defaults.")
-@output_format
+@options.output_format
 def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> None:
     """Show the size of the space, the time, the first candidates, and the command lines.
 

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import click
 
+from tuner.cli import options
 from tuner.cli.completion import RunDirectory
-from tuner.cli.options import results_option
 from tuner.cli.terminal import say, say_document, say_json
 from tuner.errors import SpecError, TunerError
 
 
 @click.command("report")
 @click.argument("run", required=False, type=RunDirectory())
-@results_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json", "markdown", "pr", "patch", "png"]),
-    default="text",
-    show_default=True,
+@options.results_option
+@options.format_option(
+    *("text", "json", "markdown", "pr", "patch", "png"),
     help="What stdout gets: pr is the text of a pull request with the winner, patch its diff for "
     "git apply, png the paths of the main charts as pictures. All other files of the run are "
     "rendered in any case.",

@@ -6,18 +6,24 @@ from pathlib import Path
 
 import click
 
+from tuner.cli import options
 from tuner.cli.completion import complete_model
-from tuner.cli.options import repository_option, results_option, through_links_option
 from tuner.cli.terminal import say, say_notes
 from tuner.errors import TunerError
 
 
 @click.command("rollback")
 @click.argument("model", shell_complete=complete_model)
-@repository_option
-@results_option
+@click.option(
+    "--repository",
+    type=options.EXISTING_DIRECTORY,
+    default=Path("model_repository"),
+    show_default=True,
+    help="Model repository that holds MODEL.",
+)
+@options.results_option
 @click.option("--force", is_flag=True, help="Even when the file was changed since tune wrote it.")
-@through_links_option
+@options.through_links_option
 def command(model: str, repository: Path, output: Path, force: bool, through_links: bool) -> None:
     """Put back MODEL's config as it was before tune's last write, byte for byte.
 

@@ -9,35 +9,27 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.completion import RunDirectory, complete_spec
+from tuner.cli import options
+from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
-from tuner.cli.options import duration, output_format, results_option
-from tuner.cli.storage import (
-    children_environment,
-    storage_of,
-    storage_option,
-    warn_of_password,
-)
+from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
 from tuner.cli.verdict import print_result
 from tuner.hiding import hidden_command
 from tuner.steps.events import Events, Silent
 
 
 @click.command("run")
-@click.argument(
-    "spec",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="SPEC",
-    shell_complete=complete_spec,
-    required=False,
-)
+@options.optional_spec_argument
 @click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at the most.")
 @click.option(
-    "--time-budget", metavar="TIME", callback=duration, help="Time for the search, e.g. 30m."
+    "--time-budget",
+    metavar="TIME",
+    callback=options.duration,
+    help="Time for the search, e.g. 30m.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the search.")
-@results_option
+@options.results_option
 @click.option(
     "--resume",
     metavar="RUN",
@@ -53,9 +45,9 @@ from tuner.steps.events import Events, Silent
     show_default=True,
     help="How to show what is going on.",
 )
-@click.option("-v", "--verbose", count=True, help="Show every measurement.")
-@click.option("-q", "--quiet", count=True, help="Show less.")
-@output_format
+@options.verbose_option
+@options.quiet_option
+@options.output_format
 def command(
     spec: Path | None,
     trials: int | None,

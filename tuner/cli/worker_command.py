@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuner.cli import options
 from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
-from tuner.cli.options import results_option
 from tuner.cli.storage import (
     FILE_VARIABLE,
     VARIABLE,
@@ -64,7 +64,7 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 )
 @click.option(
     "--repository",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.EXISTING_DIRECTORY,
     help="This machine's copy of the model repository, where it is not at the run's path.",
 )
 @click.option(
@@ -75,7 +75,7 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 )
 @click.option(
     "--logs",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.DIRECTORY,
     help="Directory for the server's log; without one it is not kept.",
 )
 @click.option(
@@ -84,9 +84,9 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
     help="Start what the run's spec names: programs, arguments, environment, image, mounts. "
     "Whoever may write to the storage can have written it.",
 )
-@results_option
-@click.option("-v", "--verbose", count=True, help="Show every measurement.")
-@click.option("-q", "--quiet", count=True, help="Show less.")
+@options.results_option
+@options.verbose_option
+@options.quiet_option
 def command(
     run: Path,
     storage: str | None,
