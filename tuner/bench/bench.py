@@ -16,11 +16,11 @@ from typing import TypeVar
 from tuner.bench.cache import CacheRules, no_caches
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
-from tuner.bench.rejects import Rejects, doubt_about
+from tuner.bench.rejects import Rejects
+from tuner.bench.repeating import Repeating
 from tuner.bench.settled import missed_while_warming_up
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
-    ClientLimitError,
     InterruptedRunError,
     LoadFailedError,
     ServerGoneError,
@@ -29,8 +29,7 @@ from tuner.errors import (
 )
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
-from tuner.load.validity import client_behind, client_kept_up
-from tuner.load.watch.disturbance import disturbances, stolen_from
+from tuner.load.watch.disturbance import disturbances
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.rejected import Rejected, Stage
 from tuner.measurement.window import Window, lengthen
@@ -50,9 +49,6 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
-#: Before each further measurement while the hypervisor takes CPU: it comes in spells of seconds to
-#: minutes, and shows only under load, so that nothing can be learnt by looking on.
-PAUSES_S = (5.0, 15.0, 40.0)
 
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
@@ -110,12 +106,14 @@ class TritonBench:
         self._rules = rules
         self._book = book
         self._rejects = Rejects(rules.rejected)
+        self._repeating = Repeating(
+            self._put, rules.slos, self._rejects, rules.note, rules.checkpoint
+        )
         self._generator: LoadClient | None = None
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
         self._backlog = False
         self._must_be_empty = False
-        self._in_vain = False  # what disturbed the last measurement disturbed its repetition too
         self._unmeasured = False  # it was loaded, and not measured yet
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
 
@@ -168,11 +166,7 @@ class TritonBench:
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         """One level of the run's arrivals on the deployed candidate, for ``least_s`` at least.
 
-        A measurement in which the client could not keep up, or which something else on the
-        machine spoilt, is repeated once. The second one counts, disturbed or not; the first one
-        where it was only disturbed and the client fell behind in the second. A disturbed one is
-        not repeated where repeating the last one did not help. A client that fell behind while the
-        hypervisor took CPU says nothing of the client: it is given more time, `PAUSES_S`.
+        One that cannot be believed is made again, see `tuner.bench.repeating`.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -207,7 +201,7 @@ class TritonBench:
     def _judge(self, load: LoadPoint, window_at: _WindowAt, seed: int) -> Point:
         """Measured again for longer, where too few requests were answered for a verdict."""
         window = window_at(self._rates.expected(load))
-        point = judge_point(self._rules.slos, self._measure_believably(load, window, seed))
+        point = judge_point(self._rules.slos, self._repeating.measure(load, window, seed))
         point = self._warmed_up(point, load, window, seed)
         self._rates.seen(point.measurement)
         if not undecided(point.slo):
@@ -219,7 +213,7 @@ class TritonBench:
         short = f"{answered} answers in {digits(window.duration_s, 3)} s are too few for a verdict"
         self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
         self._rejects.reject(short, point.measurement)
-        return judge_point(self._rules.slos, self._measure_believably(load, longer, seed))
+        return judge_point(self._rules.slos, self._repeating.measure(load, longer, seed))
 
     def _warmed_up(self, point: Point, load: LoadPoint, window: Window, seed: int) -> Point:
         """The first measurement of a model is made again where only its start missed an SLO."""
@@ -228,7 +222,7 @@ class TritonBench:
             return point
         reason = "only its first moments missed an SLO: the model may have been warming up"
         self._rejects.reject(reason, point.measurement)
-        return judge_point(self._rules.slos, self._measure_believably(load, window, seed))
+        return judge_point(self._rules.slos, self._repeating.measure(load, window, seed))
 
     def lost(self, reason: str) -> None:
         """The deployed candidate's trial ended without a result, and so did what was measured."""
@@ -323,47 +317,6 @@ class TritonBench:
 
     def _look(self, concurrency: int, seed: int) -> Measurement:
         return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
-
-    def _measure_believably(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        first = self._put(load, window, seed)
-        doubt = doubt_about(first)
-        in_vain = self._in_vain and client_kept_up(first)
-        if not doubt or in_vain:
-            self._in_vain = bool(doubt)
-            return first
-        try:
-            again = self._repeat(load, window, seed, () if client_kept_up(first) else PAUSES_S)
-        except (TrialError, InterruptedRunError) as error:
-            if isinstance(error, ClientLimitError) and client_kept_up(first):
-                return first
-            self._rejects.reject(doubt, first)
-            raise
-        self._rejects.reject(doubt, first)
-        self._in_vain = bool(doubt_about(again))
-        return again
-
-    def _repeat(
-        self, load: LoadPoint, window: Window, seed: int, pauses_s: Sequence[float]
-    ) -> Measurement:
-        again = self._put(load, window, seed)
-        if client_kept_up(again):
-            return again
-        self._rejects.reject(doubt_about(again), again)
-        stolen = stolen_from(again.host)
-        if not pauses_s or not stolen:
-            raise client_behind(again)
-        self._pause(stolen, pauses_s[0])
-        return self._repeat(load, window, seed, pauses_s[1:])
-
-    def _pause(self, why: str, pause_s: float) -> None:
-        """Idle, so that whoever takes the CPU may be done; a stop is heeded."""
-        self._rules.note(
-            f"the load generator could not keep up. {why} Measured again in {pause_s:.0f} s"
-        )
-        until = time.monotonic() + pause_s
-        while (left_s := until - time.monotonic()) > 0.0:
-            self._rules.checkpoint()
-            time.sleep(min(left_s, 1.0))
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self._rules.checkpoint()

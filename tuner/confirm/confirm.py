@@ -372,6 +372,12 @@ class _Rotation:
 
     def _standing(self, finalist: Contender) -> str:
         sustained = f"every SLO met in each of {len(finalist.rounds)} rounds"
+        for name, side in (("it", finalist), ("the current config", self._current)):
+            if said := [r.astray for r in side.rounds if r.astray]:
+                sustained += (
+                    f"; in {len(said)} of {len(side.rounds)} {name} may stand more than was seen: "
+                    f"{said[-1].rstrip('.')}"
+                )
         if not self._current.outclassed:
             return sustained
         behind = f"the current config, more than {OUTCLASSED:g} times behind"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 
 from tuner.errors import ClientLimitError, LoadFailedError
@@ -32,6 +32,9 @@ CHORD = -0.5
 #: they tell, as a share, above which another measurement is made between.
 SHAPES = (-0.01, -2.0)
 STRAIGHT = 0.01
+#: A round that ends below this share of what was expected, over a failure while the machine was
+#: disturbed, was led astray: what is taken from a server never helps it.
+ASTRAY = 0.9
 #: SLO utilisation between which a measurement tells where the bound is.
 NEAR = (0.7, 1.6)
 #: A round may end without a level that failed close by where so much of the bound was used up.
@@ -63,11 +66,14 @@ class Round:
     Attributes:
         fixed: At the one load that the spec lists; it tells no capacity.
         drowned: Levels above one that passed from which no result came: too much for it.
+        astray: What disturbed the machine when a level failed by which the round ended far below
+            what was expected, and when that was looked at again; empty where nothing did.
     """
 
     points: tuple[Point, ...]
     fixed: bool = False
     drowned: tuple[float, ...] = ()
+    astray: str = ""
 
     @property
     def probes(self) -> list[Probe]:
@@ -97,8 +103,10 @@ class Round:
         """Whether it saw that more is not stood: a level failed, or used up nearly all of a bound.
 
         A round has so many steps only, and may end below the capacity of a config that was
-        expected to stand far less.
+        expected to stand far less; and a level that failed on a disturbed machine shows nothing.
         """
+        if self.astray:
+            return False
         bracket = Bracket.of(self.probes)
         if bracket.ceiling is None and bracket.floor is not None:
             return (bracket.floor.slo_utilisation or 0.0) >= CLOSE
@@ -182,14 +190,48 @@ def search_round(
     over with a level under which less than ``least`` requests a second were answered: what stands
     so little need not be known any better.
 
+    A round that was led `ASTRAY` goes on once more without what failed so.
+
     Raises:
         ClientLimitError: The load generator cannot even send what the config should stand.
         LoadFailedError: No result came from any load that it was measured at.
     """
-    points: list[Point] = []
-    drowned: list[float] = []
-    level: float | None = levels.nearest(expected * (1.0 - SPREAD))
-    while level is not None and len(points) + len(drowned) < MOST_STEPS:
+    how = _How(expected, levels, brief=brief, fine=fine, rough=rough, least=least)
+    found = _search(measure, how)
+    if _led_astray(found, expected):
+        found = _search(measure, how, [p for p in found.points if not _spoilt(p)])
+    return replace(found, astray=_led_astray(found, expected))
+
+
+@dataclass(frozen=True)
+class _How:
+    """See `search_round`."""
+
+    expected: float
+    levels: LevelRange
+    brief: bool
+    fine: bool
+    rough: bool
+    least: float
+
+    def begin(self, known: Sequence[Probe]) -> float | None:
+        """The first level: below what is expected, or between what is known already."""
+        level = self.levels.nearest(self.expected * (1.0 - SPREAD))
+        return self.next(known) if any(p.level <= level and not p.passed for p in known) else level
+
+    def next(self, probes: Sequence[Probe]) -> float | None:
+        return _next_level(probes, self.levels, rough=self.rough)
+
+    def over(self, last: Probe) -> bool:
+        if self.brief and last.passed and _near(last):
+            return True
+        return saturated(last) and (last.served_per_s or 0.0) < self.least
+
+
+def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point] = ()) -> Round:
+    points, drowned, fine = [*known], list[float](), how.fine
+    level = how.begin(points)
+    while level is not None and len(points) + len(drowned) < MOST_STEPS + len(known):
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
@@ -199,14 +241,26 @@ def search_round(
                 break  # it stands all that can be sent
             drowned.append(level)
         probes = _probes(points, drowned)
-        if brief and probes[-1].passed and _near(probes[-1]):
+        if how.over(probes[-1]):
             break
-        if saturated(probes[-1]) and (probes[-1].served_per_s or 0.0) < least:
-            break
-        level = _next_level(probes, levels, rough=rough)
+        level = how.next(probes)
         if level is None and fine:
-            level, fine = _where_it_bends(probes, levels), False
+            level, fine = _where_it_bends(probes, how.levels), False
     return Round(tuple(points), drowned=tuple(drowned))
+
+
+def _led_astray(found: Round, expected: float) -> str:
+    """What disturbed the failure over which it ended far too low; empty where none did."""
+    bracket = Bracket.of(found.probes)
+    if bracket.floor is not None and bracket.floor.level >= ASTRAY * expected:
+        return ""
+    spoilt = (p for p in found.points if p is bracket.ceiling and _spoilt(p))
+    return " ".join(sentence for p in spoilt for sentence in p.measurement.disturbances)
+
+
+def _spoilt(point: Point) -> bool:
+    """It failed while the machine was disturbed."""
+    return not point.passed and bool(point.measurement.disturbances)
 
 
 def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:

@@ -235,8 +235,7 @@ def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
 
 def _remarks(session: _Session, found: Checked) -> list[str]:
     baseline = session.compared_with.baseline
-    seen = dict.fromkeys(d for p in found.held for d in p.measurement.disturbances)
-    remarks = [f"Disturbed: {text}" for text in seen]
+    remarks = [f"Disturbed: {text}" for text in found.disturbances]
     remarks += session.neighbours.remarks
     if baseline is not None and baseline.key.fingerprint != session.key.fingerprint:
         remarks.append(f"Compared with a result of another machine ({baseline.machine}).")

@@ -46,6 +46,7 @@ class Checked:
         ratio: Against the baseline, above 1 is better; None without one.
         arrivals: Seed of the first round's.
         client_limit: What the load generator could not send: ``values`` are then at least so much.
+        disturbances: What else went on while the load was held, or while rounds were led astray.
     """
 
     held: tuple[Point, ...]
@@ -57,6 +58,7 @@ class Checked:
     ratio: Ratio | None
     arrivals: int
     client_limit: str | None = None
+    disturbances: tuple[str, ...] = ()
 
     @property
     def slos(self) -> Held:
@@ -197,7 +199,13 @@ class _Rounds:
             ratio=self._ratio(compared, values),
             arrivals=self._seed,
             client_limit=self._limits[-1].message if self._limits else None,
+            disturbances=self._disturbances(),
         )
+
+    def _disturbances(self) -> tuple[str, ...]:
+        said = [d for p in self._held for d in p.measurement.disturbances]
+        said += [r.astray for r in self._contender.rounds if r.astray]
+        return tuple(dict.fromkeys(said))
 
     def _compared(self) -> tuple[str, tuple[float, ...]]:
         """What a confirmation compares, of each round: the minimised metric, or capacity."""

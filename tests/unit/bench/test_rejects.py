@@ -12,7 +12,8 @@ import pytest
 from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.bench.bench import PAUSES_S, BenchRules, TritonBench
+from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.repeating import PAUSES_S
 from tuner.bench.timebook import TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -50,6 +51,16 @@ def disturbed(load: LoadPoint) -> Measurement:
 
 def robbed(load: LoadPoint) -> Measurement:
     return replace(behind(load), host=HostUse(stolen_cpu_percent=38.0))
+
+
+def robbed_and_missed(load: LoadPoint) -> Measurement:
+    """The load was sent as asked, and an SLO missed while the hypervisor took much."""
+    late = replace(quiet(load), p99_latency_us=90e3)
+    return replace(late, host=HostUse(stolen_cpu_percent=28.6))
+
+
+def robbed_a_little(load: LoadPoint) -> Measurement:
+    return replace(robbed_and_missed(load), host=HostUse(stolen_cpu_percent=2.5))
 
 
 def gone(_: LoadPoint) -> Measurement:
@@ -292,7 +303,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the bench slept, in no time."""
     slept: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    monkeypatch.setattr("tuner.bench.bench.time", clock)
+    monkeypatch.setattr("tuner.bench.repeating.time", clock)
     return slept
 
 
@@ -302,6 +313,43 @@ def test_a_client_behind_while_cpu_was_stolen_is_given_time(slept: list[float]) 
     assert bench.measure(30, 1).measurement.late_sends == 0.0
     assert sum(slept) == sum(PAUSES_S[:2])
     assert [r.level for r in rejected] == [30] * 3
+
+
+def test_a_miss_while_cpu_was_stolen_waits_for_the_spell_to_pass(slept: list[float]) -> None:
+    """It led a round from 2,600 requests a second down to 1,500."""
+    bench, rejected = a_bench(*[robbed_and_missed] * 3, quiet)
+    assert bench.measure(30, 1).measurement.host.stolen_cpu_percent is None
+    assert sum(slept) == sum(PAUSES_S[:2])
+    assert len(rejected) == 3
+
+
+def test_that_little_was_stolen_in_vain_is_no_reason_to_believe_a_miss_when_it_is_much(
+    slept: list[float],
+) -> None:
+    bench, _ = a_bench(robbed_a_little, robbed_a_little, robbed_and_missed, quiet)
+    assert bench.measure(30, 1).measurement.disturbances
+    assert not bench.measure(30, 1).measurement.disturbances
+
+
+def test_of_several_disturbed_ones_the_one_that_was_disturbed_least_counts(
+    slept: list[float],
+) -> None:
+    bench, rejected = a_bench(robbed_a_little, *[robbed_and_missed] * (1 + len(PAUSES_S)))
+    assert bench.measure(30, 1).measurement.host.stolen_cpu_percent == 2.5
+    assert len(rejected) == 1 + len(PAUSES_S)
+
+
+def test_who_waited_in_vain_waits_for_no_miss_until_the_spell_has_passed(
+    slept: list[float],
+) -> None:
+    spell = [robbed_and_missed] * (2 + len(PAUSES_S))
+    bench, _ = a_bench(*spell, *[robbed_and_missed] * 2, quiet, robbed_and_missed, quiet)
+    for level in (30, 20, 10, 5):
+        bench.measure(level, 1)
+    assert sum(slept) == sum(PAUSES_S)
+    assert not bench.measure(
+        30, 1
+    ).measurement.disturbances  # the one before was quiet: this miss is made again
 
 
 def test_one_that_is_behind_all_the_while_is_given_up(slept: list[float]) -> None:
@@ -330,7 +378,7 @@ def test_who_waits_for_a_quiet_machine_can_be_stopped(
             raise InterruptedRunError("stopped")
 
     bench, _ = a_bench(robbed, robbed, quiet)
-    monkeypatch.setattr(bench, "_rules", replace(bench._rules, checkpoint=checkpoint))
+    monkeypatch.setattr(bench._repeating, "_checkpoint", checkpoint)
     with pytest.raises(InterruptedRunError):
         bench.measure(30, 1)
     assert sum(slept) == 2.0

@@ -430,3 +430,35 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         ratio = paired_ratio([a for a, _ in pairs], [b for _, b in pairs])
         held += ratio.low <= 1.05 <= ratio.high
     assert 0.92 * 400 <= held <= 0.98 * 400
+
+
+class RobbedBench(EmulatedBench):
+    """Another guest takes 40 % of what a server stands, in a spell of so many measurements."""
+
+    spell = range(0)
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        if len(self.asked) not in self.spell:
+            return super().reading(level, seed)
+        served, self.serves = self.serves, 0.6 * self.serves
+        robbed = super().reading(level, seed)
+        self.serves = served
+        return replace(robbed, disturbances=("The hypervisor gave 25.0 % to other guests.",))
+
+
+def test_a_spell_of_stolen_cpu_in_a_round_of_the_current_config_is_no_gain() -> None:
+    bench = RobbedBench({CURRENT: 1000, OTHER: 1000}, noise=0.005)
+    bench.spell = range(1, 4)  # the first round begins with the current config
+    result = duel(bench, 1000, 1000)
+    assert result.ratio is not None
+    assert result.ratio.estimate == pytest.approx(1.0, abs=0.02)
+    assert result.outcome is not Outcome.CONFIRMED
+
+
+def test_a_round_that_stayed_disturbed_is_told_with_the_verdict() -> None:
+    bench = RobbedBench({CURRENT: 1000, OTHER: 1500}, noise=0.005)
+    bench.spell = range(1, 13)
+    result = duel(bench, 1000, 1450)
+    assert result.outcome is Outcome.CONFIRMED
+    told = "the current config may stand more than was seen: The hypervisor gave 25.0 % to other"
+    assert told in result.reason
