@@ -4,12 +4,18 @@
     python benchmarks/grid_of_served.py SPEC alone --seconds 600      # each model by itself
     python benchmarks/grid_of_served.py SPEC again --run results/RUN  # the best, in turn
     python benchmarks/grid_of_served.py SPEC report --run results/RUN
+    python benchmarks/grid_of_served.py SPEC pack
 
 SPEC is a spec of several models (``benchmarks/served_models/*.yaml``). Every config of its space is
-served on a real server and put under the spec's own load; its capacity is found as a trial of `tune
-run` finds it, beginning where the most similar configs of the grid have theirs. The best of a grid
-of single measurements looks better than it is: ``again`` measures the best ones, the current config
-and the winners of runs in turn, on fresh servers with other arrivals, and the report goes by that.
+served on a real server and put under the spec's own load, first what the others say it stands,
+then until one load that meets every SLO and one that does not are within 20 %: its capacity lies on
+a line between them. The best of a grid of single measurements looks better than it is: ``again``
+finds the capacity of the best ones, the current config and the winners of runs as a trial does, in
+turn, on fresh servers with other arrivals, and the report goes by that.
+
+The grid is a table (``tables/NAME.jsonl``, packed ``.jsonl.gz``) that ``replay.py --table NAME``
+answers from. A cell from the time when only loads were stored counts in the report; a replay needs
+more, so ``measure`` makes those again in the end.
 
 The report also says where somebody gets who tunes one model after the other, in each order, with
 the whole under load (from the grid itself), and who tunes each model by itself (``alone``). Goes on
@@ -25,18 +31,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import recorded_table as tables
 import yaml
-from served_grid import Cell, Grid, one_by_one, owners
+from recorded_rig import machine_of
+from recorded_table import Recording
+from served_grid import Cell, Grid, guess, in_order, next_load, one_by_one, owners
 
 from tuner.bench.evaluate import evaluate
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TrialError
 from tuner.score.capacity import Bracket
+from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.steps.events import Silent
@@ -46,9 +57,9 @@ from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.tools import find_programs
 
-RESULTS = Path(__file__).parent / "results"
-#: A first measurement begins at this share of what similar configs stand.
-BEGIN = 0.9
+#: Loads of a config at the most; and where the first is, as a share of what it may stand: an
+#: overload costs a fresh server.
+MOST_LOADS, BEGIN = 6, 0.95
 #: How many of the best are measured again, and in how many rounds.
 BEST, ROUNDS = 6, 5
 
@@ -58,17 +69,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("spec", type=Path)
-    parser.add_argument("what", choices=("measure", "alone", "again", "report"))
+    parser.add_argument("what", choices=("measure", "alone", "again", "report", "pack"))
     parser.add_argument("--seconds", type=float, default=600.0, help="length of this slot")
     parser.add_argument("--run", type=Path, action="append", default=[], help="a run's directory")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of `again`")
-    parser.add_argument("--file", type=Path, help="of the grid; default results/SPEC-grid.jsonl")
+    parser.add_argument("--file", type=Path, help="of the grid; default tables/SPEC.jsonl")
     args = parser.parse_args()
-    path = args.file or RESULTS / f"{args.spec.stem}-grid.jsonl"
+    path = args.file or tables.growing_path(args.spec.stem)
     job = prepare(Request(spec=args.spec))
     stop_at = time.monotonic() + args.seconds
     winners = {str(run): winner_of(job, run) for run in args.run}
-    if args.what == "report":
+    if args.what == "pack":
+        print(tables.pack(path))
+    elif args.what == "report":
         report(job, Grid.read(path, {}), winners)
     elif args.what == "alone":
         for owner in owners(list(job.space.enumerate())):
@@ -84,28 +97,33 @@ def main() -> None:
 def slot(job: Job, path: Path, plan: Any, stop_at: float, alone: str = "") -> None:
     """Measures what is left, as far as the time goes."""
     with find_programs(job, dict(os.environ)) as programs:
-        grid = Grid.read(path, {"cpu": programs.host.cpu, "versions": programs.versions()})
+        grid = Grid.read(path, machine_of(programs))
         left = list(plan(job, grid, alone))
-        said_left(grid, len(left), alone)
-        begin, done = time.monotonic(), 0
+        whose = f"{alone} alone: " if alone else ""
+        print(f"{whose}{left_text(grid, left, alone)}", flush=True)
         with bench_of(job, programs) as bench:
-            for candidate, number in left:
-                if time.monotonic() > stop_at:
-                    break
+            while left and time.monotonic() < stop_at:
+                candidate, number = left.pop(0)
                 cell = measured(bench, job, grid, candidate, number, alone)
-                if cell is not None:
-                    grid.add(cell)
-                    done += 1
-                    text = changes_text(candidate, job.space.current)
-                    print(f"{cell.seconds:5.1f} s  {cell.capacity:6.1f}/s  {text}", flush=True)
-        each = (time.monotonic() - begin) / max(done, 1)
-        print(f"{len(left) - done} left, about {(len(left) - done) * each / 60:.0f} minutes")
+                if cell is None:
+                    continue
+                grid.add(cell)
+                print(f"{_said(job, cell)}; {len(left)} left", flush=True)
+        print(f"{whose}{left_text(grid, list(plan(job, grid, alone)), alone)}")
 
 
-def said_left(grid: Grid, left: int, alone: str) -> None:
-    took = [c.seconds for c in grid.cells] or [10.0]
-    whose = f"{alone} alone: " if alone else ""
-    print(f"{whose}{left} left, about {left * median(took) / 60:.0f} minutes", flush=True)
+def left_text(grid: Grid, left: Sequence[tuple[Candidate, int]], alone: str) -> str:
+    """How many are left and how long they take, by the cells so far."""
+    took = [c.recording.seconds for c in grid.cells if c.recording.alone == alone] or [12.0]
+    bare = len(grid.bare() & {c for c, number in left if not number}) if not alone else 0
+    again = f", {bare} of them again, since only their loads are stored" if bare else ""
+    return f"{len(left)} left{again}, about {len(left) * median(took) / 60:.0f} minutes"
+
+
+def _said(job: Job, cell: Cell) -> str:
+    loads = len(cell.recording.points)
+    text = changes_text(cell.candidate, job.space.current) or "as it is"
+    return f"{cell.recording.seconds:5.1f} s  {loads} loads  {cell.capacity:6.1f}/s  {text}"
 
 
 @contextmanager
@@ -120,9 +138,11 @@ def bench_of(job: Job, programs: Any) -> Iterator[Bench]:
 
 
 def plan_of_firsts(job: Job, grid: Grid, alone: str) -> Iterator[tuple[Candidate, int]]:
-    done = grid.firsts(alone)
-    """Those with the most instances first: where a grid is cut short, it has the best of them."""
-    return ((c, 0) for c in reversed(list(job.space.enumerate())) if c not in done)
+    """Those that were never measured, then those of which only the loads are stored."""
+    done, bare = grid.firsts(alone), set() if alone else grid.bare()
+    every = in_order(job.space)
+    yield from ((c, 0) for c in every if c not in done)
+    yield from ((c, 0) for c in every if c in bare)
 
 
 def plan_of_rounds(
@@ -143,38 +163,44 @@ def measured(
     bench: Bench, job: Job, grid: Grid, candidate: Candidate, number: int, alone: str
 ) -> Cell | None:
     """One config's capacity, once more where something failed; None where it fails again."""
-    for _ in range(2):
+    known = grid.firsts(alone)
+    for attempt in range(2):
         begin = time.monotonic()
-        seeds = iter(range(1 + 100 * number, 100 + 100 * number))
+        seeds = count(1 + 100 * number)
         try:
-            bench.deploy(candidate, fresh=number > 0)
-            start = guess(candidate, grid.firsts(alone))
-            start = start or first_level(bench, job.plan, next(seeds)).level
-            found = evaluate(
-                lambda level: bench.measure(level, next(seeds)),  # noqa: B023
-                job.spec.objective,
-                job.plan,
-                job.plan.levels.nearest(start),
-            )
+            deployment = bench.deploy(candidate, fresh=number > 0)
+            start = guess(candidate, known)
+            if start is None or attempt:
+                start = first_level(bench, job.plan, next(seeds)).level
+            points = (found_again if number else found_first)(bench, job, BEGIN * start, seeds)
         except TrialError as error:
             print(f"failed: {error.message}", flush=True)
             bench.lost(error.message)
             continue
-        capacity = Bracket.of(found.points).capacity() or 0.0
-        loads = tuple((p.level, p.passed) for p in found.points)
         took = round(time.monotonic() - begin, 2)
-        return Cell(candidate, round(capacity, 2), number, alone, loads, took)
+        points = sorted(points, key=lambda p: p.level)
+        measurements = tuple(p.measurement for p in points)
+        kind = deployment.kind.value
+        recording = Recording(candidate, number, measurements, kind, took, alone)
+        return Cell(recording, round(Bracket.of(points).capacity() or 0.0, 2))
     return None
 
 
-def guess(candidate: Candidate, known: Mapping[Candidate, float]) -> float | None:
-    """A little less than what the configs stand that differ least."""
-    stood = {c: capacity for c, capacity in known.items() if capacity}
-    if candidate in stood:
-        return stood[candidate]
-    least = min((c.differences(candidate) for c in stood), default=0)
-    near = [v for c, v in stood.items() if c.differences(candidate) == least]
-    return BEGIN * median(near) if near else None
+def found_first(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
+    """Loads on both sides of the capacity, no closer than a line between them needs."""
+    levels, points = job.plan.levels, [bench.measure(job.plan.levels.nearest(start), next(seeds))]
+    while len(points) < MOST_LOADS and (load := next_load(points)) is not None:
+        level = levels.nearest(load)
+        if any(p.level == level for p in points):
+            break
+        points.append(bench.measure(level, next(seeds)))
+    return points
+
+
+def found_again(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
+    """As a trial of a run finds it."""
+    objective, level = job.spec.objective, job.plan.levels.nearest(start)
+    return [*evaluate(lambda n: bench.measure(n, next(seeds)), objective, job.plan, level).points]
 
 
 def winner_of(job: Job, run: Path) -> Candidate:
@@ -209,14 +235,17 @@ def _slos_of_stream(data: Mapping[str, Any], owner: str) -> Sequence[str]:
 
 def report(job: Job, grid: Grid, winners: Mapping[str, Candidate]) -> None:
     worth = grid.worth()
-    count = job.space.size().count
-    if len(grid.firsts()) < count:
-        print(f"only {len(grid.firsts())} of {count} configs are measured")
+    size = job.space.size().count
+    if len(grid.firsts()) < size:
+        print(f"only {len(grid.firsts())} of {size} configs are measured")
     ranked = sorted(worth, key=lambda c: worth[c], reverse=True)
     rounds = grid.rounds()
+    if bare := grid.bare():
+        print(f"{len(bare)} cells hold loads only, nothing for a replay: `measure` fills them")
     settled = [c for c in ranked if c in rounds] or ranked  # those measured again, where there are
     best, current = settled[0], job.space.canonical(job.space.current)
-    spent = sum(c.seconds for c in grid.cells if c.round == 0 and not c.alone)
+    cells = [c.recording for c in grid.cells]
+    spent = sum(r.seconds for r in cells if r.repeat == 0 and not r.alone)
     print(f"{len(ranked)} configs, {spent / 60:.0f} minutes; the best:")
     for candidate in settled[:5]:
         again = f", mean of {len(rounds[candidate])}" if candidate in rounds else ""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import recorded_table as tables
 from recorded_neighbours import guess
-from recorded_rig import Rig, rig
+from recorded_rig import Rig, machine_of, rig
 from recorded_space import DELAY, sampled
 from recorded_stairs import Step, climb
 from recorded_table import Recording
@@ -41,7 +41,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.workload import Workload
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.tools import Programs, find_programs
+from tuner.steps.tools import find_programs
 
 PREFERRED = "dynamic_batching.preferred_batch_size"
 COUNT = "instance_group.count"
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--pack", action="store_true", help="compress the table")
     args = parser.parse_args()
     if args.pack:
-        print(tables.pack(args.model))
+        print(tables.pack(tables.growing_path(args.model)))
     else:
         kind = "noise" if args.noise else "repeats" if args.repeats else "firsts"
         _slot(args.model, kind, stop_at=time.monotonic() + args.seconds)
@@ -89,10 +89,10 @@ def main() -> None:
 
 def _slot(model: str, kind: str, *, stop_at: float) -> None:
     job = prepare(Request(spec=tables.spec_path(model)))
-    path = tables.unpack(model)
+    path = tables.unpack(tables.growing_path(model))
     with find_programs(job, os.environ) as programs:
         if not path.stat().st_size:
-            tables.append(path, {"machine": _machine(programs)})
+            tables.append(path, {"machine": machine_of(programs)})
         table = tables.read_table(model)
         if table.machine["cpu"] != programs.host.cpu:
             raise SystemExit(
@@ -110,17 +110,6 @@ def _slot(model: str, kind: str, *, stop_at: float) -> None:
                 if recording is not None:
                     tables.append(path, tables.line_of(recording))
                     print(_said(recording), flush=True)
-
-
-def _machine(programs: Programs) -> dict[str, object]:
-    host = programs.host
-    return {
-        "cpu": host.cpu,
-        "cores": host.cores,
-        "memory_bytes": host.memory_bytes,
-        "gpus": [gpu.name for gpu in host.gpus],
-        "versions": programs.versions(),
-    }
 
 
 def _said(recording: Recording) -> str:

@@ -63,3 +63,15 @@ def rig(job: Job, programs: Programs) -> Iterator[Rig]:
         log = directory / "server.log"
         with Deployer(programs.launcher, job.served, log) as deployer:
             yield Rig(job, programs, deployer, directory)
+
+
+def machine_of(programs: Programs) -> dict[str, object]:
+    """The first line of a table."""
+    host = programs.host
+    return {
+        "cpu": host.cpu,
+        "cores": host.cores,
+        "memory_bytes": host.memory_bytes,
+        "gpus": [gpu.name for gpu in host.gpus],
+        "versions": programs.versions(),
+    }

@@ -1,7 +1,8 @@
 """Tables of real measurements: how they are stored and read.
 
 A table is a file of JSON lines. The first says which machine and programs it comes from, each of
-the others holds one config under several loads. Latencies of single requests are not stored.
+the others holds one config under several loads. Latencies of single requests are not stored. The
+grids of models that are served together (`served_grid`) are such files too.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from tuner.measurement.measurement import Measurement
 from tuner.space.candidate import Candidate
 
 TABLES = Path(__file__).parent / "tables"
+#: Specs of several models; their tables are beside the others.
+SERVED = Path(__file__).parent / "served_models"
 #: Fields that say nothing once the programs are gone, or follow from others.
 _LEFT_OUT = ("command", "warnings", "restarts", "slices")
 _DIGITS = 6
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Measurement)}
 #: Repeats from this number on were measured in windows as long as a run's own.
 LONG = 100
 
@@ -31,9 +35,11 @@ class Recording:
     """One config measured once: ``points`` by ascending load.
 
     Attributes:
+        points: None of a cell of a grid from the time when only its loads were stored.
         repeat: 0 for the recording every config has, from 1 on for repeats, see also `LONG`.
         deployment: How it came onto the server.
         seconds: Deployment and measurements together.
+        alone: Of a grid: the model that was asked by itself; empty where all were served together.
     """
 
     candidate: Candidate
@@ -41,6 +47,7 @@ class Recording:
     points: tuple[Measurement, ...]
     deployment: str = ""
     seconds: float = 0.0
+    alone: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Table:
 
 def spec_path(name: str) -> Path:
     """The spec whose space a table covers."""
-    return TABLES / f"{name}.yaml"
+    return next(p for d in (TABLES, SERVED) if (p := d / f"{name}.yaml").exists() or d is SERVED)
 
 
 def growing_path(name: str) -> Path:
@@ -69,39 +76,49 @@ def growing_path(name: str) -> Path:
 
 
 def read_table(name: str) -> Table:
-    """Reads a table, packed or still growing."""
-    return parse_table(_lines(growing_path(name)))
+    """Reads a table, packed or still growing: what a replay can answer from."""
+    return parse_table(lines_of(growing_path(name)))
 
 
 def parse_table(lines: Iterator[str]) -> Table:
-    """A table from its lines.
+    """A table from its lines; cells without measurements, or of a model by itself, are left out.
 
     Raises:
         ValueError: There is no first line.
     """
     first = next(lines, None)
     if first is None:
-        raise ValueError("the table is empty: record it with record_table.py")
+        raise ValueError("the table is empty: record it with record_table.py or grid_of_served.py")
     machine = json.loads(first)["machine"]
-    return Table(machine, tuple(_recording(json.loads(x), machine["cores"]) for x in lines))
+    found = (recording_of(json.loads(line), machine) for line in lines)
+    return Table(machine, tuple(r for r in found if r.points and not r.alone))
 
 
-def pack(name: str) -> Path:
+def pack(growing: Path) -> Path:
     """Replaces the growing file by its compressed form, which is what is kept."""
-    growing = growing_path(name)
     packed = _packed(growing)
     packed.write_bytes(gzip.compress(growing.read_bytes(), 9, mtime=0))
     growing.unlink()
     return packed
 
 
-def unpack(name: str) -> Path:
+def unpack(growing: Path) -> Path:
     """The growing file, from the compressed one where there is only that, or empty."""
-    growing = growing_path(name)
     if not growing.exists():
         packed = _packed(growing)
         growing.write_bytes(gzip.decompress(packed.read_bytes()) if packed.exists() else b"")
     return growing
+
+
+def lines_of(growing: Path) -> Iterator[str]:
+    """The lines of a table, packed or still growing; none where there is neither."""
+    packed = _packed(growing)
+    if growing.exists():
+        with growing.open() as file:
+            yield from file
+    elif packed.exists():
+        with gzip.open(packed, "rt") as file:
+            yield from file
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
@@ -113,52 +130,56 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def line_of(recording: Recording) -> dict[str, Any]:
+    alone = {"alone": recording.alone} if recording.alone else {}
     return {
         "candidate": recording.candidate.to_json(),
         "repeat": recording.repeat,
         "deployment": recording.deployment,
         "seconds": round(recording.seconds, 2),
+        **alone,
         "points": [_plain(p) for p in recording.points],
     }
+
+
+def recording_of(line: Mapping[str, Any], machine: Mapping[str, Any]) -> Recording:
+    """From a line, also from one of a grid that has no measurements (``round`` for ``repeat``)."""
+    return Recording(
+        candidate=Candidate.from_json(line["candidate"]),
+        repeat=line["repeat"] if "repeat" in line else line["round"],
+        points=tuple(_measurement(p, machine.get("cores")) for p in line.get("points", ())),
+        deployment=line.get("deployment", ""),
+        seconds=line["seconds"],
+        alone=line.get("alone", ""),
+    )
 
 
 def _packed(growing: Path) -> Path:
     return growing.with_suffix(".jsonl.gz")
 
 
-def _lines(growing: Path) -> Iterator[str]:
-    packed = _packed(growing)
-    if growing.exists():
-        with growing.open() as file:
-            yield from file
-    elif packed.exists():
-        with gzip.open(packed, "rt") as file:
-            yield from file
-
-
-def _recording(line: Mapping[str, Any], cores: int) -> Recording:
-    return Recording(
-        candidate=Candidate.from_json(line["candidate"]),
-        repeat=line["repeat"],
-        points=tuple(_measurement(p, cores) for p in line["points"]),
-        deployment=line["deployment"],
-        seconds=line["seconds"],
-    )
-
-
 def _plain(measurement: Measurement) -> dict[str, Any]:
-    """What differs from a field's default."""
-    defaults = {f.name: f.default for f in dataclasses.fields(Measurement)}
-    data = measurement.to_json()
-    kept = {k: v for k, v in data.items() if k not in _LEFT_OUT and v != defaults[k]}
-    kept["host"] = {k: v for k, v in data["host"].items() if v is not None}
-    kept["server"] = data["server"]
+    """What differs from a field's default, of each stream too."""
+    kept = _told(measurement.to_json())
+    if measurement.streams:
+        kept["streams"] = {name: _told(data) for name, data in kept["streams"].items()}
     return {k: _rounded(v) for k, v in kept.items()}
 
 
-def _measurement(data: Mapping[str, Any], cores: int) -> Measurement:
+def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _DEFAULTS[k]}
+    kept["host"] = {k: v for k, v in data["host"].items() if v is not None}
+    kept["server"] = data["server"]
+    return kept
+
+
+def _measurement(data: Mapping[str, Any], cores: int | None) -> Measurement:
+    return Measurement.from_json(_whole(data, cores))
+
+
+def _whole(data: Mapping[str, Any], cores: int | None) -> dict[str, Any]:
     host = {"cores": cores, **data["host"]}
-    return Measurement.from_json({"warnings": (), "command": (), **data, "host": host})
+    streams = {name: _whole(own, cores) for name, own in data.get("streams", {}).items()}
+    return {"warnings": (), "command": (), **data, "host": host, "streams": streams}
 
 
 def _rounded(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -11,7 +11,27 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Self
 
-from tuner.space.candidate import Candidate
+import numpy as np
+import recorded_table as tables
+from recorded_table import Recording
+
+from tuner.score.capacity import Bracket, saturated
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.space import Space
+from tuner.spec.paths import DELAY, is_instance_count
+
+#: A capacity is known once the loads on both sides of it are this near.
+CLOSE = 0.2
+#: Power of the load with which the utilisation of an SLO is taken to rise near the capacity.
+_STEEP = 3.0
+#: Steps up and down: no smaller and no larger than these.
+_LEAST_STEP, _MOST_STEP = 1.12, 2.5
+#: What a saturated server answers is a little more than it stands.
+_BELOW_SATURATION = 0.95
+#: In how many differing fields capacities resemble each other, and how far one may be off; where
+#: no known config is nearer than so many fields, nothing is known.
+_REACH, _OFF, _NEAR = 10.0, 0.05, 2
 
 
 @dataclass(frozen=True)
@@ -19,27 +39,26 @@ class Cell:
     """One config measured once.
 
     Attributes:
+        recording: Whose repeat is 0 for the measurement every config has, and from 1 on for those
+            made again, in turn. One that was stored when only loads were has no points: it counts
+            in the report, and is nothing to a replay.
         capacity: Load up to which it meets every SLO, requests per second; 0 for none.
-        round: 0 for the measurement every config has; from 1 on those made again, in turn.
-        alone: The model that was asked by itself; empty where all were served together.
-        loads: Each with whether it met every SLO.
-        seconds: Deployment and measurements together.
     """
 
-    candidate: Candidate
+    recording: Recording
     capacity: float
-    round: int
-    alone: str
-    loads: tuple[tuple[float, bool], ...]
-    seconds: float
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.recording.candidate
+
+    @property
+    def replays(self) -> bool:
+        """It holds what a replay needs."""
+        return bool(self.recording.points)
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "candidate": self.candidate.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        loads = tuple((level, passed) for level, passed in data["loads"])
-        return cls(**{**data, "candidate": Candidate.from_json(data["candidate"]), "loads": loads})
+        return {"capacity": self.capacity, **tables.line_of(self.recording)}
 
 
 @dataclass
@@ -51,33 +70,42 @@ class Grid:
 
     @classmethod
     def read(cls, path: Path, machine: Mapping[str, Any]) -> Self:
-        """Begins the file where there is none.
+        """Its cells so far; without a ``machine`` nothing is to be added.
 
         Raises:
             ValueError: It was begun on another machine, or with other programs.
         """
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _append(path, {"machine": machine})
-        first, *lines = path.read_text().splitlines()
+        first, *lines = [*tables.lines_of(path)] or [json.dumps({"machine": machine})]
         begun = json.loads(first)["machine"]
-        if machine and begun != json.loads(json.dumps(machine)):
+        now = json.loads(json.dumps(machine))
+        if any(now.get(name, begun[name]) != begun[name] for name in begun):
             raise ValueError(f"{path} was begun with {begun}, this is {machine}")
-        return cls(path, [Cell.from_json(json.loads(line)) for line in lines])
+        if machine and not tables.unpack(path).stat().st_size:
+            tables.append(path, {"machine": machine})
+        return cls(path, [_cell(json.loads(line), begun) for line in lines])
 
     def add(self, cell: Cell) -> None:
-        _append(self.path, cell.to_json())
+        tables.append(self.path, cell.to_json())
         self.cells.append(cell)
 
     def firsts(self, alone: str = "") -> dict[Candidate, float]:
-        """What each config stood when it was measured first."""
-        return {c.candidate: c.capacity for c in self.cells if c.round == 0 and c.alone == alone}
+        """What each config stood when it was measured first; the newest where that was twice."""
+        return {
+            c.candidate: c.capacity
+            for c in self.cells
+            if c.recording.repeat == 0 and c.recording.alone == alone
+        }
+
+    def bare(self) -> set[Candidate]:
+        """Configs of which only the loads are known, and no measurement."""
+        firsts = [c for c in self.cells if not (c.recording.repeat or c.recording.alone)]
+        return {c.candidate for c in firsts} - {c.candidate for c in firsts if c.replays}
 
     def rounds(self) -> dict[Candidate, list[float]]:
         """What configs stood in turn, on fresh servers."""
         found: dict[Candidate, list[float]] = {}
         for cell in self.cells:
-            if cell.round:
+            if cell.recording.repeat:
                 found.setdefault(cell.candidate, []).append(cell.capacity)
         return found
 
@@ -114,8 +142,80 @@ def _others(candidate: Candidate, owner: str) -> dict[str, Any]:
     return {name: dict(fields) for name, fields in candidate.models.items() if name != owner}
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+def _cell(line: Mapping[str, Any], machine: Mapping[str, Any]) -> Cell:
+    return Cell(tables.recording_of(line, machine), line["capacity"])
+
+
+def in_order(space: Space) -> list[Candidate]:
+    """The whole space in an order in which a grid that is cut short is worth most.
+
+    The current config comes first, then all without a delay, delay by delay the others: so soon
+    the table covers a whole space of fewer delays. Within it those with the most of everything
+    lead, and configs that differ in their instances only, which Triton changes in place, follow
+    each other.
+    """
+    current = space.canonical(space.current)
+
+    def place(candidate: Candidate) -> tuple[float, ...]:
+        every = [(k, candidate.values.get(k)) for k in (p.knob for p in space.parameters)]
+        delays = [_size(v) for k, v in every if k.path == DELAY]
+        counts = [-_size(v) for k, v in every if is_instance_count(k.path)]
+        others = [-_size(v) for k, v in every if k.path != DELAY and not is_instance_count(k.path)]
+        longer = [max(delay, 0.0) for delay in delays]
+        return (candidate != current, *longer, *others, *delays, *counts)
+
+    return sorted(space.enumerate(), key=place)
+
+
+def _size(value: FieldValue) -> float:
+    if isinstance(value, tuple):
+        return max((_size(v) for v in value), default=0.0)
+    return float(value) if isinstance(value, (bool, int, float)) else -1.0
+
+
+def guess(candidate: Candidate, known: Mapping[Candidate, float]) -> float | None:
+    """What a config may stand, by what others do; None where nothing near it is known.
+
+    The mean of a Gaussian process over the logarithms, of which configs say the less of each other
+    the more fields they differ in.
+    """
+    stood = {c: capacity for c, capacity in known.items() if capacity}
+    if not stood or candidate in stood:
+        return stood.get(candidate)
+    every = [*stood, candidate]
+    apart = np.array([[one.differences(other) for other in stood] for one in every])
+    if apart[-1].min() > _NEAR:
+        return None
+    alike = np.exp(-apart / _REACH)
+    logs = np.log(list(stood.values()))
+    weights = np.linalg.solve(alike[:-1] + _OFF**2 * np.eye(len(stood)), logs - logs.mean())
+    return math.exp(logs.mean() + alike[-1] @ weights)
+
+
+def next_load(points: Sequence[Point]) -> float | None:
+    """Where to look after ``points``; None where the capacity lies between two that are close."""
+    bracket = Bracket.of(points)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    if bracket.gap <= CLOSE:
+        return None
+    if ceiling is not None:
+        full = ceiling.served_per_s if saturated(ceiling) else None
+        near = _BELOW_SATURATION * full if full else ceiling.level / _step(ceiling.slo_utilisation)
+        if floor is None:
+            return near
+        step = 1.0 + CLOSE / 4
+        if full is None or near < floor.level * step:
+            near = bracket.capacity() or near
+        return min(max(near, floor.level * step), ceiling.level / step)
+    *_, below, highest = (None, *sorted(points, key=lambda p: p.level))
+    used = None if floor is None else highest.slo_utilisation
+    step = _step(1.0 / used if used else None)
+    # A latency may hardly rise for long, and so say nothing of how far it is: ever longer steps.
+    faster = 1.0 if below is None else (highest.level / below.level) ** 2
+    return highest.level * min(max(step, faster), _MOST_STEP)
+
+
+def _step(beyond: float | None) -> float:
+    """How far to go where a utilisation is to change by this factor."""
+    step = _MOST_STEP if beyond is None else beyond ** (1.0 / _STEEP)
+    return min(max(step, _LEAST_STEP), _MOST_STEP)
