@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import geometric_mean
-from typing import Any
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.gain import Gain, gain
@@ -36,6 +35,7 @@ from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, Tri
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
+from tuner.score.repeat import Repeat, Role
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.objective import Objective
@@ -52,13 +52,6 @@ OUTCLASSED = 3.0
 LARGE = 1.5
 
 
-class Role(Enum):
-    CURRENT = "current"
-    CANDIDATE = "candidate"
-    SIMPLER = "simpler"  # the winner with one change undone
-    SOAK = "soak"  # what is to be written, or stays, under one long load
-
-
 class Outcome(Enum):
     CONFIRMED = "confirmed"
     NOT_FEASIBLE = "an SLO was missed when measured again"
@@ -69,7 +62,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement of the confirmation."""
+    """A `Repeat` with the config that was measured."""
 
     round: int
     order: int
@@ -77,14 +70,10 @@ class Row:
     candidate: Candidate
     point: Point
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "order": self.order,
-            "role": self.role.value,
-            "candidate_key": self.candidate.key,
-            "point": self.point.to_json(),
-        }
+    @property
+    def kept(self) -> Repeat:
+        """As the run keeps it."""
+        return Repeat(self.round, self.order, self.role, self.candidate.key, self.point)
 
 
 @dataclass(frozen=True)

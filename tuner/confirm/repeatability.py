@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tuner.confirm.confirm import Role
 from tuner.confirm.interim import ANALYSES, InterimAnalyses
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
+from tuner.score.repeat import Repeat
 
 #: No confirmation is shorter (the spec's own bound), and none longer is recommended: longer
 #: windows or a larger gain are the better way out.
@@ -188,16 +187,16 @@ class RunNoise(Facts):
     capacity_cv: float | None
 
 
-def noise_of(rows: Iterable[Mapping[str, Any]]) -> RunNoise | None:
-    """From the rows of `confirmation.jsonl`; None when nothing was measured twice."""
+def noise_of(repeats: Iterable[Repeat]) -> RunNoise | None:
+    """From what a run measured again; None when nothing was measured twice."""
     same_load: dict[tuple[str, float], list[Measurement]] = defaultdict(list)
     rounds: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    for row in rows:
-        if row.get("role") == Role.SOAK.value:
+    for repeat in repeats:
+        if repeat.of_soak:
             continue  # another window, and chosen by what the one before showed
-        point = Point.from_json(row["point"])
-        same_load[row["candidate_key"], point.level].append(point.measurement)
-        rounds[row["candidate_key"], row["round"]].append(point)
+        point = repeat.point
+        same_load[repeat.candidate_key, point.level].append(point.measurement)
+        rounds[repeat.candidate_key, repeat.round].append(point)
     capacities: dict[str, list[float]] = defaultdict(list)
     for (candidate, _), points in rounds.items():
         bracket = Bracket.of(points)

@@ -24,12 +24,13 @@ from typing import Annotated
 from pydantic import Field
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.confirm import Confirmation, Role, Row, Rules
+from tuner.confirm.confirm import Confirmation, Row, Rules
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round, measure_fixed_round, search_round
 from tuner.errors import TrialError
 from tuner.facts import Facts
 from tuner.score.point import Point
+from tuner.score.repeat import Role
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.knob import Knob
 from tuner.space.words import bytes_text

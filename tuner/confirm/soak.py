@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.confirm import Confirmation, Role, Row
+from tuner.confirm.confirm import Confirmation, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
@@ -25,6 +25,7 @@ from tuner.score.capacity import Probe, saturated
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
+from tuner.score.repeat import Role
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits

@@ -10,6 +10,7 @@ from tuner.report.data import ReportData
 from tuner.report.frames import trials_frame
 from tuner.report.side import judged_point
 from tuner.score.point import Point
+from tuner.score.repeat import Role
 from tuner.score.trial import Trial
 from tuner.space.candidate import FieldValue
 from tuner.space.words import cache_text
@@ -76,7 +77,7 @@ def unsimplified(data: ReportData) -> Trial | None:
     """
     if data.best is None or data.best.trial is not None or not data.simplification:
         return None
-    again = {r.candidate_key for r in data.repeats if r.role == "candidate"}
+    again = {r.candidate_key for r in data.repeats if r.role is Role.CANDIDATE}
     # one that nearly won its race is a finalist too
     finalists = [t for t in data.trials if t.score is not None and t.candidate.key in again]
     winner = data.best.candidate

@@ -18,11 +18,12 @@ from tuner.report.result_schema import (
     WrittenFacts,
     check,
 )
-from tuner.report.side import Repeat, Side, measured_side, side_of
+from tuner.report.side import Side, measured_side, side_of
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.reading import UnreadableFileError
 from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
+from tuner.score.repeat import Repeat
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.objective import Goal, Objective
@@ -139,7 +140,7 @@ def load(directory: Path) -> ReportData:
         manifest = store.manifest()
         trials = tuple(store.trials())
         rejected = tuple(store.rejected())
-        repeats = tuple(Repeat.from_json(row) for row in store.confirmation())
+        repeats = tuple(store.confirmation())
         result = read_result(store)
         data = _assemble(directory, manifest, trials, repeats, result)
         return replace(data, rejected=rejected)

@@ -63,7 +63,7 @@ def read_run(path: Path) -> RunFrames:
         {
             "round": r.round,
             "order": r.order,
-            "role": r.role,
+            "role": r.role.value,
             "candidate_key": r.candidate_key,
             **row,
         }

@@ -10,9 +10,9 @@ from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING
 from tuner.report.sentence import change_text, score_text
-from tuner.report.side import Repeat
 from tuner.score.judge import value_of
 from tuner.score.point import Point
+from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState
 
 _MISSED = "no load met the SLOs"
@@ -31,7 +31,7 @@ def measured_again(data: ReportData) -> Table | None:
     what was compared: of each round the capacity where loads were searched, else the score; their
     geometric mean, and how far that is from what the search found.
     """
-    repeats = [r for r in data.repeats if r.role in ("current", "candidate")]
+    repeats = [r for r in data.repeats if r.role in (Role.CURRENT, Role.CANDIDATE)]
     if not repeats:
         return None
     numbers = sorted({r.round for r in repeats})
@@ -55,7 +55,7 @@ def measured_again(data: ReportData) -> Table | None:
 def simpler_note(data: ReportData) -> str:
     """Why the goodput of a simplified winner is not the one of these rounds; else empty."""
     proofs = [] if data.best is None else data.best.proofs
-    return _SIMPLER if any(r.role == "simpler" for r in proofs) else ""
+    return _SIMPLER if any(r.role is Role.SIMPLER for r in proofs) else ""
 
 
 def _entrants(data: ReportData, repeats: Sequence[Repeat]) -> list[Trial]:

@@ -8,6 +8,7 @@ from tuner.report.quantities import count_text, load_text, metric_text, rate_tex
 from tuner.report.side import Side
 from tuner.run.status import Status
 from tuner.score.judge import value_of
+from tuner.score.repeat import Role
 from tuner.score.trial import Predicted
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
@@ -118,7 +119,7 @@ def _improved(data: ReportData) -> str:
 def _kept(data: ReportData) -> str:
     standing = f"; the current config: {_standing(data, data.current)}" if data.current else ""
     tried = count_text(data.measured_count, "config")
-    looked_better = any(r.role == "candidate" for r in data.repeats)
+    looked_better = any(r.role is Role.CANDIDATE for r in data.repeats)
     again = ", and what looked better was not when measured again" if looked_better else ""
     return (
         f"nothing better than the current config was found among {tried} measured{again}{standing}."

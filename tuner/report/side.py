@@ -6,33 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from tuner.confirm.confirm import Role
 from tuner.confirm.soak import Soak
-from tuner.facts import Facts
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.result_schema import ConfigFacts
 from tuner.score.judge import violation
 from tuner.score.point import Point
+from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
-
-
-@dataclass(frozen=True)
-class Repeat(Facts):
-    """One measurement of the confirmation; ``role``: see `tuner.confirm.confirm.Role`."""
-
-    unknown = "ignore"
-
-    round: int
-    order: int
-    role: str
-    candidate_key: str
-    point: Point
-
-    @property
-    def of_soak(self) -> bool:
-        return self.role == Role.SOAK.value
 
 
 @dataclass(frozen=True)
@@ -146,7 +128,7 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
     """Of each round the highest load that was stood, or the lowest when none was."""
     rounds: dict[int, list[Repeat]] = defaultdict(list)
     for repeat in repeats:
-        if repeat.role != "simpler" and not repeat.of_soak:
+        if repeat.role is not Role.SIMPLER and not repeat.of_soak:
             rounds[repeat.round].append(repeat)
     proofs = []
     for tried in rounds.values():
@@ -158,7 +140,7 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
 
 def _judged_again(proofs: Sequence[Repeat]) -> Point | None:
     """The worst proof; of a finalist that missed an SLO, and so took no further part, the last."""
-    if proofs and proofs[-1].role == "candidate" and not proofs[-1].point.passed:
+    if proofs and proofs[-1].role is Role.CANDIDATE and not proofs[-1].point.passed:
         return proofs[-1].point
     return _worst([r.point for r in proofs if r.point.passed])
 

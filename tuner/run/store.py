@@ -11,7 +11,6 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from tuner.run.writing import (
     write_json,
     write_text,
 )
-from tuner.score.point import Point
+from tuner.score.repeat import Repeat
 from tuner.score.trial import Trial
 
 MANIFEST = "manifest.json"
@@ -110,19 +109,16 @@ class RunStore:
     def trials(self) -> list[Trial]:
         return [read_as(place, row, _trial) for place, row in self._rows(TRIALS)]
 
-    def append_confirmation(self, row: Mapping[str, Any]) -> None:
-        self._append(CONFIRMATION, row)
+    def append_confirmation(self, repeat: Repeat) -> None:
+        self._append(CONFIRMATION, repeat.to_json())
 
-    def confirmation(self) -> list[dict[str, Any]]:
-        rows = list(self._rows(CONFIRMATION))
-        for place, row in rows:
-            read_as(place, row, _Row.from_json)
-        return [row for _, row in rows]
+    def confirmation(self) -> list[Repeat]:
+        return [read_as(place, row, Repeat.from_json) for place, row in self._rows(CONFIRMATION)]
 
     def clear_confirmation(self) -> None:
         """Confirmation is measured in one go: what a killed one left is not evidence."""
-        for row in self.confirmation():
-            self.append_rejected(_abandoned(row))
+        for repeat in self.confirmation():
+            self.append_rejected(_abandoned(repeat))
         (self.directory / CONFIRMATION).unlink(missing_ok=True)
 
     def append_rejected(self, rejected: Rejected) -> None:
@@ -166,18 +162,6 @@ class RunStore:
         return read_rows(self.directory / name)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """What every row of a confirmation holds, whatever else is in it."""
-
-    candidate_key: str
-    point: Point
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> _Row:
-        return cls(row["candidate_key"], Point.from_json(row["point"]))
-
-
 def _trial(row: dict[str, Any]) -> Trial:
     trial = Trial.from_json(row)
     best = None if trial.score is None else trial.score.best_point
@@ -186,11 +170,11 @@ def _trial(row: dict[str, Any]) -> Trial:
     return trial
 
 
-def _abandoned(row: Mapping[str, Any]) -> Rejected:
-    measurement = Point.from_json(row["point"]).measurement
+def _abandoned(repeat: Repeat) -> Rejected:
+    measurement = repeat.point.measurement
     return Rejected(
         "the confirmation it belongs to was interrupted",
-        row["candidate_key"],
+        repeat.candidate_key,
         measurement.load.level,
         measurement.wall_s,
         Stage.CONFIRMATION,

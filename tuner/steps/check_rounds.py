@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tuner.bench.stepping import FromAbove
-from tuner.confirm.confirm import Role, Row
+from tuner.confirm.confirm import Row
 from tuner.confirm.interim import ANALYSES
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, measure_fixed_round, search_round
@@ -23,6 +23,7 @@ from tuner.run.baseline import Baseline
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.score.ratio import ERROR, Ratio, paired_ratio, two_sample_ratio
+from tuner.score.repeat import Role
 from tuner.spec.objective import Goal
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import Start, highest_that_holds, rough_capacity

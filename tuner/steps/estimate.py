@@ -19,9 +19,9 @@ from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import lengthen
-from tuner.report.side import Repeat
 from tuner.run.store import RunStore
 from tuner.score.judge import tail_slo
+from tuner.score.repeat import Repeat
 from tuner.score.trial import Trial
 from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
@@ -172,7 +172,7 @@ def seen_before(results: Path, job: Job) -> Seen | None:
             store = RunStore.open(directory)
             trials = store.trials() if store.manifest().name == job.spec.name else []
             if trials:
-                return _seen(trials, [Repeat.from_json(row) for row in store.confirmation()], job)
+                return _seen(trials, store.confirmation(), job)
         except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue
     return None

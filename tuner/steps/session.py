@@ -95,7 +95,7 @@ def open_session(
 
     def record(row: Row) -> None:
         if store is not None:
-            store.append_confirmation(row.to_json())
+            store.append_confirmation(row.kept)
 
     with set_up_bench(served, events, book, checkpoint, reject) as bench:
         yield Session(

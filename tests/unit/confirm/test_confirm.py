@@ -14,7 +14,6 @@ from tuner.confirm.confirm import (
     BEHIND,
     Confirmation,
     Outcome,
-    Role,
     Row,
     Rules,
     confirm,
@@ -26,6 +25,7 @@ from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio
+from tuner.score.repeat import Role
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
 

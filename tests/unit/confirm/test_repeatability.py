@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from tuner.confirm.repeatability import (
 )
 from tuner.score.point import judge_point
 from tuner.score.ratio import paired_ratio
+from tuner.score.repeat import Repeat, Role
 
 NOW = Settings(window_s=5.0, rounds=3, min_gain=0.02)
 
@@ -114,9 +114,9 @@ def test_then_a_gain_that_can_be_proved() -> None:
             assert provable_gain(float(deviation), 6, gain - 0.01) > worth_of(gain - 0.01)
 
 
-def row(round_: int, candidate: str, level: float, capacity: float = 100.0) -> dict[str, Any]:
+def row(round_: int, candidate: str, level: float, capacity: float = 100.0) -> Repeat:
     point = judge_point([P99_40MS], synthetic_server(level, capacity))
-    return {"round": round_, "candidate_key": candidate, "point": point.to_json()}
+    return Repeat(round_, 0, Role.CANDIDATE, candidate, point)
 
 
 def test_the_noise_of_a_run_comes_from_what_it_repeated() -> None:

@@ -9,11 +9,12 @@ from candidates import candidate_of
 from emulated import FreshBench
 from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 
-from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Role, Row, Rules, confirm
+from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
 from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplify
 from tuner.errors import DeployRefusedError
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
+from tuner.score.repeat import Role
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.objective import Goal, Objective

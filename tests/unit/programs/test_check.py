@@ -192,7 +192,7 @@ def test_everything_lies_on_disk_and_follows_the_published_schema(place: Place) 
     assert json.loads((done.directory / "check.json").read_text()) == done.facts
     CheckFacts.model_validate(done.facts)
     store = RunStore.open(done.directory)
-    rounds = {row["round"] for row in store.confirmation()}
+    rounds = {repeat.round for repeat in store.confirmation()}
     assert rounds == set(range(done.facts["rounds"]))
     assert [r["status"] for r in done.facts["history"]] == ["accepted", "regression"]
     (lines,) = (place.results / "baselines").glob("*.history.jsonl")

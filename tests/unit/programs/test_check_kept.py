@@ -17,6 +17,7 @@ from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
 from tuner.programs import check as steps
 from tuner.run.store import RunStore
+from tuner.score.repeat import Repeat, Role
 from tuner.steps.check_outcome import EXIT_CODES
 from tuner.steps.neighbours import only_one_on
 
@@ -39,7 +40,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> Any:
     return patch
 
 
-def rows(directory: Path) -> list[dict[str, Any]]:
+def rows(directory: Path) -> list[Repeat]:
     return RunStore.open(directory).confirmation()
 
 
@@ -67,20 +68,20 @@ def test_every_measurement_of_a_round_is_kept_in_order(place: Place) -> None:
     place.check(accept=True)
     done = place.check()
     kept = rows(done.directory)
-    levels = [row["point"]["measurement"]["load"]["level"] for row in kept]
+    levels = [repeat.point.level for repeat in kept]
     assert levels == place.bench.levels
     for number in range(3):
-        orders = [row["order"] for row in kept if row["round"] == number]
+        orders = [repeat.order for repeat in kept if repeat.round == number]
         assert orders == list(range(len(orders)))
-    assert {row["role"] for row in kept} == {"current"}
+    assert {repeat.role for repeat in kept} == {Role.CURRENT}
     assert all(fresh for _, fresh in place.bench.deployed)
 
 
 def test_the_load_that_must_be_stood_is_measured_first_in_every_round(place: Place) -> None:
     place.text += "check: {at: 60}\n"
     done = place.check(accept=True)
-    first = [row["point"]["measurement"]["load"]["level"] for row in rows(done.directory)]
-    starts = [r["order"] == 0 for r in rows(done.directory)]
+    first = [repeat.point.level for repeat in rows(done.directory)]
+    starts = [r.order == 0 for r in rows(done.directory)]
     assert [level for level, start in zip(first, starts, strict=True) if start] == [60.0] * 6
     assert done.facts["load"] == "60/s"
     assert done.facts["level"] > 90.0  # the capacity is found all the same

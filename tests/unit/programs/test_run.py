@@ -406,12 +406,12 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     err = capsys.readouterr().err
     assert "nothing was written; 4 trials kept; its proof begins anew" in err
     assert workplace.config.read_bytes() == before
-    assert [row["role"] for row in workplace.store.confirmation()][-1] == "soak"
+    assert [repeat.role.value for repeat in workplace.store.confirmation()][-1] == "soak"
     monkeypatch.setattr(workplace.bench, "soak", soak)
     assert workplace.tune(*printed_command(err)[1:]) == 0
     assert workplace.config.read_bytes() != before
     assert workplace.result["winner"]["soak"]["tried"]
-    rows = [row["role"] for row in workplace.store.confirmation()]
+    rows = [repeat.role.value for repeat in workplace.store.confirmation()]
     assert rows.count("soak") == 1
     again = [r for r in workplace.store.rejected() if "was interrupted" in r.reason]
     assert len(again) > len(rows) - 2  # what the stopped proof had measured, its soak included

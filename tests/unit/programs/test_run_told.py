@@ -14,12 +14,13 @@ import pytest
 from synthetic import P99_40MS, synthetic_measurement
 from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
 
-from tuner.confirm.confirm import Role, Row
+from tuner.confirm.confirm import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
 from tuner.measurement.rejected import Stage
 from tuner.programs import run as pipeline
 from tuner.run.status import Status
 from tuner.score.point import judge_point
+from tuner.score.repeat import Role
 from tuner.score.trial import Trial
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request

@@ -30,6 +30,7 @@ from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
+from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Objective
@@ -271,10 +272,8 @@ def confirm(
             )
             seed = 1000 + round_
             point = judge_point(toy.slos, measure(trial.candidate, level, seed, gpu=toy.gpu))
-            row = {"round": round_, "order": order, "role": role}
-            store.append_confirmation(
-                {**row, "candidate_key": trial.candidate.key, "point": point.to_json()}
-            )
+            key = trial.candidate.key
+            store.append_confirmation(Repeat(round_, order, Role(role), key, point))
             proofs[role].append(point)
 
 

@@ -15,6 +15,7 @@ from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import judge_point
+from tuner.score.repeat import Repeat, Role
 from tuner.score.verdict import Verdict
 from tuner.spec.slo import Slo
 
@@ -27,7 +28,7 @@ def test_an_improved_run(made: Made) -> None:
     assert data.best is not None
     assert data.best.judged is not None
     assert passes(data.best.judged.slo)
-    assert [r.role for r in data.best.repeats] == ["candidate"] * 3
+    assert [r.role for r in data.best.repeats] == [Role.CANDIDATE] * 3
     assert data.subject is data.best
     assert sum(data.time.values()) == pytest.approx(data.wall_s)
 
@@ -96,9 +97,8 @@ def rotated(made: Made, *, last_met: bool) -> ReportData:
             measured = measure(data.best.candidate, level, round_)
             measured = replace(measured, throughput_infer_per_s=level, completed_count=1000)
             point = judge_point([slo], measured)
-            row = {"round": round_, "order": order, "role": "candidate"}
             key = data.best.candidate.key
-            store.append_confirmation({**row, "candidate_key": key, "point": point.to_json()})
+            store.append_confirmation(Repeat(round_, order, Role.CANDIDATE, key, point))
     return load(data.directory)
 
 

@@ -16,6 +16,7 @@ from tuner.report.selection import measured_again
 from tuner.report.sentence import verdict_sentence
 from tuner.report.tables import comparison
 from tuner.run.store import RunStore
+from tuner.score.repeat import Role
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def rates_of_the_current_config(data: ReportData) -> list[float]:
-    own = [r.point for r in data.repeats if r.role == "current"]
+    own = [r.point for r in data.repeats if r.role is Role.CURRENT]
     return [p.measurement.throughput_infer_per_s for p in own]
 
 

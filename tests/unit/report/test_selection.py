@@ -12,8 +12,8 @@ from tuner.report import html, markdown
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
-from tuner.report.side import Repeat
 from tuner.score.point import judge_point
+from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Slo
 
@@ -30,7 +30,7 @@ def repeat(trial: Trial, round_: int, factor: float, *, role: str, met: bool = T
     measurement = measure(trial.candidate, rate(trial, factor), 0)
     served = replace(measurement, throughput_infer_per_s=rate(trial, factor), completed_count=1000)
     point = judge_point([MET if met else MISSED], served)
-    return Repeat(round_, 0, role, trial.candidate.key, point)
+    return Repeat(round_, 0, Role(role), trial.candidate.key, point)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from tuner.run.reading import UnreadableFileError
 from tuner.run.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
+from tuner.score.repeat import Repeat, Role
 from tuner.space.candidate import Candidate
 
 LATE = LateShare(requests=48_000, late=288, effective=1900.0, at_most=0.0094)
@@ -48,8 +49,8 @@ def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, 
         made = replace(made, throughput_infer_per_s=level, completed_count=48_000)
         point = judge_point(slos, made)
         tried.append(Soaked(point.measurement, point.slo, LATE))
-        row = {"round": 0, "order": len(tried) - 1, "role": "soak"}
-        store.append_confirmation({**row, "candidate_key": candidate.key, "point": point.to_json()})
+        repeat = Repeat(0, len(tried) - 1, Role.SOAK, candidate.key, point)
+        store.append_confirmation(repeat)
     soak = Soak(tuple(tried))
     facts["soak"] = soak.to_json()
     facts["goodput_infer_per_s"] = tried[-1].throughput_infer_per_s

@@ -16,6 +16,7 @@ from tuner.measurement.rejected import Rejected, Stage
 from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
+from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 
@@ -105,7 +106,7 @@ def test_rejected_measurements_come_back(store: RunStore, measurement: Measureme
 
 def test_an_abandoned_confirmation_is_rejected_row_by_row(store: RunStore) -> None:
     point = judge_point([P99_40MS], synthetic_measurement(120.0))
-    store.append_confirmation({"candidate_key": "key", "point": point.to_json()})
+    store.append_confirmation(Repeat(0, 0, Role.CURRENT, "key", point))
     store.clear_confirmation()
     assert store.confirmation() == []
     (found,) = store.rejected()

@@ -11,12 +11,13 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 from unit.run.test_store import a_manifest
 from unit.steps.test_opening import REPOSITORY, SPEC
 
-from tuner.confirm.confirm import Role, Row
+from tuner.confirm.confirm import Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.confirm.window import MOST_WINDOWS
 from tuner.measurement.measurement import Course
 from tuner.run.store import RunStore
 from tuner.score.point import judge_point, score_points
+from tuner.score.repeat import Role
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
@@ -73,7 +74,7 @@ def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
     slow = replace(synthetic_server(300.0, 400.0, 30.0), duration_s=7.0, course=remembers)
     for order, role in enumerate([Role.CURRENT, Role.CANDIDATE, Role.CANDIDATE, Role.SOAK]):
         point = judge_point([P99_40MS, NO_ERRORS], slow)
-        store.append_confirmation(Row(0, order, role, candidate_of({"n": 1}), point).to_json())
+        store.append_confirmation(Row(0, order, role, candidate_of({"n": 1}), point).kept)
     seen = seen_before(results, job)
     assert seen == Seen(400.0, 1.8, 7.0, 0.5 * RELAXATIONS)
     before, found = estimate_run(job, Seen(400.0, 1.8)), estimate_run(job, seen)

@@ -19,6 +19,7 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.run.store import STUDY, RunStore
 from tuner.score.point import judge_point
+from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
@@ -77,8 +78,7 @@ def run(job: Job, tmp_path: Path) -> RunStore:
         Trial(0, job.space.current, TrialState.FAILED, reason="no", time=TrialTime(1, 2, 4, 0))
     )
     point = judge_point([P99_40MS], synthetic_measurement())
-    row = {"round": 0, "order": 0, "role": "current", "candidate_key": "k"}
-    store.append_confirmation({**row, "point": {**point.to_json()}})
+    store.append_confirmation(Repeat(0, 0, Role.CURRENT, "k", point))
     store.append_rejected(Rejected("why", "k", 100.0, 8.0, Stage.CONFIRMATION))
     store.append_rejected(Rejected("why", "k", 100.0, 3.0, Stage.SEARCH))
     store.write_result({"status": "improved"})

@@ -20,13 +20,14 @@ from unit.steps.test_proving import (
 )
 
 from tuner.cli.verdict import lines_of
-from tuner.confirm.confirm import Role, Row
+from tuner.confirm.confirm import Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.errors import InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
 from tuner.report.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.point import Point
+from tuner.score.repeat import Role
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
