@@ -79,7 +79,12 @@ def searched(bench: Bench, job: Job, to_beat: float | None) -> tuple[Bracket, in
         start = first_level(bench, job.plan, next(seeds)).level
         found = evaluate(measure, job.spec.objective, job.plan, start)
     else:
-        found = race(measure, job.spec.objective, job.plan, Race(to_beat))
+        raced = race(measure, job.plan, Race(to_beat))
+        found = (
+            raced.evaluation(job.spec.objective)
+            if raced.lost
+            else evaluate(measure, job.spec.objective, job.plan, to_beat, known=raced.points)
+        )
     probes = found.points
     print("  ", " ".join(f"{p.level:.0f}:{p.slo_utilisation:.2f}" for p in probes), file=sys.stderr)
     return Bracket.of(probes), len(probes)

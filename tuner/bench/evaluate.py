@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.score.capacity import NoResult, Probe, find_capacity, next_level, saturated
+from tuner.score.capacity import (
+    Bracket,
+    CapacitySearch,
+    NoResult,
+    Probe,
+    next_level,
+    saturated,
+)
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
@@ -78,6 +85,38 @@ class SecondChance:
     measure: Callable[[], Point]
 
 
+@dataclass(frozen=True)
+class Raced:
+    """What a race measured: the load to beat first."""
+
+    points: tuple[Point, ...]
+    lost: bool
+
+    def evaluation(self, objective: Objective) -> Evaluation:
+        """Of a candidate that lost: the race gives the bound."""
+        score = score_points(objective, self.points[:1])
+        return Evaluation(TrialState.PRUNED, self.points, score)
+
+
+def race(measure: Callable[[float], Point], plan: LoadPlan, rules: Race) -> Raced:
+    """Measures a deployed candidate at the load to beat: one that fails there cannot win.
+
+    One that nearly stood the load is tried at the incumbent's own. An informative one that is far
+    from it is measured once more.
+    """
+    first = measure(plan.levels.nearest(rules.to_beat))
+    if not rules.lost(first):
+        return Raced((first,), lost=False)
+    with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
+        if rules.second is not None and nearly(first, rules.second.near_miss):
+            again = rules.second.measure()
+            return Raced((first, again), rules.lost(again))
+        if rules.informative:
+            below = measure(plan.levels.nearest(_well_below(first)))
+            return Raced((first, below), lost=True)
+    return Raced((first,), lost=True)
+
+
 def evaluate(
     measure: Callable[[float], Point],
     objective: Objective,
@@ -85,6 +124,7 @@ def evaluate(
     start: float,
     *,
     at_most: int = MOST_PROBES,
+    known: Sequence[Point] = (),
 ) -> Evaluation:
     """Measures a deployed candidate to its capacity.
 
@@ -92,28 +132,42 @@ def evaluate(
         measure: One level on the deployed candidate.
         objective: What is scored.
         plan: Levels to use.
-        start: First level; lowered until a result comes.
-        at_most: Measurements.
+        start: First level when nothing is ``known``; lowered until a result comes.
+        at_most: Measurements, those known included.
+        known: What a race that it did not lose has measured.
     """
-    capacity = _Capacity(measure, plan, at_most)
-    capacity.search(start)
-    return capacity.evaluation(TrialState.MEASURED, objective, capacity.points)
+    points, above = list(known), FromAbove(measure, plan.levels)
+    first = plan.levels.nearest(start)
+    while not points:
+        try:
+            points.append(measure(first))
+        except (ClientLimitError, LoadFailedError) as error:
+            first = above.lower(error, first)
+    left, probes = at_most - len(points), [*points, *above.drowned]
+    search = CapacitySearch(start, above.levels, at_most=left, known=probes)
+    try:
+        while (level := search.ask()) is not None:
+            try:
+                points.append(measure(level))
+                search.tell(points[-1])
+            except LoadFailedError:
+                if not any(p.passed for p in points):
+                    raise
+                search.tell(NoResult(level))  # too much, since a lower one has passed
+    except (ClientLimitError, OutOfTimeError) as error:
+        if not any(p.passed for p in points):
+            raise  # what was measured, if anything, says nothing about the config
+        limit: str | None = error.message
+    else:
+        limit = _limit_of(Bracket.of(search.probes), above)
+    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
 
 
-def race(
-    measure: Callable[[float], Point],
-    objective: Objective,
-    plan: LoadPlan,
-    rules: Race,
-    *,
-    at_most: int = MOST_PROBES,
-) -> Evaluation:
-    """As `evaluate`, unless it fails at the load to beat: then it cannot win."""
-    capacity = _Capacity(measure, plan, at_most)
-    if capacity.lost(rules):  # the race gives the bound
-        return capacity.evaluation(TrialState.PRUNED, objective, capacity.points[:1])
-    capacity.search(rules.to_beat)
-    return capacity.evaluation(TrialState.MEASURED, objective, capacity.points)
+def _limit_of(bracket: Bracket, above: FromAbove[Point]) -> str | None:
+    """What the load generator could not send, where the candidate sustains all that it could."""
+    floor, limit = bracket.floor, above.client_limit
+    found = limit is not None and floor is not None and floor.level >= above.levels.highest
+    return limit.message if limit is not None and found else None
 
 
 def evaluate_listed(
@@ -148,70 +202,3 @@ def _well_below(lost: Probe) -> float:
     if saturated(lost) and lost.served_per_s:
         return WELL_BELOW_SATURATION * lost.served_per_s
     return next_level([lost])
-
-
-class _Capacity:
-    """The search of one candidate's capacity: the race first, then as far as its score needs."""
-
-    def __init__(self, measure: Callable[[float], Point], plan: LoadPlan, at_most: int) -> None:
-        self._measure = measure
-        self._plan = plan
-        self._at_most = at_most
-        self._above = FromAbove(self._point, plan.levels)
-        self._limit: str | None = None
-        self.points: list[Point] = []
-
-    def evaluation(
-        self, state: TrialState, objective: Objective, judged: Sequence[Point]
-    ) -> Evaluation:
-        return Evaluation(state, tuple(self.points), score_points(objective, judged), self._limit)
-
-    def lost(self, race: Race) -> bool:
-        """Whether it lost; one that nearly stood the load is tried at the incumbent's own.
-
-        An informative one that is far from it is measured once more.
-        """
-        point = self._point(self._plan.levels.nearest(race.to_beat))
-        if not race.lost(point):
-            return False
-        with suppress(LoadFailedError, ClientLimitError, OutOfTimeError):  # it has a result
-            if race.second is not None and nearly(point, race.second.near_miss):
-                self.points.append(race.second.measure())
-                return race.lost(self.points[-1])
-            if race.informative:
-                self._point(self._plan.levels.nearest(_well_below(point)))
-        return True
-
-    def search(self, start: float) -> None:
-        known: list[Probe] = list(self.points)
-        try:
-            if not known:
-                known = [self._above.result(start), *self._above.drowned]
-            left, levels = self._at_most - len(self.points), self._above.levels
-            bracket = find_capacity(self._beyond, start, levels, at_most=left, known=known)
-        except (ClientLimitError, OutOfTimeError) as error:
-            if not self._sustained_any:
-                raise  # what was measured, if anything, says nothing about the config
-            self._limit = error.message
-            return
-        floor, client_limit = bracket.floor, self._above.client_limit
-        if client_limit and floor is not None and floor.level >= levels.highest:
-            self._limit = client_limit.message
-
-    def _beyond(self, level: float) -> Probe:
-        """A load from which no result comes is too much where a lower one has passed."""
-        try:
-            return self._point(level)
-        except LoadFailedError:
-            if not self._sustained_any:
-                raise
-            return NoResult(level)
-
-    @property
-    def _sustained_any(self) -> bool:
-        """Whether a load met every SLO; the search asks for none below that."""
-        return any(p.passed for p in self.points)
-
-    def _point(self, level: float) -> Point:
-        self.points.append(self._measure(level))
-        return self.points[-1]

@@ -31,6 +31,7 @@ class FromAbove(Generic[Result]):
     levels: LevelRange
     drowned: list[NoResult] = field(default_factory=list)
     client_limit: ClientLimitError | None = None
+    steps: int = 0
 
     def result(self, level: float) -> Result:
         """The first result.
@@ -39,19 +40,17 @@ class FromAbove(Generic[Result]):
             TrialError: There is none, or it was not for the load: the model itself fails.
         """
         level = self.levels.nearest(level)
-        for _ in range(MOST_STEPS):
+        while True:
             try:
                 return self.measure(level)
             except (ClientLimitError, LoadFailedError) as error:
-                lower = self._lower(error, level)
-                if lower is None:
-                    raise
-                level = lower
-        return self.measure(level)
+                level = self.lower(error, level)
 
-    def _lower(self, error: TrialError, level: float) -> float | None:
-        if isinstance(error, ModelFailsError):
-            return None
+    def lower(self, error: TrialError, level: float) -> float:
+        """The next load to try after ``level`` gave no result; raises ``error`` without one."""
+        self.steps += 1
+        if self.steps > MOST_STEPS or isinstance(error, ModelFailsError):
+            raise error
         if isinstance(error, ClientLimitError):
             self.client_limit = error
             lower = self.levels.nearest(below_sent(error, level))
@@ -59,7 +58,9 @@ class FromAbove(Generic[Result]):
         else:
             self.drowned.append(NoResult(level))
             lower = self.levels.nearest(BELOW * level)
-        return lower if lower < level else None
+        if lower >= level:
+            raise error
+        return lower
 
 
 def below_sent(error: ClientLimitError, level: float) -> float:

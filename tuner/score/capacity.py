@@ -171,10 +171,19 @@ def find_capacity(
     at_most: int = 5,
     known: Sequence[Probe] = (),
 ) -> Bracket:
+    """What `CapacitySearch` finds with ``probe``, which measures one level."""
+    search = CapacitySearch(start, levels, tolerance, at_most, known)
+    while (level := search.ask()) is not None:
+        search.tell(probe(level))
+    return Bracket.of(search.probes)
+
+
+class CapacitySearch:
     """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
 
+    Says which level to try next, and is told what came of it.
+
     Args:
-        probe: Measures one level.
         start: First level to try when nothing is ``known``.
         levels: Allowed levels.
         tolerance: Distance of the floor from the capacity, as a share, that is good enough.
@@ -182,23 +191,37 @@ def find_capacity(
             the load and still passed.
         known: What was measured before.
     """
-    probes = list(known)
-    left, free = at_most, MOST_FREE
-    while left > 0:
-        bracket = Bracket.of(probes)
-        if bracket.closed(tolerance) or _at_an_end(bracket, levels):
-            break
-        level = levels.nearest(next_level(probes, tolerance) if probes else start)
-        if levels.whole:
+
+    def __init__(
+        self,
+        start: float,
+        levels: LevelRange,
+        tolerance: float = TOLERANCE,
+        at_most: int = 5,
+        known: Sequence[Probe] = (),
+    ) -> None:
+        self.probes = list(known)
+        self._start, self._levels, self._tolerance = start, levels, tolerance
+        self._left, self._free = at_most, MOST_FREE
+
+    def ask(self) -> float | None:
+        """The next level; None when the capacity is known well enough, or no probe is left."""
+        bracket = Bracket.of(self.probes)
+        if self._left <= 0 or bracket.closed(self._tolerance) or _at_an_end(bracket, self._levels):
+            return None
+        level = next_level(self.probes, self._tolerance) if self.probes else self._start
+        level = self._levels.nearest(level)
+        if self._levels.whole:
             level = _within(bracket, level)
-        if any(p.level == level for p in probes):
-            break
-        probes.append(probe(level))
-        if free and _far_up(bracket, probes[-1]):
-            free -= 1
+        return None if any(p.level == level for p in self.probes) else level
+
+    def tell(self, probe: Probe) -> None:
+        """What came of the level that was asked for."""
+        if self._free and _far_up(Bracket.of(self.probes), probe):
+            self._free -= 1
         else:
-            left -= 1
-    return Bracket.of(probes)
+            self._left -= 1
+        self.probes.append(probe)
 
 
 def _within(bracket: Bracket, level: float) -> float:

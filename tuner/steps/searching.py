@@ -25,7 +25,6 @@ from tuner.errors import (
 )
 from tuner.load import seeds
 from tuner.score.judge import tightest_latency
-from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
@@ -39,6 +38,7 @@ from tuner.steps.estimate import Seen, estimate_run
 from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.steps.looking import first_level
 from tuner.steps.session import Session
+from tuner.triton.deploy import Deployment
 
 #: A trial whose server died is repeated this often in all.
 ATTEMPTS = 2
@@ -163,7 +163,9 @@ def _run_trial(
     for attempt in range(1, ATTEMPTS + 1):
         bare = replace(bare, attempts=attempt)
         try:
-            return _measure_trial(session, history, bare, proposal.informative, clock)
+            deployment = session.bench.deploy(proposal.candidate)
+            measuring = _Measuring(session, history, proposal, clock)
+            evaluation = measuring.race() or measuring.climb()
         except OutOfTimeError as error:
             session.bench.lost(error.message)
             return None
@@ -174,6 +176,8 @@ def _run_trial(
             session.bench.lost(error.message)
             bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
             break
+        else:
+            return _measured_trial(session, bare, deployment, evaluation)
     return replace(bare, time=_lap(session.book))
 
 
@@ -182,15 +186,9 @@ def _asks_too_much(error: TrialError) -> bool:
     return isinstance(error, DeployRefusedError) or out_of_memory(error.message)
 
 
-def _measure_trial(
-    session: Session,
-    history: Sequence[Trial],
-    bare: Trial,
-    informative: bool,
-    clock: _Clock,
+def _measured_trial(
+    session: Session, bare: Trial, deployment: Deployment, evaluation: Evaluation
 ) -> Trial:
-    deployment = session.bench.deploy(bare.candidate)
-    evaluation = _Evaluating(session, history, bare.candidate, informative, clock)()
     if evaluation.limit is not None:
         session.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
     return replace(
@@ -206,56 +204,68 @@ def _measure_trial(
     )
 
 
-class _Evaluating:
-    """The measurements of one trial."""
+class _Measuring:
+    """The measurements of one trial, whose candidate is deployed."""
 
     def __init__(
-        self,
-        session: Session,
-        history: Sequence[Trial],
-        candidate: Candidate,
-        informative: bool,
-        clock: _Clock,
+        self, session: Session, history: Sequence[Trial], proposal: Proposal, clock: _Clock
     ) -> None:
-        self._history = history
         self._session = session
-        self._informative = informative
+        self._best = incumbent(history, session.spec.objective.goal, session.current)
+        self._informative = proposal.informative
         self._clock = clock
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
         # measured under others, since it may be those that it met badly.
         self._seed = seeds.of_search(session.spec.search.seed)
         self._measure = partial(self._measured, self._seed)
         #: Of the current config one measurement is made in any case: what it is compared with.
-        self._owed = candidate == session.current
+        self._owed = proposal.candidate == session.current
 
-    def __call__(self) -> Evaluation:
-        session = self._session
-        best = incumbent(self._history, session.spec.objective.goal, session.current)
-        to_beat = None if best is None else sustained_level(best)
-        if session.plan.listed:
-            return evaluate_listed(self._measure, session.spec.objective, session.plan.listed)
-        if best is None or to_beat is None:
-            return self._from_first()
-        others = seeds.of_near_miss(session.spec.search.seed)
-        second = SecondChance(session.near_miss, partial(self._measured, others, to_beat))
-        gain, rate_to_beat = 1.0 + float(session.spec.confirm.min_gain), None
-        if session.plan.arrivals.open_loop:
-            to_beat *= gain
-        elif best.score is not None:
-            rate_to_beat = best.score.value * gain
+    def race(self) -> Evaluation | None:
+        """At the loads that the spec lists, or first at the load to beat.
+
+        None where there is none to beat, or no result at it.
+        """
+        plan, objective = self._session.plan, self._session.spec.objective
+        if plan.listed:
+            return evaluate_listed(self._measure, objective, plan.listed)
+        rules = self._race_rules()
+        if rules is None:
+            return None
+        start, most = rules.to_beat, partial(most_probes, self._session.spec, plan)
         try:
-            return self._race(Race(to_beat, rate_to_beat, self._informative, second))
+            raced = race(self._measure, plan, rules)
+            if raced.lost:
+                return raced.evaluation(objective)
+            known = raced.points
+            return evaluate(self._measure, objective, plan, start, at_most=most(start), known=known)
         except ModelFailsError:
             raise
         except ClientLimitError as error:
-            # no more than the incumbent's load can be sent
-            return self._evaluate(session.plan, below_sent(error, to_beat))
+            start = below_sent(error, start)  # no more than the incumbent's load can be sent
         except LoadFailedError as error:
             # the load to beat may be so far beyond it that no result comes
-            session.events.note(f"measured from below: {error.message}")
-            return self._from_first()
+            self._session.events.note(f"measured from below: {error.message}")
+            return None
+        return evaluate(self._measure, objective, plan, start, at_most=most(start))
 
-    def _from_first(self) -> Evaluation:
+    def _race_rules(self) -> Race | None:
+        """None where there is no load to beat."""
+        spec, best = self._session.spec, self._best
+        to_beat = None if best is None else sustained_level(best)
+        if best is None or to_beat is None:
+            return None
+        others = seeds.of_near_miss(spec.search.seed)
+        second = SecondChance(self._session.near_miss, partial(self._measured, others, to_beat))
+        gain, rate_to_beat = 1.0 + float(spec.confirm.min_gain), None
+        if self._session.plan.arrivals.open_loop:
+            to_beat *= gain
+        elif best.score is not None:
+            rate_to_beat = best.score.value * gain
+        return Race(to_beat, rate_to_beat, self._informative, second)
+
+    def climb(self) -> Evaluation:
+        """To its capacity, from a load that a first look finds."""
         self._refuse_when_late()
         session = self._session
         bound = tightest_latency(session.spec.slos)
@@ -267,7 +277,8 @@ class _Evaluating:
         if first.lowest:
             lowest = plan.levels.nearest(first.level)
             plan = replace(plan, levels=replace(plan.levels, lowest=lowest))
-        return self._evaluate(plan, first.level)
+        at_most = most_probes(session.spec, plan, first.level)
+        return evaluate(self._measure, session.spec.objective, plan, first.level, at_most=at_most)
 
     def _tell_length(self, rate_per_s: float) -> None:
         """Before the first long window, once: how long windows are, and the run."""
@@ -276,16 +287,6 @@ class _Evaluating:
         if told:
             run = estimate_run(session.job, Seen(rate_per_s, session.load_s))
             session.events.note(f"{told}; the run takes {run.text}")
-
-    def _evaluate(self, plan: LoadPlan, start: float) -> Evaluation:
-        spec = self._session.spec
-        at_most = most_probes(spec, plan, start)
-        return evaluate(self._measure, spec.objective, plan, start, at_most=at_most)
-
-    def _race(self, rules: Race) -> Evaluation:
-        spec, plan = self._session.spec, self._session.plan
-        at_most = most_probes(spec, plan, rules.to_beat)
-        return race(self._measure, spec.objective, plan, rules, at_most=at_most)
 
     def _measured(self, seed: int, level: float) -> Point:
         self._refuse_when_late(level)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import Race, evaluate, evaluate_listed, race
+from tuner.bench.evaluate import Evaluation, Race, evaluate, evaluate_listed, race
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange, saturated
@@ -30,6 +30,16 @@ def emulated(capacity: float, asked: list[float]) -> Callable[[float], Point]:
     return measure
 
 
+def evaluate_racing(
+    measure: Callable[[float], Point], objective: Objective, plan: LoadPlan, rules: Race
+) -> Evaluation:
+    """As a trial is measured when there is a load to beat."""
+    raced = race(measure, plan, rules)
+    if raced.lost:
+        return raced.evaluation(objective)
+    return evaluate(measure, objective, plan, rules.to_beat, known=raced.points)
+
+
 def test_without_an_incumbent_the_capacity_is_searched() -> None:
     result = evaluate(emulated(800, []), GOODPUT, OPEN, start=100)
     assert result.state is TrialState.MEASURED
@@ -39,7 +49,7 @@ def test_without_an_incumbent_the_capacity_is_searched() -> None:
 
 def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> None:
     asked: list[float] = []
-    result = race(emulated(800, asked), GOODPUT, OPEN, Race(1000))
+    result = evaluate_racing(emulated(800, asked), GOODPUT, OPEN, Race(1000))
     assert asked == [1000]
     assert result.state is TrialState.PRUNED
     assert not result.score.feasible
@@ -49,18 +59,18 @@ def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> N
 
 def test_a_telling_candidate_that_loses_is_measured_where_it_should_pass() -> None:
     asked: list[float] = []
-    lost = race(emulated(300, asked), GOODPUT, OPEN, Race(1000))
-    told = race(emulated(300, asked), GOODPUT, OPEN, Race(1000, informative=True))
+    lost = evaluate_racing(emulated(300, asked), GOODPUT, OPEN, Race(1000))
+    told = evaluate_racing(emulated(300, asked), GOODPUT, OPEN, Race(1000, informative=True))
     assert asked == [1000, 1000, pytest.approx(0.75 * 1.05 * 300, rel=1e-3)]
     assert (told.state, told.score) == (TrialState.PRUNED, lost.score)
-    won = race(emulated(2500, []), GOODPUT, OPEN, Race(1000, informative=True))
-    assert won == race(emulated(2500, []), GOODPUT, OPEN, Race(1000))
+    won = evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000, informative=True))
+    assert won == evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000))
 
 
 def test_a_telling_candidate_that_nearly_stood_the_load_is_measured_just_below_it() -> None:
     """It was not overloaded, so what it answered says nothing."""
     asked: list[float] = []
-    race(emulated(990, asked), GOODPUT, OPEN, Race(1000, informative=True))
+    evaluate_racing(emulated(990, asked), GOODPUT, OPEN, Race(1000, informative=True))
     assert asked == [1000, 850]
 
 
@@ -72,7 +82,7 @@ def test_a_race_counts_without_the_measurement_after_it() -> None:
             raise LoadFailedError("no results by the deadline")
         return served(level)
 
-    found = race(once, GOODPUT, OPEN, Race(1000, informative=True))
+    found = evaluate_racing(once, GOODPUT, OPEN, Race(1000, informative=True))
     assert (found.state, len(found.points)) == (TrialState.PRUNED, 1)
 
 
@@ -92,11 +102,11 @@ def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
             raise ClientLimitError("the load generator could not keep up")
         return served(level)
 
-    result = race(limited, GOODPUT, OPEN, Race(1000))
+    result = evaluate_racing(limited, GOODPUT, OPEN, Race(1000))
     assert result.state is TrialState.MEASURED
     assert result.score.value == 1000
     with pytest.raises(ClientLimitError):
-        race(limited, GOODPUT, OPEN, Race(2000))
+        evaluate_racing(limited, GOODPUT, OPEN, Race(2000))
     listed = (500.0, 1500.0, 2000.0)
     result = evaluate_listed(limited, GOODPUT, listed)
     assert (len(result.points), result.score.value) == (2, 1500)
@@ -129,7 +139,7 @@ def test_after_a_load_without_a_result_the_search_goes_on_below_it() -> None:
             raise LoadFailedError("no results by the deadline")
         return served(level)
 
-    result = race(drowning, GOODPUT, OPEN, Race(1000))
+    result = evaluate_racing(drowning, GOODPUT, OPEN, Race(1000))
     assert asked[:2] == [1000, 3000]  # where it raced, and far up since it was at ease
     assert all(1000 < level < 3000 for level in asked[2:])
     assert result.limit is None
@@ -149,7 +159,7 @@ def test_a_candidate_is_measured_five_times_at_the_most(to_beat: float | None) -
     if to_beat is None:
         result = evaluate(measure, GOODPUT, OPEN, start=1000)
     else:
-        result = race(measure, GOODPUT, OPEN, Race(to_beat))
+        result = evaluate_racing(measure, GOODPUT, OPEN, Race(to_beat))
     assert len(asked) == len(result.points) == 5
     assert asked[:2] == [1000, 2000]
 
@@ -231,14 +241,14 @@ def test_time_that_is_up_ends_a_trial_with_what_it_has() -> None:
 
 
 def test_a_near_miss_scores_better_than_a_far_one() -> None:
-    near = race(emulated(950, []), GOODPUT, OPEN, Race(1000))
-    far = race(emulated(300, []), GOODPUT, OPEN, Race(1000))
+    near = evaluate_racing(emulated(950, []), GOODPUT, OPEN, Race(1000))
+    far = evaluate_racing(emulated(300, []), GOODPUT, OPEN, Race(1000))
     assert near.score.value > far.score.value
     assert near.score.violation < far.score.violation
 
 
 def test_a_candidate_that_wins_the_race_is_measured_to_its_capacity() -> None:
-    result = race(emulated(2500, []), GOODPUT, OPEN, Race(1000))
+    result = evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000))
     assert result.score.feasible
     assert 2425 <= result.score.value <= 2500
     assert len(result.points) <= 5
@@ -310,11 +320,11 @@ def closed_loop(stands: float, answers: float, asked: list[float]) -> Callable[[
     return measure
 
 
-def test_a_closed_loop_that_answers_more_to_fewer_clients_wins_the_race() -> None:
+def test_a_closed_loop_that_answers_more_to_fewer_clients_wins_the_evaluate_racing() -> None:
     """64 clients with 1684/s are worth less than 59 with 2394/s."""
     asked: list[float] = []
     served = closed_loop(59, 2394.0, asked)
-    found = race(served, GOODPUT, CLOSED, Race(64, 1684 * 1.02))
+    found = evaluate_racing(served, GOODPUT, CLOSED, Race(64, 1684 * 1.02))
     assert asked[0] == 64
     assert found.state is TrialState.MEASURED
     assert found.score.feasible
@@ -323,7 +333,7 @@ def test_a_closed_loop_that_answers_more_to_fewer_clients_wins_the_race() -> Non
 
 def test_a_closed_loop_that_fails_and_answers_less_has_lost() -> None:
     asked: list[float] = []
-    found = race(closed_loop(59, 1500.0, asked), GOODPUT, CLOSED, Race(64, 1684))
+    found = evaluate_racing(closed_loop(59, 1500.0, asked), GOODPUT, CLOSED, Race(64, 1684))
     assert (found.state, asked) == (TrialState.PRUNED, [64])
 
 
@@ -336,7 +346,7 @@ def test_a_race_without_enough_answers_is_not_lost() -> None:
         seen = synthetic_measurement(level, 30e3, count=100 if level < 20 else 400)
         return judge_point([P99_40MS, NO_ERRORS], seen)
 
-    found = race(few, GOODPUT, OPEN, Race(10))
+    found = evaluate_racing(few, GOODPUT, OPEN, Race(10))
     assert (found.state, found.score.feasible) == (TrialState.MEASURED, True)
     assert asked[:2] == [10, 20]
 

@@ -172,7 +172,10 @@ class Simulation:
             return evaluate_listed(measure, objective, plan.listed)
         if to_beat is None:
             return evaluate(measure, objective, plan, 60.0)
-        return race(measure, objective, plan, Race(to_beat, informative=informative))
+        raced = race(measure, plan, Race(to_beat, informative=informative))
+        if raced.lost:
+            return raced.evaluation(objective)
+        return evaluate(measure, objective, plan, to_beat, known=raced.points)
 
     def point(self, candidate: Candidate, level: float, seed: int, number: int) -> Point:
         setting = setting_of(self.space, self.spec)
