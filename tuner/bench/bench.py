@@ -52,7 +52,7 @@ LONGER = 1.1
 
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
-_WindowAt = Callable[[float | None], Window]
+WindowAt = Callable[[float | None], Window]
 _Asked = TypeVar("_Asked")
 
 
@@ -163,30 +163,41 @@ class TritonBench:
             self._backlog = True  # it may still be at work on them
             raise
 
-    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+    def measure(
+        self, level: float, seed: int, least_s: float = 0.0, window_at: WindowAt | None = None
+    ) -> Point:
         """One level of the run's arrivals on the deployed candidate, for ``least_s`` at least.
 
         One that cannot be believed is made again, see `tuner.bench.repeating`.
+
+        It is measured again where only its start missed an SLO and the model may have been warming
+        up, and for longer where too few requests were answered for a verdict.
+
+        Args:
+            level: Of the load.
+            seed: Of the arrivals.
+            least_s: It lasts for so long at least.
+            window_at: How long, by the requests per second to expect; None: as the rules say.
 
         Raises:
             ClientLimitError: The client could not keep up.
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        load = LoadPoint(self._rules.arrivals, level)
-        window = self._rules.window
-        return self._keep(load, lambda rate: lengthen(window(load, rate), least_s), seed)
-
-    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        """The same for as long as a soak lasts, ``least_s`` if that is possible; see `measure`."""
-        load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
-        if soak is None:
-            return self.measure(level, seed, least_s)
-        return self._keep(load, lambda rate: soak(load, rate, least_s), seed)
-
-    def _keep(self, load: LoadPoint, window: _WindowAt, seed: int) -> Point:
+        load, slos = LoadPoint(self._rules.arrivals, level), self._rules.slos
+        if window_at is None:
+            window_at = _at_least(self._rules.window, load, least_s)
+        window = window_at(self._rates.expected(load))
         try:
-            point = self._judge(load, window, seed)
+            point = judge_point(slos, self._repeating.measure(load, window, seed))
+            if self._was_warming_up(point):
+                point = judge_point(slos, self._repeating.measure(load, window, seed))
+            self._rates.seen(point.measurement)
+            if undecided(point.slo):
+                longer = window_at(self._rates.expected(load))
+                if longer.duration_s >= LONGER * window.duration_s:
+                    self._reject_short(point, window, longer)
+                    point = judge_point(slos, self._repeating.measure(load, longer, seed))
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
@@ -194,35 +205,31 @@ class TritonBench:
         self._rules.measured(point)
         return point
 
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        """The same for as long as a soak lasts, ``least_s`` if that is possible; see `measure`."""
+        load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
+        if soak is None:
+            return self.measure(level, seed, least_s)
+        return self.measure(level, seed, window_at=lambda rate: soak(load, rate, least_s))
+
     @property
     def _rates(self) -> Rates:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
-    def _judge(self, load: LoadPoint, window_at: _WindowAt, seed: int) -> Point:
-        """Measured again for longer, where too few requests were answered for a verdict."""
-        window = window_at(self._rates.expected(load))
-        point = judge_point(self._rules.slos, self._repeating.measure(load, window, seed))
-        point = self._warmed_up(point, load, window, seed)
-        self._rates.seen(point.measurement)
-        if not undecided(point.slo):
-            return point
-        longer = window_at(self._rates.expected(load))
-        if longer.duration_s < LONGER * window.duration_s:
-            return point
+    def _was_warming_up(self, point: Point) -> bool:
+        """The first measurement of a model is made again where only its start missed an SLO."""
+        first, self._unmeasured = self._unmeasured, False
+        if not first or not missed_while_warming_up(self._rules.slos, point):
+            return False
+        reason = "only its first moments missed an SLO: the model may have been warming up"
+        self._rejects.reject(reason, point.measurement)
+        return True
+
+    def _reject_short(self, point: Point, window: Window, longer: Window) -> None:
         answered = point.measurement.completed_count
         short = f"{answered} answers in {digits(window.duration_s, 3)} s are too few for a verdict"
         self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
         self._rejects.reject(short, point.measurement)
-        return judge_point(self._rules.slos, self._repeating.measure(load, longer, seed))
-
-    def _warmed_up(self, point: Point, load: LoadPoint, window: Window, seed: int) -> Point:
-        """The first measurement of a model is made again where only its start missed an SLO."""
-        first, self._unmeasured = self._unmeasured, False
-        if not first or not missed_while_warming_up(self._rules.slos, point):
-            return point
-        reason = "only its first moments missed an SLO: the model may have been warming up"
-        self._rejects.reject(reason, point.measurement)
-        return judge_point(self._rules.slos, self._repeating.measure(load, window, seed))
 
     def lost(self, reason: str) -> None:
         """The deployed candidate's trial ended without a result, and so did what was measured."""
@@ -337,3 +344,9 @@ class TritonBench:
             raise
         self._backlog = measurement.backlog or self._must_be_empty
         return replace(measurement, disturbances=disturbances(measurement))
+
+
+def _at_least(
+    window: Callable[[LoadPoint, float | None], Window], load: LoadPoint, least_s: float
+) -> WindowAt:
+    return lambda rate: lengthen(window(load, rate), least_s)

@@ -143,8 +143,9 @@ def evaluate(
             points.append(measure(first))
         except (ClientLimitError, LoadFailedError) as error:
             first = above.lower(error, first)
-    left, probes = at_most - len(points), [*points, *above.drowned]
-    search = CapacitySearch(start, above.levels, at_most=left, known=probes)
+    seen: list[Probe] = [*points, *above.drowned]
+    left = at_most - len(points)
+    search = CapacitySearch(start, above.levels, at_most=left, known=seen)
     try:
         while (level := search.ask()) is not None:
             try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuner.load.generator import LoadGenerator, Target
+from tuner.load.generator import Target
 from tuner.load.generators import GENERATORS, GeneratorKind
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.probes.answers import Answers, ask
@@ -21,8 +21,6 @@ from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import TensorShape, resolve
-from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.measurement.window import Window
 from tuner.server.binaries import Installation
 from tuner.server.control import Control, ModelMetadata
 from tuner.server.server import Endpoints, Place
@@ -96,16 +94,11 @@ class Site:
 
 
 @dataclass(frozen=True)
-class StreamsLoad:
+class StreamsLoad(Restarted):
     """Load by the generator of the run, and what is asked of the models apart from that."""
 
-    generator: LoadGenerator
     setup: Setup
     running_config: Callable[[str], Any]
-
-    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        """See `tuner.load.generator.LoadGenerator`."""
-        return self.generator.measure(load, window, seed)
 
     def answers(self) -> Mapping[str, Answers]:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
@@ -183,10 +176,8 @@ def streams_load(
         patience_s=site.patience_s,
         server_words=site.server_words,
     )
-    generator = kind.make(setup)
-    if isinstance(arrivals, ClosedArrivals):
-        generator = Restarted(generator, arrivals.restarts)
-    return StreamsLoad(generator, setup, control.running_config)
+    starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
+    return StreamsLoad(kind.make(setup), starts, setup, control.running_config)
 
 
 def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:

@@ -84,7 +84,7 @@ def frames(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     form: Any = None
     stream = Stream("", Target("m", ENDPOINTS), form, inputs)
     setup = Setup(program, (stream,), {"": "m"}, tmp_path, statistics, lambda: None)
-    load = StreamsLoad(PERF_ANALYZER.make(setup), setup, lambda _: None)
+    load = StreamsLoad(PERF_ANALYZER.make(setup), 1, setup, lambda _: None)
     monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: None)
     plan = load_plan(SPEC.workload, SPEC.objective, SPEC.slos)
     rules = BenchRules(
