@@ -9,5 +9,6 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
-# A test that measures is made again where the machine was disturbed; `pytester` tests that.
-pytest_plugins = ["disturbed", "pytester"]
+# A test that measures is alone on the machine, and made again where that was disturbed; `pytester`
+# tests that.
+pytest_plugins = ["turns", "disturbed", "pytester"]

@@ -8,6 +8,8 @@ A while passes before each repetition. A test that failed every time while the
 hypervisor took much of the CPU is *not judged*: it is reported as skipped, with its failure in the
 summary, since a measurement on such a machine speaks neither for the code nor against it. So few
 may go unjudged that a defect which breaks measuring fails the session all the same.
+
+Other tests beside it (`turns`) disturb it too: it is repeated at once, alone.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from turns import turns_key
 
 from tuner.load.watch.disturbance import STOLEN_CPU_PERCENT
 from tuner.load.watch.machine import read_machine, stolen_percent
@@ -30,19 +33,21 @@ REPETITIONS = 2
 _LOOKS_APART_S = 2.0
 #: With so much taken in each attempt a failure is no evidence.
 UNJUDGED_PERCENT = 10.0
-#: More failures than these count even so, in a session.
+#: More failures than these count even so, in a session; each of its workers has its part of them.
 MOST_UNJUDGED = 8
 #: Before each repetition, and in a session at most: stolen CPU comes in spells, and shows only
-#: under load, so that nothing can be learnt by looking on.
+#: under load, so that nothing can be learnt by looking on. Each worker has its part of that too.
 _PAUSE_S, _PAUSES_S = 20.0, 480.0
 BEHIND = "the load generator could not keep up"
+BESIDE = "other tests ran beside it"
 
 _attempt = pytest.StashKey[int]()
 _why = pytest.StashKey[list[str]]()
-_told = pytest.StashKey[list[str]]()
 _least_percent = pytest.StashKey[float]()
-_unjudged = pytest.StashKey[list[str]]()
+_unjudged = pytest.StashKey[int]()
 _paused_s = pytest.StashKey[float]()
+#: Properties of a test's reports, by which a worker's words reach the summary.
+_TOLD, _UNJUDGED = "repeated", "not judged"
 
 
 class Stolen:
@@ -131,6 +136,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     why = item.stash[_why] = []
     if attempt == 0:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    turns = item.config.stash.get(turns_key, None)
+    beside = turns is not None and not turns.alone
     with watching() as stolen:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     if stolen.worst_percent > STOLEN_CPU_PERCENT:
@@ -138,9 +145,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     least = min(item.stash.get(_least_percent, 100.0), stolen.worst_percent)
     item.stash[_least_percent] = least
     if any(report.failed for report in reports):
-        if why and attempt < REPETITIONS:
+        if (beside or why) and attempt < REPETITIONS:
             item.stash[_attempt] = attempt + 1
-            _made_again(item, why[0], nextitem)
+            _made_again(item, BESIDE if beside else why[0], nextitem)
             return True
         if least >= UNJUDGED_PERCENT:
             _leave_unjudged(item, reports, least)
@@ -151,35 +158,44 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _made_again(item: pytest.Item, why: str, nextitem: pytest.Item | None) -> None:
-    told = item.config.stash.setdefault(_told, [])
-    told.append(f"{item.nodeid}: {why}")
+    item.user_properties.append((_TOLD, f"{item.nodeid}: {why}"))
     try:  # fixtures of the module are made anew too: what they hold may be what was spoilt
         item.session._setupstate.teardown_exact(None)
     except Exception as error:
-        told.append(f"{item.nodeid}: its fixtures did not end well: {error}")
-    _pause(item.config)
+        ended = f"{item.nodeid}: its fixtures did not end well: {error}"
+        item.user_properties.append((_TOLD, ended))
+    if why == BESIDE:
+        item.config.stash[turns_key].enter(alone=True)
+    else:
+        _pause(item.config)
     # By way of the hook, so that each attempt has the whole time limit.
     item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
 
 
+def _workers(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
 def _pause(config: pytest.Config) -> None:
     before = config.stash.get(_paused_s, 0.0)
-    pause_s = min(_PAUSE_S, _PAUSES_S - before)
+    pause_s = min(_PAUSE_S, _PAUSES_S / _workers(config) - before)
     time.sleep(pause_s)
     config.stash[_paused_s] = before + pause_s
 
 
 def _leave_unjudged(item: pytest.Item, reports: list[pytest.TestReport], least: float) -> None:
-    unjudged = item.config.stash.setdefault(_unjudged, [])
-    if len(unjudged) >= MOST_UNJUDGED:
+    unjudged = item.config.stash.get(_unjudged, 0)
+    if unjudged >= MOST_UNJUDGED // _workers(item.config):
         return
+    item.config.stash[_unjudged] = unjudged + 1
     words = "; ".join(_last_line(report) for report in reports if report.failed)
-    unjudged.append(
+    told = (
         f"{item.nodeid}: the hypervisor took {least:.1f} % of the CPU or more in each of "
         f"{REPETITIONS + 1} attempts; the last ended with: {words}"
     )
     path, line, _ = item.location
     for report in reports:
+        report.user_properties.append((_UNJUDGED, told))
         if report.failed:
             report.outcome = "skipped"
             report.longrepr = (path, (line or 0) + 1, "not judged: the machine was disturbed")
@@ -191,15 +207,19 @@ def _last_line(report: pytest.TestReport) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    unjudged = terminalreporter.config.stash.get(_unjudged, [])
-    if unjudged:
-        terminalreporter.section(
-            f"not judged, {MOST_UNJUDGED} at most: run them on a quiet machine"
-        )
-        for line in unjudged:
-            terminalreporter.line(line)
-    told = terminalreporter.config.stash.get(_told, [])
-    if told:
-        terminalreporter.section("repeated, since the machine was disturbed")
-        for line in told:
-            terminalreporter.line(line)
+    for name, title in (
+        (_UNJUDGED, f"not judged, {MOST_UNJUDGED} at most: run them on a quiet machine"),
+        (_TOLD, "repeated, since the machine was disturbed"),
+    ):
+        if lines := [text for key, text in _properties(terminalreporter) if key == name]:
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.line(line)
+
+
+def _properties(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[str, str]]:
+    """What the reports of all workers carry, once for each test."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "teardown":
+                yield from report.user_properties
