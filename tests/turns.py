@@ -1,8 +1,9 @@
 """Tests run side by side, but one that measures has the machine to itself.
 
 With several workers (pytest-xdist) each test holds one lock of the session while it runs, fixtures
-included: those of `MEASURING` exclusively, all others shared. What measures comes last, so that the
-others need not wait for it one by one. With one worker there is nobody to wait for.
+included: those of `MEASURING` exclusively, all others shared. First come those that compute, then
+those that wait for servers and disturb one another little, at last those that measure. With one
+worker there is nobody to wait for.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ from typing import Any
 
 import pytest
 
-#: Directories and files below `tests` that put load on a server and assert what it showed, or how
-#: long something took.
+#: Directories and files below `tests` that put load on a server and assert what that showed. What
+#: is sure to show beside others too, since it is far from any limit, is not among them.
 MEASURING = (
     "contract/test_load_generators.py",
     "docker",
     "e2e/test_cache.py",
     "e2e/test_check.py",
-    "e2e/test_completion.py",
     "e2e/test_noise.py",
     "e2e/test_run.py",
-    "e2e/test_same_answers.py",
     "e2e/test_served.py",
-    "integration/load",
-    "integration/models",
+    "integration/load/test_bursts.py",
+    "integration/load/test_disturbance.py",
+    "integration/load/test_early_end.py",
+    "integration/load/test_open_client.py",
+    "integration/load/test_overload.py",
+    "integration/load/test_perf_analyzer.py",
+    "integration/load/test_streams.py",
 )
 #: More than the cores, since servers are waited for; further ones would only wait for one another.
 _BESIDE_THE_CORES, _MOST_WORKERS = 1, 6
@@ -102,7 +106,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if turns_key in config.stash:
-        items.sort(key=measures)
+        items.sort(key=_phase)
+
+
+def _phase(item: pytest.Item) -> int:
+    if measures(item):
+        return 2
+    return 0 if item.get_closest_marker("integration") is None else 1
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

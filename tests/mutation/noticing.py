@@ -48,7 +48,7 @@ LIBRARIES = (
 #: Seconds that a child may take beyond several times its tests' own.
 PATIENCE_S, TIMES = 30.0, 8.0
 MEMORY_BYTES = 12 << 30
-QUIET = ("-q", "--no-header", "--no-summary", "--tb=no", "-x")
+QUIET = ("-q", "--no-header", "--no-summary", "--tb=no", "-x", "-n", "0")
 
 
 class Outcome(Enum):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from integration.load.repository import make_repository
 from pydantic import TypeAdapter
+from waits import wait_until
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
@@ -19,6 +22,8 @@ from tuner.server.control import Control
 from tuner.server.server import Server
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
+
+MODELS = ("plain", "cached", "types", "image")
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,27 @@ def program() -> Iterator[Installation]:
         yield found
 
 
+@pytest.fixture(scope="session")
+def one_bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with started(program, tmp_path_factory.mktemp("load")) as bench:
+        yield bench
+
+
 @pytest.fixture(scope="module")
-def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    directory = tmp_path_factory.mktemp("load")
+def bench(one_bench: Bench) -> Bench:
+    """One server for all files, each of which begins with `plain` as its file has it, and idle."""
+    one_bench.control.load("plain", None, 60.0)
+
+    def idle() -> bool:
+        metrics = one_bench.control.metrics()
+        return metrics is not None and not any(metrics.values("nv_inference_pending_request_count"))
+
+    wait_until(idle, 60)
+    return one_bench
+
+
+@contextmanager
+def started(program: Installation, directory: Path) -> Iterator[Bench]:
     repository = make_repository(directory)
     with tritonserver(None, os.environ) as installation:
         launcher = LocalLauncher(installation, repository)
@@ -68,7 +91,7 @@ def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> It
         with (
             launcher.launch(cache, directory / "server.log") as server,
             Control(server.endpoints, timeout_s=3.0) as control,
+            ThreadPoolExecutor() as loading,
         ):
-            for model in ("plain", "cached", "types", "image"):
-                control.load(model, None, 60.0)
+            list(loading.map(lambda model: control.load(model, None, 60.0), MODELS))
             yield Bench(server, control, program, directory)

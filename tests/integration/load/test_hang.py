@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from integration.load.conftest import Bench, started
 
 from tuner.errors import ServerGoneError
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
+from tuner.triton.binaries import Installation
 from tuner.triton.local import LocalServer
 
-if TYPE_CHECKING:
-    from integration.load.conftest import Bench
-
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def bench(program: Installation, tmp_path: Path) -> Iterator[Bench]:
+    with started(program, tmp_path) as bench:
+        yield bench
 
 
 def test_a_server_that_hangs_is_gone(bench: Bench) -> None:
