@@ -37,6 +37,8 @@ MEASURING = (
 )
 #: More than the cores, since servers are waited for; further ones would only wait for one another.
 _BESIDE_THE_CORES, _MOST_WORKERS = 1, 6
+#: Fewer are collected and run before workers have started.
+_WORTH_FILES = 20
 
 turns_key = pytest.StashKey["Turns"]()
 _directory_key = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -81,11 +83,15 @@ def measures(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many as pay: none for a single file, nor where the output is to be seen as it comes."""
-    files = {argument.split("::")[0] for argument in config.args}
-    if config.option.capture == "no" or (len(files) == 1 and files.pop().endswith(".py")):
+    """As many as pay: none for a few files, nor where the output is to be seen as it comes."""
+    if config.option.capture == "no" or _files(config.args) < _WORTH_FILES:
         return 0
     return min(len(os.sched_getaffinity(0)) + _BESIDE_THE_CORES, _MOST_WORKERS)
+
+
+def _files(arguments: list[str]) -> int:
+    places = {Path(argument.split("::")[0]) for argument in arguments}
+    return sum(len(list(p.rglob("test_*.py"))) if p.is_dir() else 1 for p in places)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -87,15 +87,15 @@ def test_what_is_listed_as_measuring_exists() -> None:
 @pytest.mark.parametrize(
     ("arguments", "capture", "some"),
     [
-        (["tests"], "fd", True),
-        (["tests/unit/score"], "fd", True),
-        (["a/test_x.py", "b/test_y.py"], "fd", True),
-        (["a/test_x.py"], "fd", False),
-        (["a/test_x.py::test_one", "a/test_x.py::test_two"], "fd", False),
-        (["tests"], "no", False),
+        ([str(TESTS)], "fd", True),
+        ([str(TESTS / "unit")], "fd", True),
+        ([str(TESTS / "unit" / "ci")], "fd", False),
+        ([__file__], "fd", False),
+        ([f"{__file__}::test_one", f"{__file__}::test_two"], "fd", False),
+        ([str(TESTS)], "no", False),
     ],
 )
-def test_a_single_file_and_a_visible_output_need_no_workers(
+def test_a_few_files_and_a_visible_output_need_no_workers(
     arguments: list[str], capture: str, some: bool
 ) -> None:
     config = SimpleNamespace(args=arguments, option=Namespace(capture=capture))
