@@ -14,7 +14,7 @@ from integration.load.conftest import Bench, started
 from tuner.errors import ServerGoneError
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
-from tuner.triton.binaries import Installation
+from tuner.server.binaries import Installation
 from tuner.triton.local import LocalServer
 
 pytestmark = pytest.mark.integration
