@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from e2e.conftest import MODEL, Workplace
 
-from tuner.report.check_schema import CheckFacts
+from tuner.run.check_schema import CheckFacts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 

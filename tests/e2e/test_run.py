@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.report.result_schema import check
+from tuner.run.result_schema import check
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 

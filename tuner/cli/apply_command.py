@@ -69,8 +69,8 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
 
 def _result(store: RunStore) -> dict[str, Any]:
     """Checked as a whole: the run may be somebody else's."""
-    from tuner.report.result_schema import check
     from tuner.run.reading import UnreadableFileError
+    from tuner.run.result_schema import check
     from tuner.run.store import RESULT
 
     result = store.result()
@@ -85,15 +85,13 @@ def _result(store: RunStore) -> dict[str, Any]:
 
 def _tell_the_run(store: RunStore, written: Written) -> None:
     """The run and its reports say from now on that its winner was written."""
-    from tuner.report.pull_request import write_proposal
-    from tuner.report.render import render_all
+    from tuner.report.render import report_run
 
     result = store.result() or {}
     try:
         if written.changed or result.get("written") is None:
             store.write_result({**result, "written": written.to_json()})
-        render_all(store.directory, pictures=False)
-        write_proposal(store.directory)
+        report_run(store.directory, pictures=False)
     except (OSError, TunerError) as error:
         say(f"the run {store.directory} could not be told of it: {error}", err=True)
 

@@ -16,7 +16,7 @@ from tuner.cli.terminal import say_annotation, say_json, say_lines
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
-    from tuner.report.check_schema import CheckFacts
+    from tuner.run.check_schema import CheckFacts
 
 _COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusive": "yellow"}
 
@@ -53,6 +53,7 @@ def command(
     with: that is no pass. 12: a regression. Everything is stored before the code is decided.
     """
     from tuner.programs.check import CheckRequest, check
+    from tuner.report.check_report import render_check
     from tuner.steps.job import Request
 
     job = Request(
@@ -62,7 +63,7 @@ def command(
         command=hidden_command(("tune", *sys.argv[1:])),
     )
     request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
-    finished = check(request, PlainEvents(1 - quiet))
+    finished = check(request, PlainEvents(1 - quiet), render_check)
     print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
     if in_github():

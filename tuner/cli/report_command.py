@@ -41,13 +41,13 @@ def command(run: Path | None, output: Path, output_format: str) -> None:
 def _run(run: Path, output_format: str) -> None:
     from tuner.cli.verdict import lines_of
     from tuner.report.data import load, read_result
-    from tuner.report.pull_request import patch_of, pull_request_of, write_proposal
-    from tuner.report.render import CHARTS, render_all
+    from tuner.report.pull_request import patch_of, pull_request_of
+    from tuner.report.render import CHARTS, report_run
     from tuner.run.store import RunStore
 
     store = RunStore.open(run)
     pictures = output_format == "png"
-    files = [*render_all(run, pictures=pictures), *write_proposal(run)]
+    files = report_run(run, pictures=pictures)
     result = read_result(store)
     if output_format == "markdown":
         say_document((run / "report.md").read_text(encoding="utf-8"))
@@ -69,7 +69,7 @@ def _run(run: Path, output_format: str) -> None:
 def _check(run: Path, output_format: str) -> None:
     from tuner.cli.check_command import print_check
     from tuner.report.check_report import render_check
-    from tuner.report.check_schema import read_check
+    from tuner.run.check_schema import read_check
 
     if output_format in ("pr", "patch", "png"):
         raise SpecError(

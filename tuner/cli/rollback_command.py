@@ -50,15 +50,13 @@ def command(model: str, repository: Path, output: Path, force: bool, through_lin
 
 def _render_again(run: Path) -> None:
     """Reports say whether a winner is in the repository, by the file itself."""
-    from tuner.report.pull_request import write_proposal
-    from tuner.report.render import render_all
+    from tuner.report.render import report_run
     from tuner.run.store import RESULT
 
     why = "it is not there"
     try:
         if (run / RESULT).is_file():
-            render_all(run, pictures=False)
-            write_proposal(run)
+            report_run(run, pictures=False)
             return
     except (OSError, TunerError) as error:
         why = str(error)

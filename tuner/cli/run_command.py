@@ -70,6 +70,7 @@ def command(
     proposes lies in the run as best/proposal.patch and best/pull_request.md too.
     """
     from tuner.programs.run import run
+    from tuner.report.render import report_run
     from tuner.steps.job import Request
     from tuner.steps.resuming import spec_of
 
@@ -91,7 +92,7 @@ def command(
     )
     with _events(progress, verbose - quiet) as events:
         warn_of_password(storage, events.note)
-        finished = run(request, events)
+        finished = run(request, events, report_run)
     append_summary(finished.directory / "report.md")
     print_result(finished.directory, finished.result, output_format)
     return finished.exit_code

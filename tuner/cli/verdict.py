@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from tuner.cli.terminal import say_json, say_lines
-from tuner.confirm.soak import Soak
+from tuner.report.data import is_taken_back
 from tuner.report.quantities import count_text, metric_text
-from tuner.report.result_schema import ConfigFacts, Improvement, Result
+from tuner.report.sentence import bottleneck_text
+from tuner.run.confirmation import Soak
+from tuner.run.result_schema import ConfigFacts, Improvement, Result
 from tuner.run.status import Status
 from tuner.score.judge import value_of
 from tuner.space.candidate import Candidate
@@ -63,7 +65,7 @@ def _numbers(result: Result, winner: ConfigFacts) -> list[str]:
 
 def _bottleneck(facts: ConfigFacts | None) -> list[str]:
     found = facts and facts.bottleneck
-    return [f"  time      {found.sentence}"] if found else []
+    return [f"  time      {bottleneck_text(found)}"] if found else []
 
 
 def _soaks(facts: ConfigFacts | None) -> list[str]:
@@ -128,7 +130,7 @@ def _worst(facts: ConfigFacts | None, metric: Metric) -> str:
 def _next_steps(directory: Path, result: Result) -> list[str]:
     lines = ["", f"  report    {directory / 'report.html'}"]
     written = result.written
-    back = written is not None and written.is_back
+    back = is_taken_back(written)
     if written is not None:
         since = ", and taken back since" if back else ""
         lines += [f"  written   {file.path}{since}" for file in written.files]

@@ -32,10 +32,10 @@ from tuner.confirm.rounds import (
     search_round,
 )
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.run.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
-from tuner.score.repeat import Repeat, Role
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.objective import Objective

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tuner.confirm.interim import ANALYSES, InterimAnalyses
-from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
+from tuner.run.confirmation import Repeat, RunNoise
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
-from tuner.score.repeat import Repeat
 
 #: No confirmation is shorter (the spec's own bound), and none longer is recommended: longer
 #: windows or a larger gain are the better way out.
@@ -168,23 +167,6 @@ def _larger(deviation: float, now: Settings, first: str) -> Advice:
         f"{rounds_text(rounds)} confirm {worth_of(gain):.1%}."
     )
     return Advice(Settings(now.window_s, rounds, gain), (first, said))
-
-
-@dataclass(frozen=True)
-class RunNoise(Facts):
-    """How the repeats of a run's own confirmation spread.
-
-    Attributes:
-        repeats: Measurements of a config at a load at which it was measured more than once; each
-            on another server, with other arrivals.
-        rounds: Rounds whose capacity is known, of configs that have several.
-    """
-
-    repeats: int
-    throughput_cv: float | None
-    p99_cv: float | None
-    rounds: int
-    capacity_cv: float | None
 
 
 def noise_of(repeats: Iterable[Repeat]) -> RunNoise | None:

@@ -19,18 +19,14 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
-from typing import Annotated
-
-from pydantic import Field
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Row, Rules
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round, measure_fixed_round, search_round
 from tuner.errors import TrialError
-from tuner.facts import Facts
+from tuner.run.confirmation import PutBack, Role
 from tuner.score.point import Point
-from tuner.score.repeat import Role
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.knob import Knob
 from tuner.space.words import bytes_text
@@ -48,27 +44,6 @@ LUCK = 1.04
 #: A config that misses an SLO, or is saturated, below this share of the winner's capacity is
 #: not measured again.
 FAR_BELOW = 0.85
-
-
-@dataclass(frozen=True)
-class PutBack(Facts):
-    """One change tried without.
-
-    Attributes:
-        field: ModelConfig path, or the server argument; of a cache the size tried instead.
-        with_change: The winner's capacity or minimised metric, in its own unit; geometric mean of
-            the rounds that both were measured in.
-        without_change: That of the simpler config; None when it could not be served.
-        loss_allowed: Share of the winner that the simpler config might lose.
-        kept: The change makes a difference and stays.
-    """
-
-    field: str
-    with_change: Annotated[float, Field(alias="with")]
-    without_change: Annotated[float | None, Field(alias="without")]
-    difference: float | None
-    kept: bool
-    loss_allowed: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,12 @@ from statistics import geometric_mean
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
-from tuner.facts import Facts
-from tuner.measurement.measurement import Measurement
+from tuner.run.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import Probe, saturated
-from tuner.score.late_share import LateShare, measured_late_share
+from tuner.score.late_share import measured_late_share
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
-from tuner.score.repeat import Role
-from tuner.score.verdict import SloResult, Verdict
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
 
 #: A soak lasts for so many of the times for which the latency remembers what was before: a hundred
@@ -48,64 +44,6 @@ STEEP = 3.0
 BELOW = 0.015
 #: What the rounds have shown is not lowered by more than this share at once.
 MOST_AT_ONCE = 0.15
-
-
-@dataclass(frozen=True)
-class Soaked(Facts):
-    """One long load.
-
-    Attributes:
-        slo: Each SLO held against it.
-        late: Its late requests; None in closed loops, without an SLO on the tail of the latency,
-            and where the latency of each request is not known.
-    """
-
-    measurement: Measurement
-    slo: tuple[SloResult, ...]
-    late: LateShare | None = None
-
-    @property
-    def point(self) -> Point:
-        return Point(self.measurement, self.slo, None)
-
-    @property
-    def level(self) -> float:
-        return self.measurement.load.level
-
-    @property
-    def throughput_infer_per_s(self) -> float:
-        return self.measurement.throughput_infer_per_s
-
-    @property
-    def held(self) -> bool:
-        return self.point.passed
-
-    @property
-    def sentence(self) -> str:
-        """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
-        measurement = self.measurement
-        found = [] if self.late is None else [self.late.text]
-        found.append(f"p99 {digits(measurement.p99_latency_us / 1e3)} ms")
-        missed = [_missed(s) for s in self.slo if s.verdict is not Verdict.PASS]
-        told = "; ".join([", ".join(found), *missed])
-        return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
-
-
-@dataclass(frozen=True)
-class Soak(Facts):
-    """The soaks of one config, in the order they were made.
-
-    Attributes:
-        reason: Why there is none that tells whether the claim holds; empty where one does.
-    """
-
-    tried: tuple[Soaked, ...] = ()
-    reason: str = ""
-
-    @property
-    def held(self) -> Soaked | None:
-        """The one whose load held; None when none did."""
-        return self.tried[-1] if self.tried and self.tried[-1].held else None
 
 
 @dataclass(frozen=True)
@@ -236,9 +174,3 @@ def _bearable(probes: Sequence[Probe], slope: float | None) -> float:
             above.level / last.level
         )
     return last.level * float(last.slo_utilisation ** (-1.0 / slope))
-
-
-def _missed(result: SloResult) -> str:
-    if result.verdict is Verdict.FAIL:
-        return f"misses {result.expression}"
-    return f"{result.expression}: {result.verdict.value}"

@@ -22,8 +22,6 @@ from tuner.errors import (
 )
 from tuner.load.generators import GeneratorKind
 from tuner.measurement.rejected import Stage
-from tuner.report.check_report import render_check
-from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import (
     CHECK,
     Baseline,
@@ -35,6 +33,7 @@ from tuner.run.baseline import (
     question_of,
     write_baseline,
 )
+from tuner.run.check_schema import CheckFacts
 from tuner.run.manifest import Manifest, comparable
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
@@ -87,8 +86,10 @@ class CheckFinished:
     exit_code: int
 
 
-def check(request: CheckRequest, events: Events) -> CheckFinished:
+def check(request: CheckRequest, events: Events, report: Callable[[Path], object]) -> CheckFinished:
     """Measures the config in the repository, compares, and keeps what was found.
+
+    ``report``: makes the reports in the directory of a check.
 
     Raises:
         TunerError: With the exit code of its class. Once the check has a directory, that holds
@@ -103,7 +104,7 @@ def check(request: CheckRequest, events: Events) -> CheckFinished:
             among_neighbours("check", run_id, job, events.note) as neighbours,
             find_programs(job, request.job.environment) as programs,
         ):
-            session = _open(request, job, programs, run_id, neighbours)
+            session = _open(request, job, programs, run_id, neighbours, report)
             events.note(f"check {session.store.directory}")
             if session.compared_with.baseline is None and not request.accept:
                 events.note(f"{session.compared_with.reason} {_WITHOUT_BASELINE}")
@@ -126,6 +127,7 @@ class _Session:
     machine: str
     compared_with: Found
     neighbours: Neighbours
+    report: Callable[[Path], object]
     book: TimeBook = field(default_factory=TimeBook)
 
     @property
@@ -149,12 +151,17 @@ class _Session:
             seconds=self.book.to_json()["wall_s"],
         )
         write_json(self.store.directory / CHECK, facts.to_json())
-        render_check(self.store.directory)
+        self.report(self.store.directory)
         return facts
 
 
 def _open(
-    request: CheckRequest, job: Job, programs: Programs, run_id: str, neighbours: Neighbours
+    request: CheckRequest,
+    job: Job,
+    programs: Programs,
+    run_id: str,
+    neighbours: Neighbours,
+    report: Callable[[Path], object],
 ) -> _Session:
     versions = programs.versions()
     key = Key(
@@ -168,7 +175,9 @@ def _open(
     store = RunStore.create(results, run_id)
     manifest = manifest_of(job, programs, request.job, store.run_id)
     store.write_manifest(manifest.to_json())
-    return _Session(request, job, store, manifest, key, _machine(programs), found, neighbours)
+    return _Session(
+        request, job, store, manifest, key, _machine(programs), found, neighbours, report
+    )
 
 
 def _machine(programs: Programs) -> str:

@@ -10,7 +10,7 @@ report are written before the error goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,12 +18,9 @@ from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.repeatability import noise_of
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.measurement.rejected import Stage
-from tuner.report.pull_request import write_proposal
-from tuner.report.quantities import count_text
-from tuner.report.render import render_all
-from tuner.report.result_schema import Result
 from tuner.run.choices import resume_command
 from tuner.run.manifest import Manifest
+from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
 from tuner.search.study.uninterrupted import uninterrupted
@@ -70,6 +67,7 @@ class _Run:
     book: TimeBook
     stop: Stop
     events: Events
+    report: Callable[[Path], object]
 
     def checkpoint(self) -> None:
         """Between measurements: looks who else measures, and whether the run is to stop."""
@@ -77,8 +75,10 @@ class _Run:
         self.stop.checkpoint()
 
 
-def run(request: Request, events: Events) -> Finished:
+def run(request: Request, events: Events, report: Callable[[Path], object]) -> Finished:
     """From a spec to the written config.
+
+    ``report``: makes the reports in the directory of a run.
 
     Raises:
         TunerError: With the exit code of its class. Once the run has a directory, that holds a
@@ -86,7 +86,7 @@ def run(request: Request, events: Events) -> Finished:
     """
     request = restore_choices(request)
     try:
-        return _run(request, events)
+        return _run(request, events, report)
     except Exception as error:
         told = explain_error(error, request.output)
         if told is error:
@@ -94,7 +94,7 @@ def run(request: Request, events: Events) -> Finished:
         raise told from (None if isinstance(told, InterruptedRunError) else error)
 
 
-def _run(request: Request, events: Events) -> Finished:
+def _run(request: Request, events: Events, report: Callable[[Path], object]) -> Finished:
     book = TimeBook()
     stop = Stop(events.note)
     with stop.listening():
@@ -108,7 +108,7 @@ def _run(request: Request, events: Events) -> Finished:
             find_programs(job, request.environment) as programs,
             open_store(job, programs, request, run_id) as store,
         ):
-            run = _Run(request, job, store, neighbours, book, stop, events)
+            run = _Run(request, job, store, neighbours, book, stop, events, report)
             try:
                 with meanwhile(job.spec, book):
                     return _serve(run, programs)
@@ -182,7 +182,7 @@ def _end(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
             _record(run, verdict, change, written, duplicates)
         for note in written.all_notes if written else ():
             run.events.note(note)
-        _render(run)
+        run.report(store.directory)
         result = _record(run, verdict, change, written, duplicates)  # reporting took time
     return Finished(store.directory, result, EXIT_CODES[verdict.status])
 
@@ -205,7 +205,9 @@ def _end_early(run: _Run, error: Exception) -> None:
     try:
         stored = store.result()
         if stored is not None and stored["winner"] is not None:
-            _render(run)  # the run was through: only writing back or reporting was not
+            run.report(
+                store.directory
+            )  # the run was through: only writing back or reporting was not
             if isinstance(error, InterruptedRunError):
                 error.hint = f"the run was through, its result is kept: {store.directory}"
             return
@@ -215,7 +217,7 @@ def _end_early(run: _Run, error: Exception) -> None:
         verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
         with run.book.phase(Phase.WRITING):
             _record(run, verdict, None, None)
-            _render(run)
+            run.report(store.directory)
             _record(run, verdict, None, None)
     except (OSError, TunerError) as second:
         run.events.note(f"the run's end could not be stored: {second}")
@@ -236,7 +238,8 @@ def _explain(error: Exception) -> tuple[Status, str]:
 def _how_to_go_on(run: _Run) -> str:
     """What is kept, and the command that goes on."""
     store = run.store
-    trials = count_text(len(store.trials()), "trial")
+    number = len(store.trials())
+    trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
     again = "; its proof begins anew" if store.confirmation() else ""
     kept = f"nothing was written; {trials} kept{again}"
     command = resume_command(store.directory)
@@ -268,10 +271,3 @@ def _record(
     )
     store.write_result(result.to_json())
     return result
-
-
-def _render(run: _Run) -> None:
-    """Reports and proposal."""
-    directory = run.store.directory
-    render_all(directory)
-    write_proposal(directory)

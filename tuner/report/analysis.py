@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tuner.report.data import ReportData
 from tuner.report.frames import trials_frame
 from tuner.report.side import judged_point
+from tuner.run.confirmation import Role
 from tuner.score.point import Point
-from tuner.score.repeat import Role
 from tuner.score.trial import Trial
 from tuner.space.candidate import FieldValue
 from tuner.space.words import cache_text

@@ -8,7 +8,6 @@ from statistics import geometric_mean
 
 from tuner.report.charts.chart import Table
 from tuner.report.charts.trend import trend_chart
-from tuner.report.check_schema import CheckFacts, read_check
 from tuner.report.junit import (
     add_case,
     add_output,
@@ -31,6 +30,7 @@ from tuner.report.quantities import (
     share_text,
 )
 from tuner.report.trend import ratio_text, trend
+from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
 from tuner.score.verdict import Verdict

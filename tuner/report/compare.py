@@ -11,9 +11,9 @@ from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load, read_result
 from tuner.report.markdown import escaped, joined, table_text
 from tuner.report.quantities import NOTHING, metric_text, seconds_text
-from tuner.report.result_schema import ConfigFacts, Result
-from tuner.report.sentence import HEADLINES
+from tuner.report.sentence import HEADLINES, bottleneck_text
 from tuner.run.manifest import Manifest
+from tuner.run.result_schema import ConfigFacts, Result
 from tuner.run.store import RunStore
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
@@ -124,6 +124,7 @@ def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> R
     facts = _facts(result)
     metric = data.objective.metric
     gain = None if result is None else result.improvement
+    bottleneck = None if facts is None else facts.bottleneck
     return RunSide(
         run=data.run_id,
         status=HEADLINES[data.status],
@@ -135,7 +136,7 @@ def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> R
         gain=None if gain is None else gain.goodput_ratio,
         p99_latency_us=None if facts is None else facts.p99_latency_us,
         streams={} if facts is None else _streams(facts),
-        bottleneck=None if facts is None or facts.bottleneck is None else facts.bottleneck.sentence,
+        bottleneck=None if bottleneck is None else bottleneck_text(bottleneck),
         trials=len(data.trials),
         seconds=None if result is None else result.time.wall_s,
     )

@@ -8,25 +8,24 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tuner.confirm.repeatability import RunNoise
-from tuner.confirm.simplify import PutBack
 from tuner.measurement.rejected import Rejected
-from tuner.report.result_schema import (
+from tuner.report.side import Side, measured_side, side_of
+from tuner.run.confirmation import PutBack, Repeat, RunNoise
+from tuner.run.manifest import KeptConfig, Manifest
+from tuner.run.reading import UnreadableFileError
+from tuner.run.result_schema import (
     Improvement,
     Overloads,
     Result,
     WrittenFacts,
     check,
 )
-from tuner.report.side import Side, measured_side, side_of
-from tuner.run.manifest import KeptConfig, Manifest
-from tuner.run.reading import UnreadableFileError
 from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
-from tuner.score.repeat import Repeat
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.objective import Goal, Objective
+from tuner.writeback.rollback import is_back
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,15 @@ def _assemble(
         simplification=tuple(result.simplification or ()) if result else (),
         wall_s=result.time.wall_s if result else sum(time.values()),
         time=time,
-        taken_back=bool(result and result.written and result.written.is_back),
+        taken_back=result is not None and is_taken_back(result.written),
     )
+
+
+def is_taken_back(written: WrittenFacts | None) -> bool:
+    """Whether all that a run changed is as it was before."""
+    changed = [f for f in written.files if f.sha256_before != f.sha256_after] if written else []
+    back = (is_back(Path(f.path), f.sha256_before, f.sha256_after) for f in changed)
+    return bool(changed) and all(back)
 
 
 def _current(

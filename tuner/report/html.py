@@ -25,7 +25,6 @@ from tuner.report.quantities import (
     seconds_text,
     verdict_text,
 )
-from tuner.report.result_schema import SCHEMA_VERSION
 from tuner.report.selection import measured_again, simpler_note
 from tuner.report.sentence import (
     HEADLINES,
@@ -51,6 +50,7 @@ from tuner.report.tables import (
     trial_seconds,
     trials_by_state,
 )
+from tuner.run.result_schema import SCHEMA_VERSION
 from tuner.run.status import Status
 from tuner.score.trial import Trial
 from tuner.score.verdict import Verdict

@@ -8,6 +8,7 @@ from pathlib import Path
 from tuner.report import html, junit, markdown, trials_csv
 from tuner.report.charts.picture import write_pngs
 from tuner.report.data import ReportData, load
+from tuner.report.pull_request import write_proposal
 from tuner.run.writing import own_directory, write_text
 
 #: File of a run to the function that makes its text.
@@ -20,6 +21,11 @@ FORMATS: dict[str, Callable[[ReportData], str]] = {
 
 #: Directory of a run with its main charts as PNGs.
 CHARTS = "charts"
+
+
+def report_run(run_dir: Path, *, pictures: bool = True) -> list[Path]:
+    """`render_all`, and what a run with a winner proposes."""
+    return [*render_all(run_dir, pictures=pictures), *write_proposal(run_dir)]
 
 
 def render_all(run_dir: Path, *, pictures: bool = True) -> list[Path]:

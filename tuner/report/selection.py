@@ -10,9 +10,9 @@ from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING
 from tuner.report.sentence import change_text, score_text
+from tuner.run.confirmation import Repeat, Role
 from tuner.score.judge import value_of
 from tuner.score.point import Point
-from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState
 
 _MISSED = "no load met the SLOs"

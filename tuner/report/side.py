@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from tuner.confirm.soak import Soak
 from tuner.measurement.measurement import LoadPoint
-from tuner.report.result_schema import ConfigFacts
+from tuner.run.confirmation import Repeat, Role, Soak
+from tuner.run.result_schema import ConfigFacts
 from tuner.score.judge import violation
 from tuner.score.point import Point
-from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuner.report.charts.chart import Table
-from tuner.report.check_schema import CheckFacts, HistoryRow
 from tuner.report.quantities import NOTHING, metric_text
+from tuner.run.check_schema import CheckFacts, HistoryRow
 from tuner.score.ratio import Ratio
 
 #: Characters of a config's hash that tell configs of one model apart.

@@ -18,6 +18,7 @@ from typing import Any
 from tuner.errors import SpecError
 from tuner.locking import Lock, lock
 from tuner.measurement.rejected import Rejected, Stage
+from tuner.run.confirmation import Repeat
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_as, read_bytes, read_json, read_rows
 from tuner.run.writing import (
@@ -28,7 +29,6 @@ from tuner.run.writing import (
     write_json,
     write_text,
 )
-from tuner.score.repeat import Repeat
 from tuner.score.trial import Trial
 
 MANIFEST = "manifest.json"

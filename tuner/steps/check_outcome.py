@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner.confirm.regression import Change, Held, change_of
-from tuner.report.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.baseline import Baseline, Key
+from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
 from tuner.score.point import Point

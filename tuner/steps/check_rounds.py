@@ -20,10 +20,10 @@ from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, measure_fixed_round, search_round
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
+from tuner.run.confirmation import Role
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.score.ratio import ERROR, Ratio, paired_ratio, two_sample_ratio
-from tuner.score.repeat import Role
 from tuner.spec.objective import Goal
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import Start, highest_that_holds, rough_capacity

@@ -19,9 +19,9 @@ from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import lengthen
+from tuner.run.confirmation import Repeat
 from tuner.run.store import RunStore
 from tuner.score.judge import tail_slo
-from tuner.score.repeat import Repeat
 from tuner.score.trial import Trial
 from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job

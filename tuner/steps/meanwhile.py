@@ -22,7 +22,7 @@ Task = Callable[[Callable[[], None]], None]
 
 #: Needed at once, and once the search is over.
 _SOON = ("optuna", "scipy.optimize")
-_LATE = ("jinja2", "plotly.offline", "matplotlib.backends.backend_agg", "tuner.report.render")
+_LATE = ("jinja2", "plotly.offline", "matplotlib.backends.backend_agg")
 #: A piece takes less than a second of a core; a machine that has none left is not waited for.
 _PIECE_S = 10.0
 

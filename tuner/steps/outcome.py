@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.confirm.confirm import Confirmation
-from tuner.confirm.repeatability import RunNoise
-from tuner.confirm.simplify import PutBack
-from tuner.confirm.soak import Soak, Soaked
 from tuner.measurement.rejected import Rejected
-from tuner.report.bottleneck import bottleneck_of
-from tuner.report.result_schema import (
+from tuner.run.bottleneck import bottleneck_of
+from tuner.run.confirmation import PutBack, RunNoise, Soak, Soaked
+from tuner.run.manifest import Manifest
+from tuner.run.result_schema import (
     ChangedConfig,
     ConfigFacts,
     Improvement,
@@ -25,7 +24,6 @@ from tuner.report.result_schema import (
     TrialCounts,
     WrittenFacts,
 )
-from tuner.run.manifest import Manifest
 from tuner.run.status import Status
 from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point

@@ -13,7 +13,7 @@ from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
-from tuner.report.result_schema import Overloads
+from tuner.run.result_schema import Overloads
 from tuner.score.judge import tail_slo
 from tuner.score.load_plan import LoadPlan
 from tuner.spec.model import Spec

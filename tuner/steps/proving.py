@@ -12,9 +12,9 @@ from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant, Round
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplify
-from tuner.confirm.soak import Soak
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
+from tuner.run.confirmation import Soak
 from tuner.run.status import Status
 from tuner.score.capacity import Bracket, next_level, saturated
 from tuner.score.load_plan import LoadPlan

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.confirm.confirm import Confirmation, Outcome
-from tuner.confirm.soak import MOST, Soak, Soaked, SoakRules, first_level, remembered_s, soak
+from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
 from tuner.load import seeds
+from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits

@@ -8,8 +8,8 @@ from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import encode
 from tuner.modelconfig.files import CONFIG_NAME
-from tuner.report.result_schema import ChangedConfig
 from tuner.run.manifest import Manifest
+from tuner.run.result_schema import ChangedConfig
 from tuner.space.candidate import Candidate
 from tuner.spec.load import load_spec
 from tuner.steps.job import Job, Request

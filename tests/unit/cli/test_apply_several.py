@@ -13,7 +13,7 @@ from unit.report.synthetic import BETTER, CONFIG
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.report.result_schema import check
+from tuner.run.result_schema import check
 
 SEARCHED = ("tiny-bert", "tokenizer")
 

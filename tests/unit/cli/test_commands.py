@@ -10,7 +10,7 @@ from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.report.result_schema import check
+from tuner.run.result_schema import check
 
 ROOT = Path(__file__).parents[3]
 

@@ -57,7 +57,7 @@ def test_run_and_worker_take_the_storage_of_the_environment(
 ) -> None:
     taken: list[Any] = []
 
-    def stopped(request: Any, events: Any) -> Any:
+    def stopped(request: Any, *_: Any) -> Any:
         taken.append(request)
         raise EnvironmentNotReadyError("far enough")
 
@@ -75,7 +75,7 @@ def test_a_run_keeps_its_command_without_the_password(
 ) -> None:
     taken: list[Request] = []
 
-    def stopped(request: Request, events: Any) -> Any:
+    def stopped(request: Request, *_: Any) -> Any:
         taken.append(request)
         raise EnvironmentNotReadyError("far enough")
 

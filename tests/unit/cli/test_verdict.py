@@ -11,7 +11,7 @@ import pytest
 from unit.report.synthetic import CONFIG, Toy, make_run
 
 from tuner.cli.verdict import lines_of
-from tuner.report.result_schema import Result
+from tuner.run.result_schema import Result
 
 
 def lines(parent: Path, status: str = "improved", objective: str = "maximize goodput") -> list[str]:

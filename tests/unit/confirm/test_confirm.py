@@ -22,10 +22,10 @@ from tuner.confirm.interim import ANALYSES, FIRST_ANALYSIS
 from tuner.confirm.rounds import Entrant
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.measurement.measurement import Measurement
+from tuner.run.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio
-from tuner.score.repeat import Role
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
 

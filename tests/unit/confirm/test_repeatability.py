@@ -20,9 +20,9 @@ from tuner.confirm.repeatability import (
     spread,
     worth_of,
 )
+from tuner.run.confirmation import Repeat, Role
 from tuner.score.point import judge_point
 from tuner.score.ratio import paired_ratio
-from tuner.score.repeat import Repeat, Role
 
 NOW = Settings(window_s=5.0, rounds=3, min_gain=0.02)
 

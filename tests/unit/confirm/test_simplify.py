@@ -10,11 +10,11 @@ from emulated import FreshBench
 from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 
 from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
-from tuner.confirm.simplify import MOST_LOSS, PutBack, Simplified, simplify
+from tuner.confirm.simplify import MOST_LOSS, Simplified, simplify
 from tuner.errors import DeployRefusedError
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.run.confirmation import PutBack, Role
 from tuner.score.capacity import LevelRange
-from tuner.score.repeat import Role
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.objective import Goal, Objective

@@ -12,14 +12,14 @@ from emulated import FreshBench
 from synthetic import NO_ERRORS, synthetic_measurement
 
 from tuner.confirm.confirm import Row
-from tuner.confirm.soak import MOST, RELAXATIONS, Soak, Soaked, SoakRules, soak
+from tuner.confirm.soak import MOST, RELAXATIONS, SoakRules, soak
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.measurement.measurement import Arrivals, Course, Measurement
+from tuner.run.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, judge_point
-from tuner.score.repeat import Role
 
 WINNER = candidate_of({"instance_group.count": 2})
 SEARCHED = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))

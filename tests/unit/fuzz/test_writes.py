@@ -12,7 +12,7 @@ from fuzz.writes import done, write_and_take_back
 from unit.modelconfig.configs import GOOD
 
 from tuner.modelconfig.edit import edit
-from tuner.report.result_schema import ChangedConfig
+from tuner.run.result_schema import ChangedConfig
 from tuner.steps.outcome import Change
 from tuner.writeback.written import Written, WrittenFile
 

@@ -18,6 +18,7 @@ from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.programs import check as steps
 from tuner.programs.check import CheckRequest, check
+from tuner.report.check_report import render_check
 from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
@@ -126,7 +127,7 @@ class Place:
             session, "set_up_bench", lambda served, *_: self._bench_on(served, bench)
         )
         self.notes: list[str] = []
-        done = check(request, Noting(self.notes))
+        done = check(request, Noting(self.notes), render_check)
         return Done(done.directory, done.facts.to_json(), done.exit_code)
 
     @contextmanager

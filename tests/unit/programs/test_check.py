@@ -17,8 +17,8 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.programs import check as steps
-from tuner.report.check_schema import CheckFacts
 from tuner.run.baseline import find_baseline, question_of
+from tuner.run.check_schema import CheckFacts
 from tuner.run.store import RunStore
 
 ROOT = Path(__file__).parents[3]

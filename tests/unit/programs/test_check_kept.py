@@ -16,8 +16,8 @@ from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFail
 from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
 from tuner.programs import check as steps
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.store import RunStore
-from tuner.score.repeat import Repeat, Role
 from tuner.steps.check_outcome import EXIT_CODES
 from tuner.steps.neighbours import only_one_on
 

@@ -27,7 +27,7 @@ from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.programs import run as pipeline
-from tuner.report.render import render_all
+from tuner.report import render
 from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
@@ -117,8 +117,8 @@ class Workplace:
         monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
         monkeypatch.setattr(pipeline, "meanwhile", meanwhile)
         # Drawing them takes longer than all else in most of these tests.
-        without_pictures = functools.partial(render_all, pictures=False)
-        monkeypatch.setattr(pipeline, "render_all", without_pictures)
+        without_pictures = functools.partial(render.report_run, pictures=False)
+        monkeypatch.setattr(render, "report_run", without_pictures)
 
     def tune(self, *arguments: str) -> int:
         return guarded(cli, [*arguments])

@@ -18,9 +18,10 @@ from tuner.confirm.confirm import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
 from tuner.measurement.rejected import Stage
 from tuner.programs import run as pipeline
+from tuner.report import render
+from tuner.run.confirmation import Role
 from tuner.run.status import Status
 from tuner.score.point import judge_point
-from tuner.score.repeat import Role
 from tuner.score.trial import Trial
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
@@ -51,7 +52,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
 
 def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]:
     watching = Watching()
-    return pipeline.run(Request(workplace.spec, workplace.results, **more), watching), watching
+    request = Request(workplace.spec, workplace.results, **more)
+    return pipeline.run(request, watching, render.report_run), watching
 
 
 def twice_measured(session: Any, trials: Sequence[Trial]) -> Verdict:
@@ -184,7 +186,7 @@ def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
     def stopped(_: object) -> None:
         raise InterruptedRunError("stopped by a signal")
 
-    real, calls = pipeline.render_all, list[Path]()
+    real, calls = render.report_run, list[Path]()
 
     def once(directory: Path) -> None:
         calls.append(directory)
@@ -192,7 +194,7 @@ def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
             stopped(directory)
         real(directory)
 
-    monkeypatch.setattr(pipeline, "render_all", once)
+    monkeypatch.setattr(render, "report_run", once)
     with pytest.raises(InterruptedRunError) as ended:
         run(workplace)
     directory = workplace.store.directory

@@ -15,7 +15,7 @@ from typing import Any
 from unit.report.synthetic import BETTER, CONFIG, COUNT, Toy, make_run
 
 from tuner.measurement.measurement import Measurement, ServerStatistics
-from tuner.report.bottleneck import bottleneck_of
+from tuner.run.bottleneck import bottleneck_of
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.store import RunStore
 from tuner.score.point import Point, judge_point

@@ -26,11 +26,11 @@ from tuner.measurement.measurement import (
     ServerStatistics,
     Slice,
 )
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
-from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Objective

@@ -17,16 +17,16 @@ from tuner.report.check_report import (
     page_of,
     render_check,
 )
-from tuner.report.check_schema import Then, json_schema, read_check
 from tuner.report.quantities import POINT_ESTIMATES
 from tuner.report.trend import trend
+from tuner.run.check_schema import Then, json_schema, read_check
 from tuner.run.status import CheckStatus
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_published_schema_is_the_one_in_the_code() -> None:
-    """Else: write `tuner.report.check_schema.json_schema()` to docs/check.schema.json."""
+    """Else: write `tuner.run.check_schema.json_schema()` to docs/check.schema.json."""
     assert json.loads((ROOT / "docs" / "check.schema.json").read_text()) == json_schema()
 
 

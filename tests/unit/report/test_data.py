@@ -11,11 +11,11 @@ from unit.report.synthetic import CURRENT, Toy, make_run, measure
 
 from tuner.errors import SpecError, TunerError
 from tuner.report.data import ReportData, load
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import judge_point
-from tuner.score.repeat import Repeat, Role
 from tuner.score.verdict import Verdict
 from tuner.spec.slo import Slo
 

@@ -21,7 +21,7 @@ from tuner.report.charts.sections import by_section
 from tuner.report.compare import compared, text_table
 from tuner.report.data import ReportData, load, read_result
 from tuner.report.pull_request import pull_request_of
-from tuner.report.result_schema import check
+from tuner.run.result_schema import check
 from tuner.run.store import RunStore
 
 #: At the load that its winner is judged at.

@@ -9,7 +9,7 @@ from unit.report.conftest import Made
 
 from tuner.report import html, markdown
 from tuner.report.charts.overload import over_time
-from tuner.report.result_schema import Overloads
+from tuner.run.result_schema import Overloads
 
 REASON = "A closed loop cannot be overloaded: its clients wait for their answers."
 

@@ -15,8 +15,8 @@ from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
 from tuner.report.sentence import verdict_sentence
 from tuner.report.tables import comparison
+from tuner.run.confirmation import Role
 from tuner.run.store import RunStore
-from tuner.score.repeat import Role
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from tuner.report import html, markdown
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text
 from tuner.report.selection import measured_again
+from tuner.run.confirmation import Repeat, Role
 from tuner.score.point import judge_point
-from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Slo
 

@@ -14,19 +14,18 @@ from unit.report.synthetic import Toy, make_run, measure
 
 from tuner.cli.verdict import lines_of
 from tuner.confirm.repeatability import noise_of
-from tuner.confirm.soak import Soak, Soaked
 from tuner.report import html, junit, markdown
 from tuner.report.data import load
 from tuner.report.pull_request import pull_request_of
 from tuner.report.quantities import POINT_ESTIMATES, rate_text
-from tuner.report.result_schema import Result, check
 from tuner.report.sentence import soak_sentences, verdict_sentence
 from tuner.report.tables import comparison
+from tuner.run.confirmation import Repeat, Role, Soak, Soaked
 from tuner.run.reading import UnreadableFileError
+from tuner.run.result_schema import Result, check
 from tuner.run.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
-from tuner.score.repeat import Repeat, Role
 from tuner.space.candidate import Candidate
 
 LATE = LateShare(requests=48_000, late=288, effective=1900.0, at_most=0.0094)

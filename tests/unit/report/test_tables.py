@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from unit.report.conftest import Made
 
-from tuner.confirm.repeatability import RunNoise
-from tuner.confirm.simplify import PutBack
 from tuner.report.quantities import found_text
 from tuner.report.tables import comparison, noise_sentences, simplification, trials_by_state
+from tuner.run.confirmation import PutBack, RunNoise
 from tuner.score.verdict import SloResult, Verdict
 
 

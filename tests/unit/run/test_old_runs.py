@@ -12,10 +12,10 @@ import pytest
 from tuner.cli.verdict import lines_of
 from tuner.confirm.repeatability import noise_of
 from tuner.report import markdown
-from tuner.report.check_schema import read_check
 from tuner.report.compare import compared
 from tuner.report.data import load, read_result
 from tuner.run.baseline import Baseline
+from tuner.run.check_schema import read_check
 from tuner.run.identity import question_in
 from tuner.run.store import RunStore
 from tuner.spec.load import load_spec

@@ -13,10 +13,10 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 from tuner.errors import SpecError
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.rejected import Rejected, Stage
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
-from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 

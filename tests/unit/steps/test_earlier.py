@@ -15,9 +15,9 @@ from tuner.confirm.confirm import Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.confirm.window import MOST_WINDOWS
 from tuner.measurement.measurement import Course
+from tuner.run.confirmation import Role
 from tuner.run.store import RunStore
 from tuner.score.point import judge_point, score_points
-from tuner.score.repeat import Role
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before

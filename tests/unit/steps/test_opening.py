@@ -17,9 +17,9 @@ from tuner.errors import SpecError
 from tuner.measurement.rejected import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.store import STUDY, RunStore
 from tuner.score.point import judge_point
-from tuner.score.repeat import Repeat, Role
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord

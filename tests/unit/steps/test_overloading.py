@@ -10,10 +10,10 @@ from candidates import candidate_of
 from emulated import EmulatedBench, a_session, an_overload
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.confirm.soak import Soak, Soaked
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
+from tuner.run.confirmation import Soak, Soaked
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo

@@ -24,10 +24,10 @@ from tuner.confirm.confirm import Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.errors import InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
-from tuner.report.result_schema import Result
+from tuner.run.confirmation import Role
+from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.point import Point
-from tuner.score.repeat import Role
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent

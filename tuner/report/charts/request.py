@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape, unescape
 
-from tuner.report.bottleneck import times_of
 from tuner.report.charts.chart import (
     BLUE,
     GREEN,
@@ -22,6 +21,7 @@ from tuner.report.charts.chart import (
 from tuner.report.charts.latency import MS, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
+from tuner.run.bottleneck import times_of
 from tuner.score.point import Point
 from tuner.spec.digits import digits
 

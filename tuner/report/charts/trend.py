@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, Chart, axis, hover, line, scatter
-from tuner.report.check_schema import CheckFacts, HistoryRow
 from tuner.report.quantities import metric_text, share_text
 from tuner.report.trend import checked_at, config_text, ratio_text, trend
+from tuner.run.check_schema import CheckFacts, HistoryRow
 from tuner.run.status import CheckStatus
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better
 

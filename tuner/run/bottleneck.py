@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tuner.measurement.measurement import LoadPoint, ServerStatistics
-from tuner.report.quantities import load_text
 from tuner.run.manifest import Manifest
 from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
@@ -47,14 +46,6 @@ class Bottleneck:
     queue_share: float
     models: tuple[ModelTime, ...]
     load: LoadPoint
-
-    @property
-    def sentence(self) -> str:
-        """In words: a request spends 78 % of its time in tiny-bert, 61 % of that queueing."""
-        whose = f" of the stream {self.stream}" if self.stream else ""
-        spent, queueing = (f"{100 * part:.0f} %" for part in (self.share, self.queue_share))
-        where = f"{spent} of its time in {self.model}, {queueing} of that queueing"
-        return f"at {load_text(self.load)} a request{whose} spends {where}"
 
 
 def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from unit.report.synthetic import make_run
 
-from tuner.report.result_schema import Result, check, json_schema
+from tuner.run.result_schema import Result, check, json_schema
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "result.schema.json"
 

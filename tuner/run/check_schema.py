@@ -11,9 +11,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from tuner.errors import SpecError
-from tuner.report.result_schema import Count, NotNegative, Part, Sha256
 from tuner.run.baseline import CHECK
 from tuner.run.reading import UnreadableFileError, read_json
+from tuner.run.result_schema import Count, NotNegative, Part, Sha256
 from tuner.run.status import CheckStatus
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tuner.confirm.repeatability import RunNoise
-from tuner.confirm.simplify import PutBack
-from tuner.confirm.soak import Soak
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Measurement
-from tuner.report.bottleneck import Bottleneck
+from tuner.run.bottleneck import Bottleneck
+from tuner.run.confirmation import PutBack, RunNoise, Soak
 from tuner.run.status import Status
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.writeback.rollback import is_back
 
 SCHEMA_VERSION = 1
 
@@ -179,13 +175,6 @@ class WrittenFacts(Part):
     @property
     def files(self) -> tuple[WrittenFacts, ...]:
         return (self, *self.others)
-
-    @property
-    def is_back(self) -> bool:
-        """All that it changed was taken back since."""
-        changed = [f for f in self.files if f.sha256_before != f.sha256_after]
-        back = (is_back(Path(f.path), f.sha256_before, f.sha256_after) for f in changed)
-        return bool(changed) and all(back)
 
 
 class ChangedConfig(Part):

@@ -10,7 +10,8 @@ from synthetic import synthetic_measurement
 from unit.report.synthetic import Toy, manifest_of
 
 from tuner.measurement.measurement import ServerStatistics
-from tuner.report.bottleneck import bottleneck_of, times_of
+from tuner.report.sentence import bottleneck_text
+from tuner.run.bottleneck import bottleneck_of, times_of
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.score.point import Point, judge_point
 from tuner.spec.slo import Slo
@@ -50,7 +51,7 @@ def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us:
     point = shown({"": spent(300, queue_us, 9900 - queue_us), **steps})
     found = bottleneck_of(point, serving(ENSEMBLE))
     assert found is not None
-    assert found.sentence == (
+    assert bottleneck_text(found) == (
         "at 100/s a request spends 80 % of its time in tiny-bert, 61 % of that queueing"
     )
     assert [time.model for time in found.models] == ["tokenizer", "tiny-bert", "nlp"]
@@ -72,7 +73,7 @@ def test_of_several_streams_it_is_of_the_one_whose_slo_is_nearest() -> None:
     models = {"tiny-bert": spent(100, 1000, 9000), "image-prep": spent(100, 4000, 1000)}
     found = bottleneck_of(shown(models, texts=20e3, images=38e3), manifest)
     assert found is not None
-    assert found.sentence == (
+    assert bottleneck_text(found) == (
         "at 100/s a request of the stream images spends 100 % of its time in image-prep, "
         "80 % of that queueing"
     )

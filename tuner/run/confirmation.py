@@ -1,0 +1,142 @@
+"""What a confirmation leaves in the files of a run: its measurements, and what they came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+from pydantic import Field
+
+from tuner.facts import Facts
+from tuner.measurement.measurement import Measurement
+from tuner.score.late_share import LateShare
+from tuner.score.point import Point
+from tuner.score.verdict import SloResult, Verdict
+from tuner.spec.digits import digits
+
+
+class Role(Enum):
+    CURRENT = "current"
+    CANDIDATE = "candidate"
+    SIMPLER = "simpler"  # the winner with one change undone
+    SOAK = "soak"  # what is to be written, or stays, under one long load
+
+
+@dataclass(frozen=True)
+class Repeat(Facts):
+    """A config measured again."""
+
+    unknown = "ignore"
+
+    round: int
+    order: int
+    role: Role
+    candidate_key: str
+    point: Point
+
+    @property
+    def of_soak(self) -> bool:
+        return self.role is Role.SOAK
+
+
+@dataclass(frozen=True)
+class PutBack(Facts):
+    """One change tried without.
+
+    Attributes:
+        field: ModelConfig path, or the server argument; of a cache the size tried instead.
+        with_change: The winner's capacity or minimised metric, in its own unit; geometric mean of
+            the rounds that both were measured in.
+        without_change: That of the simpler config; None when it could not be served.
+        loss_allowed: Share of the winner that the simpler config might lose.
+        kept: The change makes a difference and stays.
+    """
+
+    field: str
+    with_change: Annotated[float, Field(alias="with")]
+    without_change: Annotated[float | None, Field(alias="without")]
+    difference: float | None
+    kept: bool
+    loss_allowed: float | None = None
+
+
+@dataclass(frozen=True)
+class Soaked(Facts):
+    """One long load.
+
+    Attributes:
+        slo: Each SLO held against it.
+        late: Its late requests; None in closed loops, without an SLO on the tail of the latency,
+            and where the latency of each request is not known.
+    """
+
+    measurement: Measurement
+    slo: tuple[SloResult, ...]
+    late: LateShare | None = None
+
+    @property
+    def point(self) -> Point:
+        return Point(self.measurement, self.slo, None)
+
+    @property
+    def level(self) -> float:
+        return self.measurement.load.level
+
+    @property
+    def throughput_infer_per_s(self) -> float:
+        return self.measurement.throughput_infer_per_s
+
+    @property
+    def held(self) -> bool:
+        return self.point.passed
+
+    @property
+    def sentence(self) -> str:
+        """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
+        measurement = self.measurement
+        found = [] if self.late is None else [self.late.text]
+        found.append(f"p99 {digits(measurement.p99_latency_us / 1e3)} ms")
+        missed = [_missed(s) for s in self.slo if s.verdict is not Verdict.PASS]
+        told = "; ".join([", ".join(found), *missed])
+        return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
+
+
+@dataclass(frozen=True)
+class Soak(Facts):
+    """The soaks of one config, in the order they were made.
+
+    Attributes:
+        reason: Why there is none that tells whether the claim holds; empty where one does.
+    """
+
+    tried: tuple[Soaked, ...] = ()
+    reason: str = ""
+
+    @property
+    def held(self) -> Soaked | None:
+        """The one whose load held; None when none did."""
+        return self.tried[-1] if self.tried and self.tried[-1].held else None
+
+
+@dataclass(frozen=True)
+class RunNoise(Facts):
+    """How the repeats of a run's own confirmation spread.
+
+    Attributes:
+        repeats: Measurements of a config at a load at which it was measured more than once; each
+            on another server, with other arrivals.
+        rounds: Rounds whose capacity is known, of configs that have several.
+    """
+
+    repeats: int
+    throughput_cv: float | None
+    p99_cv: float | None
+    rounds: int
+    capacity_cv: float | None
+
+
+def _missed(result: SloResult) -> str:
+    if result.verdict is Verdict.FAIL:
+        return f"misses {result.expression}"
+    return f"{result.expression}: {result.verdict.value}"
