@@ -69,7 +69,7 @@ def command(
     if in_github():
         for line in annotation_lines(finished.facts):
             say_annotation(line)
-    return finished.exit_code
+    return finished.facts.exit_code
 
 
 def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:

@@ -95,7 +95,7 @@ def command(
         finished = run(request, events, report_run)
     append_summary(finished.directory / "report.md")
     print_result(finished.directory, finished.result, output_format)
-    return finished.exit_code
+    return finished.result.status.exit_code
 
 
 def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tuner.errors import SpecError
 from tuner.model_analyzer.options import MODEL_OPTIONS, OPTIONS, PARAMETERS
@@ -16,6 +16,7 @@ from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, d
 from tuner.spec.suggest import in_brackets
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
+_T = TypeVar("_T")
 _ADVICE = "the options are in docs/config.md of Model Analyzer"
 #: A model's own options, and where they stand.
 _Own = tuple[dict[str, Any], Location]
@@ -65,24 +66,19 @@ class Profile:
         return self.values.get(option)
 
     def take_text(self, option: str) -> str | None:
-        value = self.take(option)
-        if value is None or isinstance(value, str):
-            return value
-        raise self.mistake((option,), "text is expected")
+        return self._take_as(str, option, "text is expected")
 
     def take_number(self, option: str) -> int | None:
-        value = self.take(option)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            return value
-        raise self.mistake((option,), "a whole number is expected")
+        return self._take_as(int, option, "a whole number is expected")
 
     def take_mapping(self, option: str) -> dict[str, Any]:
+        return self._take_as(dict, option, "a mapping of names to values is expected") or {}
+
+    def _take_as(self, kind: type[_T], option: str, expected: str) -> _T | None:
         value = self.take(option)
-        if value is None:
-            return {}
-        if isinstance(value, dict):
+        if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
             return value
-        raise self.mistake((option,), "a mapping of names to values is expected")
+        raise self.mistake((option,), expected)
 
     def take_numbers(self, option: str) -> tuple[int, ...]:
         """A list, ``1,2,4``, or ``{start: 1, stop: 8, step: 1}``; ascending, each once."""

@@ -39,7 +39,6 @@ from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.writing import write_json
 from tuner.steps.check_outcome import (
-    EXIT_CODES,
     CheckVerdict,
     check_facts,
     history_row,
@@ -83,7 +82,6 @@ class CheckFinished:
 
     directory: Path
     facts: CheckFacts
-    exit_code: int
 
 
 def check(request: CheckRequest, events: Events, report: Callable[[Path], object]) -> CheckFinished:
@@ -229,7 +227,7 @@ def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
     """Accepts where that was asked for, and stores how it ended."""
     if isinstance(found, CheckVerdict):
         facts = session.store_facts(found, None, None)
-        return CheckFinished(session.store.directory, facts, EXIT_CODES[found.status])
+        return CheckFinished(session.store.directory, facts)
     request = session.request
     limits, reason = session.job.spec.check, session.compared_with.reason
     verdict = verdict_of(found, limits, reason, accept=request.accept)
@@ -239,7 +237,7 @@ def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
         accepted = write_baseline(session.results, _baseline(session, found))
     facts = session.store_facts(verdict, found, accepted)
     append_history(session.results, session.key, history_row(facts).model_dump(mode="json"))
-    return CheckFinished(session.store.directory, facts, EXIT_CODES[verdict.status])
+    return CheckFinished(session.store.directory, facts)
 
 
 def _remarks(session: _Session, found: Checked) -> list[str]:

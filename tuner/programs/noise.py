@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import TimeBook
@@ -37,6 +36,7 @@ from tuner.confirm.rounds import (
     search_round,
 )
 from tuner.errors import EnvironmentNotReadyError, TrialError
+from tuner.facts import Facts
 from tuner.load import seeds
 from tuner.machine.private import private_directory
 from tuner.run.manifest import sha256_of_configs
@@ -71,7 +71,7 @@ UNKNOWN = Spread(None, 0)
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(Facts):
     """How measurements of one model repeat on one machine.
 
     Attributes:
@@ -102,9 +102,6 @@ class Noise:
     disturbances: tuple[str, ...] = ()
     neighbour: str = ""
     comparison: Spread = UNKNOWN
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)

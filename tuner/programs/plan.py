@@ -7,10 +7,11 @@ variables, an image, a server) is named and neither run nor asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.facts import Facts
 from tuner.lint.repository import errors_of
 from tuner.load.generator import Target
 from tuner.load.generators import PERF_ANALYZER
@@ -57,7 +58,7 @@ class Preview:
 
 
 @dataclass(frozen=True)
-class DrawnPlan:
+class DrawnPlan(Facts):
     """Everything `tune plan` shows; ``problems`` are errors of the model or of one it calls."""
 
     effective_spec: str
@@ -72,9 +73,6 @@ class DrawnPlan:
     @property
     def space_text(self) -> str:
         return f"{self.space_size} configs" + ("" if self.space_exact else " at the most")
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) -> DrawnPlan:

@@ -33,7 +33,7 @@ from tuner.steps.lengths import trace_notes
 from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import OpenRun, open_run, open_store
-from tuner.steps.outcome import EXIT_CODES, Change, Verdict, result_of, side_of_trial
+from tuner.steps.outcome import Change, Verdict, result_of, side_of_trial
 from tuner.steps.overloading import probe_overload
 from tuner.steps.proving import prove
 from tuner.steps.resuming import restore_choices
@@ -53,7 +53,6 @@ class Finished:
 
     directory: Path
     result: Result
-    exit_code: int
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ def _end(run: _Run, opened: OpenRun, verdict: Verdict) -> Finished:
             run.events.note(note)
         run.report(store.directory)
         result = _record(run, verdict, change, written, duplicates)  # reporting took time
-    return Finished(store.directory, result, EXIT_CODES[verdict.status])
+    return Finished(store.directory, result)
 
 
 def _write(run: _Run, opened: OpenRun, verdict: Verdict, change: Change | None) -> Written | None:

@@ -16,7 +16,7 @@ from tuner.report.junit import (
     document,
     new_suite,
 )
-from tuner.report.markdown import escaped, joined, next_lines, titled, titled_slos
+from tuner.report.markdown import escaped, joined, next_lines, slo_lines, titled
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
@@ -33,7 +33,7 @@ from tuner.report.trend import ratio_text, trend
 from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
-from tuner.score.verdict import Verdict
+from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.digits import digits
 
 HEADLINES = {
@@ -91,7 +91,7 @@ def page_of(check: CheckFacts) -> str:
         "sections": [(n, t) for n, t in sections.items() if chart or n != "trend-section"],
         "verdicts": VERDICTS,
         "point_estimates": POINT_ESTIMATES,
-        "slos": [(slo.worst, slo.values) for slo in check.slo],
+        "slos": _slos(check),
         "found_text": found_text,
         "metric_text": metric_text,
         "margin_text": margin_text,
@@ -108,7 +108,7 @@ def markdown_of(check: CheckFacts) -> str:
     parts = [
         f"## {escaped(check.model)}: {HEADLINES[check.status]}",
         *[f"- {escaped(reason)}" for reason in check.reasons],
-        *titled_slos(slo_table(check)),
+        *slo_lines(_slos(check), f"expected at {check.load}", "each round"),
         *titled("Against the accepted result", comparison(check)),
         *titled("The last checks", trend(check)),
         *next_lines(next_steps(check)),
@@ -117,18 +117,8 @@ def markdown_of(check: CheckFacts) -> str:
     return joined(parts) + "\n"
 
 
-def slo_table(check: CheckFacts) -> Table | None:
-    """Each SLO at the load that had to be stood."""
-    if not check.slo:
-        return None
-    headers = ("verdict", f"expected at {check.load}", "found, worst", "margin", "each round")
-    rows = []
-    for slo in check.slo:
-        worst = slo.worst
-        value = metric_text(worst.metric, worst.value)
-        each = ", ".join(metric_text(worst.metric, v) for v in slo.values)
-        rows.append((VERDICTS[worst.verdict], worst.expression, value, margin_text(worst), each))
-    return Table(headers, tuple(rows))
+def _slos(check: CheckFacts) -> list[tuple[SloResult, list[float | None]]]:
+    return [(slo.worst, slo.values) for slo in check.slo]
 
 
 def comparison(check: CheckFacts) -> Table | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tuner.facts import Facts
 from tuner.report.charts.chart import Table
 from tuner.report.data import ReportData, load, read_result
 from tuner.report.markdown import escaped, joined, table_text
@@ -62,7 +62,7 @@ class RunSide:
 
 
 @dataclass(frozen=True)
-class RunComparison:
+class RunComparison(Facts):
     """Two runs.
 
     Attributes:
@@ -74,9 +74,6 @@ class RunComparison:
     b: RunSide
     ratio: Ratio | None
     incomparable: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def compared(a: Path, b: Path) -> RunComparison:

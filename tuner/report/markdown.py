@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tuner.plain import plain, plain_lines
@@ -31,6 +31,7 @@ from tuner.report.sentence import (
     verdict_sentence,
 )
 from tuner.report.tables import comparison, count_of_refused, rejections, simplification
+from tuner.score.verdict import SloResult
 
 #: Trials shown, the best ones.
 MOST_TRIALS = 10
@@ -47,7 +48,7 @@ def render(data: ReportData) -> str:
         f"## {escaped(data.model)}: {HEADLINES[data.status]}",
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
-        *titled_slos(slo_table(data)),
+        *run_slo_lines(data),
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled("In numbers", comparison(data)),
         *bottleneck_lines(data),
@@ -141,30 +142,36 @@ def titled(title: str, table: Table | None) -> list[str]:
     return [] if table is None else [f"### {title}", table_text(table)]
 
 
-def titled_slos(table: Table | None) -> list[str]:
-    """The SLOs, and what kind of numbers were found."""
-    return [] if table is None else [*titled("SLOs", table), POINT_ESTIMATES]
-
-
 def titled_code(title: str, text: str, language: str) -> list[str]:
     """Heading and code block; nothing without text."""
     return [f"### {title}", fenced(text, language)] if text.strip() else []
 
 
-def slo_table(data: ReportData) -> Table | None:
-    if not data.slo:
-        return None
+def run_slo_lines(data: ReportData) -> list[str]:
+    """The SLOs of the config that the verdict is about."""
+    slos = [(row.found, [r.value for r in row.repeats]) for row in data.slo]
+    return slo_lines(slos, "expected", "each repeat")
+
+
+def slo_lines(
+    slos: Iterable[tuple[SloResult, Sequence[float | None]]], expected: str, each: str
+) -> list[str]:
+    """The worst that was found of each SLO with all its values, and what kind of numbers those are.
+
+    ``expected`` and ``each`` are headers; nothing without SLOs.
+    """
     rows = tuple(
         (
-            VERDICTS[row.found.verdict],
-            row.found.expression,
-            metric_text(row.found.metric, row.found.value),
-            margin_text(row.found),
-            ", ".join(metric_text(r.metric, r.value) for r in row.repeats) or NOTHING,
+            VERDICTS[worst.verdict],
+            worst.expression,
+            metric_text(worst.metric, worst.value),
+            margin_text(worst),
+            ", ".join(metric_text(worst.metric, value) for value in values) or NOTHING,
         )
-        for row in data.slo
+        for worst, values in slos
     )
-    return Table(("verdict", "expected", "found, worst", "margin", "each repeat"), rows)
+    table = Table(("verdict", expected, "found, worst", "margin", each), rows)
+    return [*titled("SLOs", table), POINT_ESTIMATES] if rows else []
 
 
 def _best_trials(data: ReportData) -> Table | None:

@@ -17,10 +17,9 @@ from tuner.report.markdown import (
     escaped,
     joined,
     overload_lines,
-    slo_table,
+    run_slo_lines,
     titled,
     titled_code,
-    titled_slos,
 )
 from tuner.report.next_steps import repeat_commands
 from tuner.report.sentence import soak_sentences, verdict_sentence
@@ -83,7 +82,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         f"## {escaped(data.model)}: a better config",
         escaped(verdict_sentence(data)),
         *[f"- {escaped(reason)}" for reason in data.reasons],
-        *titled_slos(slo_table(data)),
+        *run_slo_lines(data),
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
         *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
         *titled("In numbers", comparison(data)),

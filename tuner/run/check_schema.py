@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tuner.errors import SpecError
 from tuner.run.baseline import CHECK
-from tuner.run.reading import UnreadableFileError, read_json
+from tuner.run.reading import read_as, read_json
 from tuner.run.result_schema import Count, NotNegative, Part, Sha256
 from tuner.run.status import CheckStatus
 from tuner.score.ratio import Ratio
@@ -101,14 +101,7 @@ def read_check(directory: Path) -> CheckFacts:
     data = read_json(path, dict)
     if data is None:
         raise SpecError(f"{directory} is not a check: it has no {CHECK}")
-    try:
-        return CheckFacts.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UnreadableFileError(
-            f"{path} cannot be read: {where}: {first['msg']}", "was it edited?"
-        ) from error
+    return read_as(str(path), data, CheckFacts.model_validate)
 
 
 def json_schema() -> dict[str, Any]:

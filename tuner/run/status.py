@@ -1,27 +1,37 @@
-"""How a run or a check ended."""
+"""How a run or a check ended, and its exit code where that was without an error."""
 
 from enum import Enum
+from typing import Self
 
 
-class Status(Enum):
+class _Ending(Enum):
+    exit_code: int
+
+    def __new__(cls, value: str, exit_code: int) -> Self:
+        member = object.__new__(cls)
+        member._value_, member.exit_code = value, exit_code
+        return member
+
+
+class Status(_Ending):
     """How a run ended."""
 
-    IMPROVED = "improved"
-    KEPT = "kept"
-    INFEASIBLE = "infeasible"
-    UNCONFIRMED = "unconfirmed"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
+    IMPROVED = "improved", 0
+    KEPT = "kept", 0
+    INFEASIBLE = "infeasible", 10
+    UNCONFIRMED = "unconfirmed", 11
+    INTERRUPTED = "interrupted", 130
+    FAILED = "failed", 1
 
 
-class CheckStatus(Enum):
+class CheckStatus(_Ending):
     """How a check ended."""
 
-    FINE = "fine"
-    WORSE = "worse"  # told, no failure
-    ACCEPTED = "accepted"  # the new baseline
-    MISSED = "slo missed"
-    INCONCLUSIVE = "inconclusive"
-    REGRESSION = "regression"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
+    FINE = "fine", 0
+    WORSE = "worse", 0  # told, no failure
+    ACCEPTED = "accepted", 0  # the new baseline
+    MISSED = "slo missed", 10
+    INCONCLUSIVE = "inconclusive", 11
+    REGRESSION = "regression", 12
+    INTERRUPTED = "interrupted", 130
+    FAILED = "failed", 1

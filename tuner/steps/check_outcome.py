@@ -22,18 +22,6 @@ from tuner.score.verdict import SloResult, severity
 from tuner.spec.check import Check
 from tuner.steps.check_rounds import Checked
 
-#: Exit code of each way a check can end without an error (see `tuner.errors`).
-EXIT_CODES = {
-    CheckStatus.FINE: 0,
-    CheckStatus.WORSE: 0,
-    CheckStatus.ACCEPTED: 0,
-    CheckStatus.MISSED: 10,
-    CheckStatus.INCONCLUSIVE: 11,
-    CheckStatus.REGRESSION: 12,
-    CheckStatus.INTERRUPTED: 130,
-    CheckStatus.FAILED: 1,
-}
-
 _OF_CHANGE = {
     Change.FINE: CheckStatus.FINE,
     Change.WORSE: CheckStatus.WORSE,
@@ -108,7 +96,7 @@ def check_facts(
         model=manifest.name,
         checked_at=manifest.created_at,
         status=verdict.status,
-        exit_code=EXIT_CODES[verdict.status],
+        exit_code=verdict.status.exit_code,
         reasons=list(verdict.reasons),
         spec_path=manifest.spec_path,
         spec_sha256=manifest.spec_sha256,

@@ -33,16 +33,6 @@ from tuner.score.verdict import severity
 from tuner.space.candidate import Candidate
 from tuner.writeback.written import Written
 
-#: Exit code of each way a run can end without an error (see `tuner.errors`).
-EXIT_CODES = {
-    Status.IMPROVED: 0,
-    Status.KEPT: 0,
-    Status.INFEASIBLE: 10,
-    Status.UNCONFIRMED: 11,
-    Status.INTERRUPTED: 130,
-    Status.FAILED: 1,
-}
-
 
 @dataclass(frozen=True)
 class Side:

@@ -128,7 +128,7 @@ class Place:
         )
         self.notes: list[str] = []
         done = check(request, Noting(self.notes), render_check)
-        return Done(done.directory, done.facts.to_json(), done.exit_code)
+        return Done(done.directory, done.facts.to_json(), done.facts.exit_code)
 
     @contextmanager
     def _find_programs(self, *_: Any) -> Iterator[ToyPrograms]:

@@ -17,8 +17,8 @@ from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
 from tuner.programs import check as steps
 from tuner.run.confirmation import Repeat, Role
+from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore
-from tuner.steps.check_outcome import EXIT_CODES
 from tuner.steps.neighbours import only_one_on
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -177,7 +177,7 @@ def test_too_few_requests_of_a_closed_loop_want_a_longer_window(place: Place) ->
     ],
 )
 def test_the_exit_codes_are_the_documented_ones(status: str, code: int) -> None:
-    assert {s.value: c for s, c in EXIT_CODES.items()}[status] == code
+    assert CheckStatus(status).exit_code == code
 
 
 def test_what_a_check_found_is_all_in_its_file(place: Place) -> None:

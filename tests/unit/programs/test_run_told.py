@@ -71,7 +71,7 @@ def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> No
     assert watching.begun == [(done.directory, 40, 4)]
     assert watching.phases == ["searching"]
     assert "There was nothing left that the strategy would try." in watching.notes
-    assert (done.exit_code, done.result.status) == (0, Status.IMPROVED)
+    assert done.result.status is Status.IMPROVED
     stored = json.loads((done.directory / "result.json").read_text())
     assert stored == done.result.to_json()
 
@@ -214,7 +214,7 @@ def test_what_the_proof_measures_is_of_the_confirmation(
         return best_of(trials)
 
     monkeypatch.setattr(pipeline, "prove", prove)
-    assert run(workplace)[0].exit_code == 0
+    assert run(workplace)[0].result.status.exit_code == 0
 
 
 def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
@@ -247,7 +247,7 @@ def test_a_kept_config_is_neither_drawn_up_nor_written(
     before = workplace.config.read_bytes()
     monkeypatch.setattr(pipeline, "prove", lambda *_: Verdict(Status.KEPT, ("no gain",)))
     done, _ = run(workplace)
-    assert (done.exit_code, done.result.diff, done.result.written) == (0, None, None)
+    assert (done.result.diff, done.result.written) == (None, None)
     assert not (done.directory / "best" / "config.pbtxt").exists()
     assert workplace.config.read_bytes() == before
 

@@ -26,6 +26,8 @@ CURRENT, BEST = ORANGE, BLUE
 
 #: Values that span more than this ratio are drawn on a logarithmic axis.
 LOG_RATIO = 8.0
+#: Microseconds to the milliseconds of the axes.
+MS = 1e-3
 
 
 class Outcome(Enum):
@@ -114,15 +116,23 @@ def scatter(
     }
 
 
-def line(name: str, x: Sequence[object], y: Sequence[float], color: str) -> dict[str, Any]:
-    """A line in steps, without labels of its own."""
+def line(
+    name: str,
+    x: Sequence[object],
+    y: Sequence[float | None],
+    color: str,
+    *,
+    shape: str = "linear",
+    dash: str = "solid",
+) -> dict[str, Any]:
+    """A line without labels of its own; shape ``hv``: in steps."""
     return {
         "type": "scatter",
         "name": name,
         "x": list(x),
         "y": list(y),
         "mode": "lines",
-        "line": {"color": color, "width": 2, "shape": "hv"},
+        "line": {"color": color, "width": 2, "shape": shape, "dash": dash},
         "hoverinfo": "skip",
     }
 
@@ -139,6 +149,33 @@ def bar(
         "marker": {"color": color},
         **more,
     }
+
+
+def stacked(
+    labels: Sequence[str], parts: Iterable[tuple[str, str, Sequence[float]]], height: int
+) -> dict[str, Any]:
+    """The average request of each label as a bar of its parts: name, colour, milliseconds.
+
+    ``height`` in pixels.
+    """
+    traces = [
+        bar(
+            part,
+            lengths,
+            labels,
+            color,
+            orientation="h",
+            hovertemplate=f"{part} %{{x:.3g}} ms<extra></extra>",
+        )
+        for part, color, lengths in parts
+    ]
+    layout = {
+        "barmode": "stack",
+        "xaxis": axis("average time of a request (ms)"),
+        "yaxis": {"automargin": True, "autorange": "reversed"},
+        "height": height,
+    }
+    return {"data": traces, "layout": layout}
 
 
 def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:
@@ -180,18 +217,15 @@ def _ticks(low: float, high: float) -> list[float]:
     return [step * 10.0**power for power in powers for step in steps]
 
 
-def bound_lines(
-    layout: dict[str, Any], results: Iterable[SloResult], factor: float, at: float = 0.5
-) -> None:
+def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], at: float = 0.5) -> None:
     """Draws each bound as a dashed line across the chart, with its expression.
 
     Args:
         layout: Changed in place; ``yaxis`` must be set.
-        results: SLOs on the metric of the y axis.
-        factor: From the metric's base unit to the axis's.
+        results: SLOs on the latency of the y axis, which is in milliseconds.
         at: Where its expression stands, as a share of the chart's width; 1 is at its end.
     """
-    bounds = {r.bound * factor: r.expression for r in results}
+    bounds = {r.bound * MS: r.expression for r in results}
     logarithmic = layout["yaxis"].get("type") == "log"
     layout["shapes"] = [
         {

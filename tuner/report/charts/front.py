@@ -8,6 +8,7 @@ from typing import Any
 from tuner.report.analysis import Latency, TrialPoint, pareto
 from tuner.report.charts.chart import (
     GREEN,
+    MS,
     Chart,
     Outcome,
     Table,
@@ -18,7 +19,7 @@ from tuner.report.charts.chart import (
     outcome_of,
     scatter,
 )
-from tuner.report.charts.latency import MS, latency_slos, sides
+from tuner.report.charts.latency import latency_slos, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text
 from tuner.report.sentence import change_text, config_text
@@ -51,7 +52,7 @@ def front(data: ReportData) -> Chart | None:
         "xaxis": axis("throughput (infer/s)"),
         "yaxis": axis(f"{latency} (ms)", [*shown, *highest]),
     }
-    bound_lines(layout, slos, MS)
+    bound_lines(layout, slos)
     edge_note = " Crosses at the upper edge are beyond it." if highest else ""
     return Chart(
         name="pareto",
@@ -71,7 +72,7 @@ def _given_up(data: ReportData) -> list[TrialPoint]:
 
 def _front_line(members: Sequence[TrialPoint], latency: Latency) -> dict[str, Any]:
     x = [j.point.measurement.throughput_infer_per_s for j in members]
-    return line("Pareto front", x, [latency.of(j.point) * MS for j in members], GREEN)
+    return line("Pareto front", x, [latency.of(j.point) * MS for j in members], GREEN, shape="hv")
 
 
 def _trials(

@@ -11,6 +11,7 @@ from tuner.report.charts.chart import (
     BEST,
     CURRENT,
     GREY,
+    MS,
     Chart,
     Table,
     axis,
@@ -24,9 +25,6 @@ from tuner.report.side import Side, by_load
 from tuner.score.point import Point
 from tuner.score.verdict import SloResult
 from tuner.spec.metrics import METRICS
-
-#: Microseconds to the milliseconds of the axes.
-MS = 1e-3
 
 
 def sides(data: ReportData) -> Iterator[tuple[str, str, Side]]:
@@ -94,7 +92,7 @@ def _curve(
         "xaxis": axis("throughput (infer/s)"),
         "yaxis": axis(f"{latency} (ms)", [*latencies, *(s.bound * MS for s in slos)]),
     }
-    bound_lines(layout, slos, MS)
+    bound_lines(layout, slos)
     whose = f" of {latency.stream}" if latency.stream else ""
     rows = tuple(_point_row(series.label, p, latency) for series in shown for p in series.points)
     return Chart(

@@ -11,6 +11,7 @@ from tuner.report.charts.chart import (
     BEST,
     CURRENT,
     GREY,
+    MS,
     Chart,
     Table,
     axis,
@@ -18,7 +19,6 @@ from tuner.report.charts.chart import (
     hover,
     scatter,
 )
-from tuner.report.charts.latency import MS
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, rate_text
 
@@ -43,7 +43,7 @@ def over_time(data: ReportData) -> Chart | None:
         "xaxis": axis("seconds since the overload began", rangemode="normal"),
         "yaxis": axis("p99_latency (ms)", [*latencies, probe.bound_us * MS]),
     }
-    bound_lines(layout, slos, MS, at=1)
+    bound_lines(layout, slos, at=1)
     _shade(layout, probe)
     return Chart(
         name="overload-p99",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from tuner.report.charts.chart import BLUE, GREY, Chart, Table, axis, hover, scatter
+from tuner.report.charts.chart import BLUE, GREY, Chart, Table, axis, hover, line, scatter
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, share_text
 from tuner.report.sentence import change_text, predicted_text, score_axis, score_text
@@ -24,6 +24,8 @@ def predicted(data: ReportData) -> Chart | None:
     title, factor = score_axis(data)
     name = title.split(" (")[0]
     ends = [v * factor for t, p in pairs for v in (_measured(t), p.value, p.low, p.high) if v > 0]
+    span = [min(ends), max(ends)]
+    equal = line("as predicted", span, span, GREY, dash="dash")
     layout: dict[str, Any] = {
         "xaxis": axis(f"measured {title}", ends),
         "yaxis": axis(f"predicted {title}", ends),
@@ -34,7 +36,7 @@ def predicted(data: ReportData) -> Chart | None:
         note=f"Each trial's {name} as the scheduler's twin expected it before it was measured. On "
         f"the line it was right. {_how_good(pairs)}",
         figure={
-            "data": [_equal(ends), _points(data, pairs, factor)],
+            "data": [equal, _points(data, pairs, factor)],
             "layout": layout,
         },
         table=Table(
@@ -62,19 +64,6 @@ def _how_good(pairs: Sequence[tuple[Trial, Predicted]]) -> str:
         f"Of {count_text(len(pairs), 'prediction')} {inside} held within the 90 % interval; "
         f"the median is off by {share_text(typical)}."
     )
-
-
-def _equal(ends: Sequence[float]) -> dict[str, Any]:
-    low, high = min(ends), max(ends)
-    return {
-        "type": "scatter",
-        "name": "as predicted",
-        "x": [low, high],
-        "y": [low, high],
-        "mode": "lines",
-        "line": {"color": GREY, "width": 2, "dash": "dash"},
-        "hoverinfo": "skip",
-    }
 
 
 def _points(

@@ -9,6 +9,7 @@ from tuner.report.charts.chart import (
     BLUE,
     GREEN,
     GREY,
+    MS,
     ORANGE,
     PURPLE,
     RED,
@@ -17,8 +18,9 @@ from tuner.report.charts.chart import (
     Table,
     axis,
     bar,
+    stacked,
 )
-from tuner.report.charts.latency import MS, sides
+from tuner.report.charts.latency import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
 from tuner.run.bottleneck import times_of
@@ -76,24 +78,11 @@ def latency_parts(data: ReportData) -> Chart | None:
         return None
     labels = [f"{name}<br>at {load_text(point.measurement.load)}" for name, point in shown]
     by_side = [parts_us(data, point) for _, point in shown]
-    traces = [
-        bar(
-            part,
-            [p.get(part, 0.0) * MS for p in by_side],
-            labels,
-            color,
-            orientation="h",
-            hovertemplate=f"{part} %{{x:.3g}} ms<extra></extra>",
-        )
+    parts = [
+        (part, color, [p.get(part, 0.0) * MS for p in by_side])
         for part, color in PARTS
         if any(p.get(part, 0.0) > 0 for p in by_side)
     ]
-    layout = {
-        "barmode": "stack",
-        "xaxis": axis("average time of a request (ms)"),
-        "yaxis": {"automargin": True, "autorange": "reversed"},
-        "height": 170 + 60 * len(shown),
-    }
     rows = [
         (part, *(latency_text(p[part]) if part in p else NOTHING for p in by_side))
         for part, _ in PARTS
@@ -105,7 +94,7 @@ def latency_parts(data: ReportData) -> Chart | None:
         title="The average request",
         note="Averages at the load each config is judged at. Much queue and little compute: more "
         "instances or larger batches may help; much compute: they will not.",
-        figure={"data": traces, "layout": layout},
+        figure=stacked(labels, parts, height=170 + 60 * len(shown)),
         table=Table(("part", *(label.replace("<br>", " ") for label in labels)), tuple(rows)),
     )
 
@@ -130,26 +119,10 @@ def model_times(data: ReportData) -> Chart | None:
         for stream, time, name in found
     ]
     labels = [label for _, label in rows]
-    traces = [
-        bar(
-            part,
-            [us * MS for us in lengths],
-            labels,
-            color,
-            orientation="h",
-            hovertemplate=f"{part} %{{x:.3g}} ms<extra></extra>",
-        )
-        for part, color, lengths in (
-            ("queue", ORANGE, [time.queue_us for time, _ in rows]),
-            ("compute", BLUE, [time.compute_us for time, _ in rows]),
-        )
+    parts = [
+        ("queue", ORANGE, [time.queue_us * MS for time, _ in rows]),
+        ("compute", BLUE, [time.compute_us * MS for time, _ in rows]),
     ]
-    layout = {
-        "barmode": "stack",
-        "xaxis": axis("average time of a request (ms)"),
-        "yaxis": {"automargin": True, "autorange": "reversed"},
-        "height": 150 + 44 * len(rows),
-    }
     cells = tuple(
         (unescape(label.replace("<br>", ", ")), *map(latency_text, (t.queue_us, t.compute_us)))
         for t, label in rows
@@ -160,7 +133,7 @@ def model_times(data: ReportData) -> Chart | None:
         note="Averages at the load each config is judged at, as often as a request asks the model. "
         "What a model waits for others is theirs. The longest bar is the bottleneck: more of its "
         "instances or larger batches may help where it queues.",
-        figure={"data": traces, "layout": layout},
+        figure=stacked(labels, parts, height=150 + 44 * len(rows)),
         table=Table(("model and config", "queue", "compute"), cells),
     )
 

@@ -55,7 +55,9 @@ def history(data: ReportData) -> Chart | None:
     steps = [*incumbent(data)]
     if steps:
         steps.append((data.trials[-1].number, steps[-1][1]))
-    best = line("best so far", [n for n, _ in steps], [v * factor for _, v in steps], GREEN)
+    best = line(
+        "best so far", [n for n, _ in steps], [v * factor for _, v in steps], GREEN, shape="hv"
+    )
     layout = {"xaxis": trial_axis(data), "yaxis": axis(title)}
     rows = tuple(
         (

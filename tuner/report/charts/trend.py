@@ -87,8 +87,7 @@ def _steps(
         return []
     x = [i + side for i in range(len(levels)) for side in (-0.5, 0.5)]
     y = [None if level is None else level * factor for level in levels for _ in range(2)]
-    drawn = line(name, x, [], color)
-    return [{**drawn, "y": y, "line": {"color": color, "width": 2, "dash": dash}}]
+    return [line(name, x, y, color, dash=dash)]
 
 
 def _kind(row: HistoryRow) -> str:
