@@ -8,15 +8,29 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.served import Served, read_served
+from tuner.modelconfig.served import Served, ServedModel, read_served
 
 
-def served_one(file: ModelConfig | str, name: str = "m") -> Served:
+def served_one(config: str | ModelConfig | Base) -> Served:
     """One model, whose label is empty, that lies nowhere."""
-    config = parse(file) if isinstance(file, str) else file
-    nowhere = Path(name)
-    files = ModelFiles(name, nowhere, nowhere / "config.pbtxt", "", True, "", (1,), "utf-8")
-    return Served.of(Base.of_file(config), files)
+    text = config if isinstance(config, str) else ""
+    base = config if isinstance(config, Base) else Base.of_file(parse(text) if text else config)
+    return Served.of(base, _nowhere("m", text))
+
+
+def served_named(**configs: str) -> Served:
+    """Several that lie nowhere, each under its own name, parts before wholes."""
+    models = {}
+    for name, text in configs.items():
+        base = Base.of_file(parse(text))
+        parts = tuple(step.model_name for step in base.file.ensemble_scheduling.step)
+        models[name] = ServedModel(name, name, _nowhere(name, text), base, parts)
+    return Served(models)
+
+
+def _nowhere(name: str, text: str) -> ModelFiles:
+    path = Path(name) / "config.pbtxt"
+    return ModelFiles(name, path.parent, path, text, True, "", (1,), "utf-8")
 
 
 def write_models(repository: Path, **configs: str) -> Path:

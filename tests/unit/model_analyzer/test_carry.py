@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from unit.space.spaces import served_of
+from serving import served_one
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -59,7 +59,7 @@ def spec_of(tmp_path: Path, **options: Any) -> Any:
     text = drafted(written(tmp_path, **options), None)
     (tmp_path / "spec.yaml").write_text(text)
     loaded = load_spec(tmp_path / "spec.yaml")
-    build_space(loaded.spec, served_of(model_config(Path("model_repository"), loaded.spec.name)))
+    build_space(loaded.spec, served_one(model_config(Path("model_repository"), loaded.spec.name)))
     return loaded.spec
 
 
@@ -74,7 +74,7 @@ def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
     target = tmp_path / "spec.yaml"
     target.write_text((CASES / "good" / f"{name}.expected").read_text())
     spec = load_spec(target).spec
-    space = build_space(spec, served_of(model_config(Path("model_repository"), spec.name)))
+    space = build_space(spec, served_one(model_config(Path("model_repository"), spec.name)))
     assert space.size().count > 1
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from serving import served_named, served_one
 from unit.modelconfig.ensemble_cases import ENSEMBLE
 
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.files import ModelFiles
-from tuner.modelconfig.message import parse
-from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.build import build_space
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -56,26 +51,4 @@ def spec_of(space: dict[str, Any], **more: Any) -> Spec:
 def space_of(space: dict[str, Any], config: str = BATCHING, **more: Any) -> Space:
     spec = spec_of(space, **more)
     named = {label: WHOLE[label] for label in WHOLE if label in spec.models}
-    return build_space(spec, served_named(**named) if named else served_of(config))
-
-
-def served_of(config: str | ModelConfig | Base) -> Served:
-    """One model, whose label is empty."""
-    text = config if isinstance(config, str) else ""
-    base = config if isinstance(config, Base) else Base.of_file(parse(text) if text else config)
-    return Served.of(base, _files("m", text))
-
-
-def served_named(**configs: str) -> Served:
-    """Several models, each under its own name, parts before wholes."""
-    models = {}
-    for name, text in configs.items():
-        base = Base.of_file(parse(text))
-        parts = tuple(step.model_name for step in base.file.ensemble_scheduling.step)
-        models[name] = ServedModel(name, name, _files(name, text), base, parts)
-    return Served(models)
-
-
-def _files(name: str, text: str) -> ModelFiles:
-    path = Path(name) / "config.pbtxt"
-    return ModelFiles(name, path.parent, path, text, True, "", (1,), "utf-8")
+    return build_space(spec, served_named(**named) if named else served_one(config))

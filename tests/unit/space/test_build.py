@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from serving import served_one
 from unit.space.spaces import (
     BATCH,
     BATCHER,
@@ -8,7 +9,6 @@ from unit.space.spaces import (
     CACHE,
     DELAY,
     PREFERRED,
-    served_of,
     space_of,
     spec_of,
 )
@@ -26,7 +26,7 @@ def test_every_mistake_is_reported_with_its_place() -> None:
         }
     )
     with pytest.raises(SpecError) as caught:
-        build_space(spec, served_of(BATCHING), {"": {"max_batch_sizes": "s.yaml:9:3"}})
+        build_space(spec, served_one(BATCHING), {"": {"max_batch_sizes": "s.yaml:9:3"}})
     lines = caught.value.message.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("s.yaml:9:3: space.max_batch_sizes: ")

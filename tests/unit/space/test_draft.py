@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 from candidates import values_of
-from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED, served_of
+from serving import served_one
+from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
@@ -31,7 +32,7 @@ def drafted(
     file = tmp_path / "spec.yaml"
     file.write_text(text)
     spec = load_spec(file).spec
-    return text, spec, build_space(spec, served_of(message))
+    return text, spec, build_space(spec, served_one(message))
 
 
 CASES = {
@@ -151,11 +152,11 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     assert "config.pbtxt leaves max_batch_size to the server" in text
     (tmp_path / "spec.yaml").write_text(text)
     spec = load_spec(tmp_path / "spec.yaml").spec
-    before = build_space(spec, served_of(Base.of_file(message, completes=True)))
+    before = build_space(spec, served_one(Base.of_file(message, completes=True)))
     assert any(DYNAMIC_BATCHING in c.of("") for c in before.enumerate())
 
     running = parse(f'name: "m" max_batch_size: {completed} instance_group {{ count: 1 }}')
-    asked = build_space(spec, served_of(Base.of_server(message, running, completes=True)))
+    asked = build_space(spec, served_one(Base.of_server(message, running, completes=True)))
     batched = any(c.of("")[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
 

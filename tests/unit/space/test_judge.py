@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, served_of, space_of, spec_of
+from serving import served_one
+from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, spec_of
 
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
@@ -21,7 +22,7 @@ def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_throu
     large = {**USUAL, "instance_group.count": {"int": [1, 900_000]}}
     began = time.process_time()
     with pytest.raises(SpecError) as error:
-        build_space(spec_of(large), served_of(ZERO_DIMS))
+        build_space(spec_of(large), served_one(ZERO_DIMS))
     assert time.process_time() - began < 1
     assert error.value.message == "m/config.pbtxt:3:3: input[0].dims: input x has dimension 0"
     assert error.value.hint == "mend the model's config first: -1 is any length"

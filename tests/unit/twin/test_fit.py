@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from candidates import candidate_of
-from unit.space.spaces import served_of
+from serving import served_one
 
 from tuner.measurement.measurement import (
     Arrivals,
@@ -35,7 +35,7 @@ from tuner.twin.observation import Setting
 from tuner.twin.system import Network, Service, Way
 
 SETTING = Setting(
-    served_of('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]')
+    served_one('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]')
 )
 TRUTH = Costs(
     (Service(2e-3, 1e-4, 4e-3, 3e-4, 2e-5, spread=0.05),),

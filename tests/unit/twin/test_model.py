@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from candidates import candidate_of
-from unit.space.spaces import served_of
+from serving import served_one
 
 from tuner.space.candidate import FieldValue
 from tuner.space.knob import Knob
@@ -24,7 +24,7 @@ def scheduler(
     base: str = BASE,
     **facts: Any,
 ) -> Scheduler | Unmodelled:
-    found = Setting(served_of(base), **facts).network(candidate_of(fields, cache_bytes))
+    found = Setting(served_one(base), **facts).network(candidate_of(fields, cache_bytes))
     return found if isinstance(found, Unmodelled) else found.nodes[0]
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from candidates import candidate_of
+from serving import served_one
 from synthetic import synthetic_measurement
-from unit.space.spaces import served_of
 
 from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point
@@ -16,7 +16,7 @@ from tuner.twin.observation import Setting, observation
 from tuner.twin.setting import with_measured
 from tuner.twin.system import Network, Scheduler
 
-SETTING = Setting(served_of('name: "m" max_batch_size: 8'))
+SETTING = Setting(served_one('name: "m" max_batch_size: 8'))
 NETWORK = Network((Scheduler(),))
 CACHED = 1 << 20
 
