@@ -56,13 +56,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
 
 @pytest.mark.integration
 class TestPerfAnalyzer(LoadGeneratorContract):
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def case(self, plain: LoadCase) -> LoadCase:
         return plain
 
 
 @pytest.mark.integration
 class TestOpenClient(LoadGeneratorContract):
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def case(self, own: LoadCase) -> LoadCase:
         return own
