@@ -32,10 +32,10 @@ from tuner.bench.evaluate import evaluate
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
-from tuner.load.latency.timeline import figures_of, observe_open
+from tuner.load.latency.timeline import measurement_of, observe_open
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window, lengthen, soak_for, window_for
 from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
@@ -167,13 +167,7 @@ class SimulatedBench:
             answered_ns[in_time].astype(np.int64),
             int(1e9 * window.total_s),
         )
-        return Measurement(
-            load,
-            seed,
-            failed_count=0,
-            source=LatencySource.REQUESTS,
-            **figures_of(observe_open(requests, due_s, window), 1),
-        )
+        return measurement_of(observe_open(requests, due_s, window), load, seed)
 
 
 def long_run_late(server: Server, level: float, seeds: Sequence[int]) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.load.latency.timeline import figures_of, observe_open
+from tuner.load.latency.timeline import measurement_of, observe_open
 from tuner.load.perf_analyzer import export, process
 from tuner.load.perf_analyzer.command import RunFiles, command_line
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
@@ -24,7 +24,7 @@ from tuner.load.traffic import arrivals
 from tuner.load.validity import warnings_about
 from tuner.load.watch.disturbance import disturbances
 from tuner.load.watch.sampler import host_use, server_statistics
-from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.capacity import SATURATED
 from tuner.server import health
@@ -79,13 +79,9 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
             break
         observed = observe_open(requests, due_s, window)
         samples = watched.between(observed.start_ns, observed.end_ns)
-        measurement = Measurement(
-            load=step.load,
-            seed=step.seed,
-            batch_size=tool.stream.target.batch_size,
-            **figures_of(observed, tool.stream.target.batch_size),
-            failed_count=0,  # perf_analyzer gives up at the first
-            source=LatencySource.REQUESTS,
+        batch_size = tool.stream.target.batch_size
+        measurement = replace(
+            measurement_of(observed, step.load, step.seed, batch_size),
             server=tool.own(server_statistics(samples, tool.served), tool.stream),
             host=host_use(samples, tool.models),
             backlog=step is steps[-1] and not ended.at_rest,

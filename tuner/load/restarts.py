@@ -47,9 +47,10 @@ class Restarted:
         if load.arrivals.open_loop or self.count == 1:
             return self.generator.measure(load, window, seed)
         part = replace(window, duration_s=part_s(window.duration_s, self.count))
-        starts = [
-            self.generator.measure(load, part, seeds.of_start(seed, k)) for k in range(self.count)
-        ]
+        starts: list[Measurement] = []
+        while len(starts) < self.count:
+            own = seeds.of_start(seed, len(starts))
+            starts.append(self.generator.measure(load, part, own))
         return combine(starts, window.bounds)
 
 

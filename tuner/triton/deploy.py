@@ -170,20 +170,20 @@ class Deployer:
             EnvironmentNotReadyError: No server can be started at all.
         """
         try:
-            return self._deploy_once(candidate)
+            return self._read_back(candidate, self.try_out(candidate))
         except DeployRefusedError:
             if self._running is None or self._running.completes:
                 raise
         self._stop()
         self.completes = True
         try:
-            return self._deploy_once(candidate)
+            return self._read_back(candidate, self.try_out(candidate))
         except DeployRefusedError:
             self.completes = False  # it was not that
             raise
 
-    def _deploy_once(self, candidate: Candidate) -> Deployment:
-        deployment = self.try_out(candidate)
+    def _read_back(self, candidate: Candidate, deployment: Deployment) -> Deployment:
+        """Refuses one in which the server runs another config than it was asked for."""
         different: list[str] = []
         for label, model in self.served.models.items():
             fields = candidate.of(label)
@@ -232,21 +232,33 @@ class Deployer:
         return self._running
 
     def _bring(self, candidate: Candidate, configs: Mapping[str, ModelConfig]) -> DeploymentKind:
-        running = self._running
-        if running is None or running.cache_bytes != candidate.cache_bytes or not self._healthy():
-            return self._restart(candidate, configs)
-        kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
-        dearest = max(kinds.values(), key=_BY_COST.index)
-        if dearest is DeploymentKind.RELOAD and self._slow_to_load(running):
-            return self._restart(candidate, configs)
-        if any(self._crashes_server(label, kind) for label, kind in kinds.items()):
-            return self._restart(candidate, configs)
+        running, kinds = self._running, self._changes(candidate, configs)
+        if running is None or kinds is None:
+            self._stop()
+            running = self._start(candidate.cache_bytes)
+            for label, config in configs.items():
+                self._load(running, label, config)
+            return DeploymentKind.RESTART
         for label, kind in kinds.items():
             if kind is not DeploymentKind.UNCHANGED:
                 running.change = (label, kind)
                 unload_first = self._unload_first and kind is DeploymentKind.RELOAD
                 self._load(running, label, configs[label], unload_first=unload_first)
-        return dearest
+        return _dearest(kinds)
+
+    def _changes(
+        self, candidate: Candidate, configs: Mapping[str, ModelConfig]
+    ) -> Mapping[str, DeploymentKind] | None:
+        """What each model takes on the current server; None where another one is to be started."""
+        running = self._running
+        if running is None or running.cache_bytes != candidate.cache_bytes or not self._healthy():
+            return None
+        kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
+        if _dearest(kinds) is DeploymentKind.RELOAD and self._slow_to_load(running):
+            return None
+        if any(self._crashes_server(label, kind) for label, kind in kinds.items()):
+            return None
+        return kinds
 
     def _note_crash(self) -> None:
         change = None if self._running is None else self._running.change
@@ -270,13 +282,6 @@ class Deployer:
         """A reload on a server that completes takes longer than to start one that does not."""
         return running.completes and not self.completes and self._launcher.restartable
 
-    def _restart(self, candidate: Candidate, configs: Mapping[str, ModelConfig]) -> DeploymentKind:
-        self._stop()
-        running = self._start(candidate.cache_bytes)
-        for label, config in configs.items():
-            self._load(running, label, config)
-        return DeploymentKind.RESTART
-
     def _healthy(self) -> bool:
         running = self._running
         if running is None or not self.alive():
@@ -290,24 +295,21 @@ class Deployer:
         return self.served.models[label].name
 
     def _start(self, cache_bytes: int | None) -> _Running:
-        if not self.completes:
-            try:
-                return self._launch(cache_bytes, (WITHOUT_COMPLETION,))
-            except ServerGoneError as error:
-                if WITHOUT_COMPLETION not in error.message:
-                    raise
-                self.completes = True  # this tritonserver is too old to know the argument
-        return self._launch(cache_bytes, ())
-
-    def _launch(self, cache_bytes: int | None, own: tuple[str, ...]) -> _Running:
-        with ExitStack() as stack:
+        own = () if self.completes else (WITHOUT_COMPLETION,)
+        while True:
             args = (*own, *server_args(cache_bytes))
-            server = stack.enter_context(self._launcher.launch(args, self._log))
-            control = stack.enter_context(Control(server.endpoints))
-            self._running = _Running(
-                server, control, cache_bytes, stack.pop_all(), completes=not own
-            )
-        return self._running
+            try:
+                with ExitStack() as stack:
+                    server = stack.enter_context(self._launcher.launch(args, self._log))
+                    control = stack.enter_context(Control(server.endpoints))
+                    self._running = _Running(
+                        server, control, cache_bytes, stack.pop_all(), completes=not own
+                    )
+                return self._running
+            except ServerGoneError as error:
+                if not own or WITHOUT_COMPLETION not in error.message:
+                    raise
+                self.completes, own = True, ()  # this tritonserver is too old for the argument
 
     def _stop(self) -> None:
         running, self._running = self._running, None
@@ -350,6 +352,10 @@ class Deployer:
         for gone in (label, *self.served.wholes(label)):
             running.configs.pop(gone, None)
         running.control.unload(self._name(label), self._load_timeout_s)
+
+
+def _dearest(kinds: Mapping[str, DeploymentKind]) -> DeploymentKind:
+    return max(kinds.values(), key=_BY_COST.index)
 
 
 def _kind(before: ModelConfig | None, after: ModelConfig) -> DeploymentKind:

@@ -118,11 +118,12 @@ class DockerLauncher:
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:
-        with _engine(self.engine_environment) as client, ExitStack() as stack:
+        with _engine(self.engine_environment) as client:
             _remove_leftovers(client)
             network = self.network or _suitable_network(client)
             start = partial(self._started, client, network, server_args, log)
-            yield ready_server(stack, start, self.start_timeout_s)
+            with ready_server(start, self.start_timeout_s) as server:
+                yield server
 
     def version(self) -> str:
         """The server's version, if the image names it, and the image's own id."""

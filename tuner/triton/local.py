@@ -6,7 +6,7 @@ import itertools
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -115,11 +115,8 @@ class LocalLauncher:
             *given,
         ]
 
-    @contextmanager
-    def launch(self, server_args: Sequence[str], log: Path) -> Iterator[LocalServer]:
-        with ExitStack() as stack:
-            start = partial(self._running, server_args, log)
-            yield ready_server(stack, start, self.start_timeout_s)
+    def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[LocalServer]:
+        return ready_server(partial(self._running, server_args, log), self.start_timeout_s)
 
     @contextmanager
     def _running(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from tuner.errors import ServerGoneError, SpecError
@@ -41,17 +41,15 @@ def endpoints_at(ports: Sequence[int], key: str | None) -> Endpoints:
     return Endpoints(http, grpc, metrics, key)
 
 
+@contextmanager
 def ready_server(
-    stack: ExitStack,
-    start: Callable[[str | None], AbstractContextManager[AnyServer]],
-    timeout_s: float,
-) -> AnyServer:
-    """A ready server, owned by ``stack``; started again when somebody took one of its ports.
+    start: Callable[[str | None], AbstractContextManager[AnyServer]], timeout_s: float
+) -> Iterator[AnyServer]:
+    """A ready server; started again when somebody took one of its ports.
 
     Its control is closed to others (`tuner.server.access`), unless it is too old for that.
 
     Args:
-        stack: Gets the server.
         start: Starts one, with the key to its control or without one.
         timeout_s: From its start until it is ready.
 
@@ -60,8 +58,7 @@ def ready_server(
     """
     key: str | None = access.new_key()
     for attempts_left in reversed(range(_ATTEMPTS)):
-        with ExitStack() as attempt:
-            server = attempt.enter_context(start(key))
+        with start(key) as server:
             try:
                 health.wait_until_ready(server, timeout_s)
             except ServerGoneError as error:
@@ -70,7 +67,6 @@ def ready_server(
                     key = None
                 elif not attempts_left or "already in use" not in error.message:
                     raise
-                continue
-            stack.enter_context(attempt.pop_all())
-            return server
-    raise AssertionError("the last attempt returns or raises")
+            else:
+                yield server
+                return

@@ -11,10 +11,10 @@ import pytest
 from synthetic import synthetic_measurement
 
 from tuner.load.latency.course import correlated_requests, course_of
-from tuner.load.latency.timeline import figures_of, observe_open
+from tuner.load.latency.timeline import measurement_of, observe_open
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import poisson
-from tuner.measurement.measurement import Arrivals, Course, LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for
 from tuner.score.judge import judge, judge_all, passes
 from tuner.score.steadiness import unsteadiness
@@ -46,13 +46,8 @@ def measured(
     requests = Requests(
         (1e9 * due_s).astype(np.int64), stamps.astype(np.int64), int(1e9 * window.total_s) + 10**9
     )
-    return Measurement(
-        LoadPoint(Arrivals.POISSON, rate),
-        seed,
-        failed_count=0,
-        source=LatencySource.REQUESTS,
-        **figures_of(observe_open(requests, due_s, window), 1),
-    )
+    load = LoadPoint(Arrivals.POISSON, rate)
+    return measurement_of(observe_open(requests, due_s, window), load, seed)
 
 
 def p99(bound_s: float) -> Slo:

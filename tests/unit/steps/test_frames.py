@@ -1,9 +1,11 @@
-"""How far it is from the search to the process that puts load on: each layer says something new."""
+"""How far it is from the search to the processes it starts: each layer says something new."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,101 +13,162 @@ from typing import Any
 import pytest
 from candidates import candidate_of
 from emulated import a_session
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from serving import served_one
+from synthetic import synthetic_measurement, synthetic_server
 
+import tuner
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.timebook import TimeBook
-from tuner.load.generator import Target
-from tuner.load.generators import PERF_ANALYZER
+from tuner.load.client.generator import OpenClient
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.setup import Setup
-from tuner.load.stream import Stream
+from tuner.load.stream import Stream, Target
 from tuner.load.streams_load import StreamsLoad
+from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.window import Window
+from tuner.modelconfig.message import parse
 from tuner.score.load_plan import load_plan
-from tuner.score.point import judge_point, score_points
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import Trial
 from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.rig import window_of
 from tuner.steps.searching import search
-from tuner.triton.deploy import DeploymentKind
+from tuner.triton import local
+from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.local import LocalLauncher
 
-SPEC = Spec.model_validate(
-    {
-        "model": "m",
-        "repository": "r",
-        "slo": ["p99_latency <= 40ms"],
-        "space": {"a": {"int": [1, 2]}},
-    }
-)
-CURRENT, OTHER = candidate_of({"a": 1}), candidate_of({"a": 2})
+MOST = 12
+CURRENT, OTHER = candidate_of({"max_batch_size": 8}), candidate_of({"max_batch_size": 4})
 ENDPOINTS = Endpoints("h:1", "g:1", None)
+HOUSE = str(Path(tuner.__file__).parent)
+PROGRAM: Any = SimpleNamespace(
+    binary=Path(sys.executable), environment={}, backend_directory=None, cache_directory=None
+)
 
 
 class Reached(BaseException):
-    """A process would have been started; nothing handles this."""
+    """A process would have been started; nothing of ours handles this."""
 
 
 class Searcher:
-    """Has measured the current config, and proposes another one."""
+    """Has the current config measured, and then another one that may race with it."""
 
     def __init__(self) -> None:
-        point = judge_point([P99_40MS, NO_ERRORS], synthetic_measurement(100.0))
-        score = score_points(SPEC.objective, [point])
-        self.history = [Trial(0, CURRENT, TrialState.MEASURED, (point,), score)]
+        self.history: list[Trial] = []
 
     def outlook(self) -> None:
         return None
 
-    def next(self) -> Proposal:
-        return Proposal(OTHER)
+    def next(self) -> Proposal | None:
+        return dict(enumerate([Proposal(CURRENT), Proposal(OTHER)])).get(len(self.history))
 
     def start(self, _: Candidate) -> bool:
         return True
 
+    def tell(self, trial: Trial) -> None:
+        self.history.append(trial)
 
-def frames(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Functions of ours from the search to the start of perf_analyzer, of a candidate's race."""
-    seen: list[str] = []
+
+class ServerThatIsNotThere:
+    """A deployer that goes as far as to the process of the server."""
+
+    def __init__(self, directory: Path) -> None:
+        launcher = LocalLauncher(PROGRAM, directory)
+        config = parse("max_batch_size: 8 dynamic_batching { }")
+        self._deployer = Deployer(launcher, served_one(config), directory / "log")
+
+    def fresh(self) -> None: ...
+
+    def deploy(self, candidate: Candidate) -> Any:
+        with pytest.raises(Reached):
+            self._deployer.deploy(candidate)
+        return SimpleNamespace(kind=DeploymentKind.RESTART, endpoints=ENDPOINTS)
+
+
+def answers(generator: type[PerfAnalyzer | OpenClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load generator that goes as far as to its process, and then tells of an emulated server."""
+    real = generator.measure
+
+    def measure(self: Any, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        with pytest.raises(Reached):
+            real(self, load, window, seed)
+        if load.arrivals.open_loop:
+            return synthetic_server(load.level, 300.0)
+        return synthetic_measurement(
+            load.level, 4000.0 * load.level, served=10 * load.level, arrivals=load.arrivals
+        )
+
+    monkeypatch.setattr(generator, "measure", measure)
+
+
+def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
+    file = SimpleNamespace(path=directory / "in.json", sampled_steps=None, warnings=())
+    inputs: Any = SimpleNamespace(file=lambda *_: file)
+    form: Any = None
+    stream = Stream("", Target("m", ENDPOINTS), form, inputs)
+    counters: Any = SimpleNamespace(success_count=0, fail_count=0)
+    setup = Setup(PROGRAM, (stream,), {"": "m"}, directory, lambda _: counters, lambda: None)
+    return StreamsLoad(kind.make(setup), starts, setup, lambda _: None)
+
+
+def stacks_of_a_search(
+    workload: dict[str, Any],
+    kind: GeneratorKind,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[list[str]]:
+    """Functions of ours from the search to each process of two trials, measured to their ends."""
+    stacks: list[list[str]] = []
 
     def popen(*_: Any, **__: Any) -> None:
-        seen.extend(f.name for f in traceback.extract_stack() if "/tuner/" in f.filename)
+        names = [f.name for f in traceback.extract_stack() if f.filename.startswith(HOUSE)]
+        stacks.append(names[names.index("search") :])
         raise Reached
 
     monkeypatch.setattr(subprocess.Popen, "__init__", popen)
-
-    def statistics(_: str) -> Any:
-        return SimpleNamespace(success_count=0, fail_count=0)
-
-    file = SimpleNamespace(path=tmp_path / "in.json", sampled_steps=None, warnings=())
-    inputs: Any = SimpleNamespace(file=lambda *_: file)
-    program: Any = SimpleNamespace(binary=Path("/bin/true"), environment={})
-    form: Any = None
-    stream = Stream("", Target("m", ENDPOINTS), form, inputs)
-    setup = Setup(program, (stream,), {"": "m"}, tmp_path, statistics, lambda: None)
-    load = StreamsLoad(PERF_ANALYZER.make(setup), 1, setup, lambda _: None)
+    monkeypatch.setattr(local, "free_ports", lambda _: nullcontext((1, 2, 3)))
     monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: None)
-    plan = load_plan(SPEC.workload, SPEC.objective, SPEC.slos)
+    monkeypatch.setattr(StreamsLoad, "seconds_alone", lambda *_: None)
+    answers(PerfAnalyzer if kind is PERF_ANALYZER else OpenClient, monkeypatch)
+    spec = Spec.model_validate(
+        {
+            "model": "m",
+            "repository": "r",
+            "slo": ["p99_latency <= 40ms"],
+            "workload": workload,
+            "space": {"max_batch_size": {"int": [1, 8]}},
+        }
+    )
+    plan = load_plan(spec.workload, spec.objective, spec.slos)
     rules = BenchRules(
-        slos=SPEC.slos,
+        slos=spec.slos,
         arrivals=plan.arrivals,
-        window=lambda load, rate: window_of(SPEC, load, rate),
+        window=lambda load, rate: window_of(spec, load, rate),
         checkpoint=lambda: None,
         measured=lambda _: None,
     )
-    deployment = SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
-    deployer: Any = SimpleNamespace(deploy=lambda _: deployment, fresh=lambda: None)
+    deployer: Any = ServerThatIsNotThere(directory)
+    load = a_load(kind, 1 if plan.arrivals.open_loop else 3, directory)
     bench = TritonBench(deployer, lambda _: load, rules, TimeBook())
     searcher: Any = Searcher()
-    with pytest.raises(Reached):
-        search(a_session(bench, SPEC, CURRENT, plan), searcher)
-    return seen[seen.index("search") :]
+    history, _ = search(a_session(bench, spec, CURRENT, plan), searcher)
+    assert [trial.reason for trial in history] == [None, None]
+    return stacks
 
 
+@pytest.mark.parametrize("kind", [PERF_ANALYZER, OWN_CLIENT], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("arrivals", ["poisson", "closed"])
 def test_the_way_from_the_search_to_a_process_is_short(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    arrivals: str, kind: GeneratorKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = frames(monkeypatch, tmp_path)
-    assert len(found) <= 20, found
-    assert found[-1] == "child"
+    workload = {"arrivals": {"kind": arrivals}}
+    stacks = stacks_of_a_search(workload, kind, tmp_path, monkeypatch)
+    servers = [stack for stack in stacks if "launch" in stack or "ready_server" in stack]
+    assert len(servers) == 2  # one for each trial
+    assert len(stacks) - len(servers) > 6  # races, looks and searches of a capacity
+    assert {stack[-1] for stack in stacks} == {"child"}
+    longest = max(stacks, key=len)
+    assert len(longest) <= MOST, longest

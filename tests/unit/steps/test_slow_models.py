@@ -15,10 +15,10 @@ from emulated import a_session, saying
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
-from tuner.load.latency.timeline import figures_of, observe_closed, observe_open
+from tuner.load.latency.timeline import measurement_of, observe_closed, observe_open
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.rejected import Rejected
 from tuner.measurement.window import Window
 from tuner.run.status import Status
@@ -80,7 +80,7 @@ class Server:
         requests = Requests(
             _ns(due_s[:count]), _ns(answered_s[:count]), round(window.total_s * 1e9)
         )
-        return self._told(load, window, seed, observe_open(requests, due_s, window))
+        return measurement_of(observe_open(requests, due_s, window), load, seed)
 
     def answers(self) -> Any:
         return {"": saying(1.0)}
@@ -97,21 +97,12 @@ class Server:
             answered.append(done)
             heapq.heappush(ready_s, done)
         requests = Requests(_ns(sent), _ns(answered), round(window.total_s * 1e9))
-        return self._told(load, window, seed, observe_closed(requests, window))
+        return measurement_of(observe_closed(requests, window), load, seed)
 
     def _next(self, free_s: list[float], at_s: float) -> float:
         done = max(heapq.heappop(free_s), at_s) + self.service_s
         heapq.heappush(free_s, done)
         return done
-
-    def _told(self, load: LoadPoint, window: Window, seed: int, observed: Any) -> Measurement:
-        return Measurement(
-            load=load,
-            seed=seed,
-            failed_count=0,
-            source=LatencySource.REQUESTS,
-            **figures_of(observed, 1),
-        )
 
 
 def _ns(seconds: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -46,8 +46,8 @@ def started(*last_words: str) -> tuple[FakeServer, list[str | None]]:
         keys.append(key)
         yield FakeServer(Endpoints("h:1", "g:1", None, key), words)
 
-    with ExitStack() as stack:
-        return ready_server(stack, start, 1.0), keys
+    with ready_server(start, 1.0) as server:
+        return server, keys
 
 
 def test_every_server_has_a_key_of_its_own() -> None:

@@ -17,17 +17,16 @@ from tuner.load.latency.timeline import (
     LATE_US,
     Observed,
     begun_ns,
-    figures_of,
+    measurement_of,
     observe_closed,
     observe_open,
     percentile,
-    within_bounds,
 )
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.stream import Order, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
-from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 
 #: When the hypervisor gave the CPU away, on the wall clock.
@@ -102,15 +101,15 @@ class Run:
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
-        whole = measurement(observed, shared.answers, self.load, bounds, size)
-        return observed, _with_streams(replace(whole, seed=self.seed), streams)
+        whole = measurement(observed, shared.answers, self.load, self.seed, bounds, size)
+        return observed, _with_streams(whole, streams)
 
     def _stream(self, stream: Stream, part: Part, window: Window, spells_ns: Spells) -> Measurement:
         bounds, size = window.of(stream.name).bounds, stream.target.batch_size
         observed = observe(part, window, spells_ns, self.begun_ns)
-        found = measurement(observed, part.answers, stream.load(self.load), bounds, size)
-        seed = seeds.of_stream(self.seed, stream.name)
-        return replace(found, seed=seed, background=stream.background)
+        load, seed = stream.load(self.load), seeds.of_stream(self.seed, stream.name)
+        found = measurement(observed, part.answers, load, seed, bounds, size)
+        return replace(found, background=stream.background)
 
     def _part(self, streams: Sequence[int]) -> Part:
         whose = self.order[self.answers.numbers % self.order.size]
@@ -221,6 +220,7 @@ def measurement(
     observed: Observed,
     answers: Answers,
     load: LoadPoint,
+    seed: int,
     bounds: Sequence[LatencyBound],
     batch_size: int,
 ) -> Measurement:
@@ -228,15 +228,14 @@ def measurement(
     told = _within(answers.answered_ns, observed)
     rejected = int((told & (answers.outcomes == Outcome.REJECTED)).sum())
     failed = int((told & (answers.outcomes == Outcome.FAILED)).sum())
-    return Measurement(
-        **figures_of(observed, batch_size),
-        load=load,
-        seed=0,
+    return measurement_of(
+        observed,
+        load,
+        seed,
+        batch_size,
+        bounds=bounds,
         failed_count=rejected + failed,
         rejected_count=rejected,
-        within_bounds=within_bounds(observed.latencies_us, rejected + failed, bounds),
-        source=LatencySource.REQUESTS,
-        batch_size=batch_size,
     )
 
 

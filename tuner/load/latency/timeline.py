@@ -19,7 +19,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.latency.course import course_of
 from tuner.load.latency.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
 from tuner.load.perf_analyzer.export import Requests
-from tuner.measurement.measurement import Course, Slice
+from tuner.measurement.measurement import Course, LatencySource, LoadPoint, Measurement, Slice
 from tuner.measurement.window import LatencyBound, Window
 
 #: Percentiles of a measurement, as shares.
@@ -232,24 +232,50 @@ def within_bounds(
     )
 
 
-def figures_of(observed: Observed, batch_size: int) -> dict[str, Any]:
-    """Fields of a `Measurement` that follow from what was observed, by name."""
+def measurement_of(
+    observed: Observed,
+    load: LoadPoint,
+    seed: int,
+    batch_size: int = 1,
+    *,
+    bounds: Sequence[LatencyBound] = (),
+    failed_count: int = 0,
+    rejected_count: int = 0,
+) -> Measurement:
+    """The figures of a window; what time stamps do not tell is left to the caller.
+
+    Args:
+        observed: The window.
+        load: That was put on.
+        seed: Of the arrivals.
+        batch_size: Inferences in one request.
+        bounds: Percentiles that SLOs bound.
+        failed_count: Requests that have no latency, the rejected included.
+        rejected_count: Those of them that a queue policy refused.
+    """
     duration_s = seconds_of(observed.quiet)
-    return {
-        "duration_s": duration_s,
-        "completed_count": observed.answered_count,
-        "throughput_infer_per_s": observed.answered_count * batch_size / duration_s,
+    return Measurement(
+        load=load,
+        seed=seed,
+        duration_s=duration_s,
+        completed_count=observed.answered_count,
+        failed_count=failed_count,
+        rejected_count=rejected_count,
+        throughput_infer_per_s=observed.answered_count * batch_size / duration_s,
         **latency_figures(observed.latencies_us),
-        "sent_per_s": observed.sent_per_s,
-        "due_per_s": observed.due_per_s,
-        "late_sends": observed.late_sends,
-        "send_lag_p99_us": observed.send_lag_p99_us,
-        "unanswered_count": observed.unanswered_count,
-        "mean_in_flight": observed.mean_in_flight,
-        "slices": observed.slices,
-        "by_arrival_us": observed.by_arrival_us,
-        "course": observed.course,
-    }
+        source=LatencySource.REQUESTS,
+        sent_per_s=observed.sent_per_s,
+        due_per_s=observed.due_per_s,
+        late_sends=observed.late_sends,
+        send_lag_p99_us=observed.send_lag_p99_us,
+        within_bounds=within_bounds(observed.latencies_us, failed_count, bounds),
+        batch_size=batch_size,
+        unanswered_count=observed.unanswered_count,
+        mean_in_flight=observed.mean_in_flight,
+        slices=observed.slices,
+        by_arrival_us=observed.by_arrival_us,
+        course=observed.course,
+    )
 
 
 def latency_figures(ascending: npt.NDArray[np.float64]) -> dict[str, Any]:

@@ -14,10 +14,9 @@ from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.latency.timeline import (
     Observed,
     begun_ns,
-    figures_of,
+    measurement_of,
     observe_closed,
     observe_open,
-    within_bounds,
 )
 from tuner.load.perf_analyzer import csv_report, export, process
 from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
@@ -44,7 +43,7 @@ from tuner.load.watch.early_end import (
     truncate,
 )
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
-from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server import health
 from tuner.server.statistics import StatisticsSnapshot
@@ -65,90 +64,107 @@ class PerfAnalyzer(Setup):
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private:
-            steps = _expected_requests(load, window) * self.stream.target.batch_size
-            given = self.stream.inputs.file(seed, steps)
-            run = _Run(self, load, window, seed, given, Path(private))
-            result = run.measured()
-            name = self.stream.name
-            own = replace(result, warnings=(), command=())
-            result = replace(result, streams={name: own} if name else {})
-        warnings = (*result.warnings, *given.warnings, *_repeats(given, result, window))
-        warnings = (*warnings, *warnings_about(result, window.bounds))
-        return replace(result, wall_s=time.monotonic() - begin, warnings=warnings)
+            run = self._prepare(load, window, seed, Path(private))
+            with self.watched() as watched:
+                try:
+                    ended = process.run(
+                        run.command,
+                        self.program.environment,
+                        run.log,
+                        alive=lambda: health.live(self.endpoints),
+                        complete=lambda: export.is_complete(run.files.export),  # written last
+                        at_rest=self.at_rest,
+                        deadline_s=window.deadline_s,
+                        patience_s=self.patience_s,
+                        hopeless=run.hopeless(),
+                    )
+                except LoadFailedError as error:
+                    run.check_model(watched, dropped=process.TOO_LATE in error.message)
+                    run.check_sent(watched, error)
+                    raise
+                run.check_model(watched, dropped=ended.killed)
+            result = run.measured(watched, ended)
+        return replace(result, wall_s=time.monotonic() - begin)
+
+    def _prepare(self, load: LoadPoint, window: Window, seed: int, private: Path) -> _Run:
+        """Writes the inputs, and when requests are due."""
+        target = self.stream.target
+        steps = _expected_requests(load, window) * target.batch_size
+        given = self.stream.inputs.file(seed, steps)
+        files = RunFiles(
+            given.path, private / "intervals", private / "report.csv", private / "export.json"
+        )
+        due_s = None
+        if load.arrivals.open_loop:
+            spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
+            times = arrivals.arrivals_of(load, spans_s, seed, self.shape)
+            due_s = arrivals.write_intervals(times, files.intervals)
+        command = command_line(self.program.binary, target, load, window, files)
+        return _Run(self, load, window, seed, given, files, command, due_s, private / "log")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of perf_analyzer in the making; its files go to ``private``."""
+    """One run of perf_analyzer: what it was given, and what its results mean.
+
+    Attributes:
+        due_s: When requests are due, in seconds from the start; None for a closed loop.
+        log: Its words.
+    """
 
     tool: PerfAnalyzer
     load: LoadPoint
     window: Window
     seed: int
     given: InputFile
-    private: Path
+    files: RunFiles
+    command: list[str]
+    due_s: arrivals.Times | None
+    log: Path
 
-    def measured(self) -> Measurement:
+    def measured(self, watched: Sampler, ended: process.Ended) -> Measurement:
         """Figures from the time stamps of every request."""
-        due_s = self._write_schedule()
-        files = self._files
-        with self.tool.watched() as watched:
-            command, ended = self._execute(files, watched, due_s)
-        requests = export.read(files.export)
-        files.export.unlink()
-        window = self.window
-        if due_s is None:
-            observed = observe_closed(requests, window)
-        else:
-            if ended.stopped_ns is not None:
-                window = truncate(window, begun_ns(requests, due_s), ended.stopped_ns)
-            spells_ns = watched.spells(self.window)
-            refuse_spoilt_end(ended.stopped_ns, spells_ns)
-            observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
-            check_answered(observed.answered_count, window, self.window)
-            name = self.tool.stream.name
-            latencies_us = {name: observed.latencies_us}
-            check_decided(latencies_us, {name: due_s}, window, self.window)
+        tool, stream = self.tool, self.tool.stream
+        observed, window = self._observe(watched, ended)
         samples = watched.between(observed.start_ns, observed.end_ns)
-        counted = server_statistics(samples, self.tool.served)
-        return Measurement(
-            **self._common(command, ended),
-            **figures_of(observed, self.tool.stream.target.batch_size),
-            failed_count=0,  # perf_analyzer gives up at the first
-            within_bounds=within_bounds(observed.latencies_us, 0, window.bounds),
-            **(_client_times(files.csv) if ended.stopped_ns is None else {}),
-            source=LatencySource.REQUESTS,
-            server=self.tool.own(counted, self.tool.stream),
-            models=counted,
-            host=host_use(samples, self.tool.models, observed.quiet_ns),
-            warnings=(
-                *ended_early(window, self.window),
-                *left_out(window, observed.quiet),
-                *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
-            ),
+        counted = server_statistics(samples, tool.served)
+        result = measurement_of(
+            observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
         )
+        result = replace(
+            result,
+            **(_client_times(self.files.csv) if ended.stopped_ns is None else {}),
+            backlog=not ended.at_rest,
+            server=tool.own(counted, stream),
+            models=counted,
+            host=host_use(samples, tool.models, observed.quiet_ns),
+        )
+        streams = {stream.name: result} if stream.name else {}
+        result = replace(result, streams=streams, command=tuple(self.command))
+        warnings = (
+            *ended_early(window, self.window),
+            *left_out(window, observed.quiet),
+            *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
+            *self.given.warnings,
+            *_repeats(self.given, result, self.window),
+            *warnings_about(result, self.window.bounds),
+        )
+        return replace(result, warnings=warnings)
 
-    @property
-    def _log(self) -> Path:
-        return self.private / "log"
-
-    @property
-    def _intervals(self) -> Path:
-        return self.private / "intervals"
-
-    @property
-    def _files(self) -> RunFiles:
-        csv, exported = self.private / "report.csv", self.private / "export.json"
-        return RunFiles(self.given.path, self._intervals, csv, exported)
-
-    def _common(self, command: list[str], ended: process.Ended) -> dict[str, Any]:
-        return {
-            "load": self.load,
-            "seed": self.seed,
-            "batch_size": self.tool.stream.target.batch_size,
-            "command": tuple(command),
-            "backlog": not ended.at_rest,
-        }
+    def _observe(self, watched: Sampler, ended: process.Ended) -> tuple[Observed, Window]:
+        """The window, and what is left of it where the run was ended early."""
+        requests, window, due_s = export.read(self.files.export), self.window, self.due_s
+        if due_s is None:
+            return observe_closed(requests, window), window
+        if ended.stopped_ns is not None:
+            window = truncate(window, begun_ns(requests, due_s), ended.stopped_ns)
+        spells_ns = watched.spells(self.window)
+        refuse_spoilt_end(ended.stopped_ns, spells_ns)
+        observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
+        check_answered(observed.answered_count, window, self.window)
+        name = self.tool.stream.name
+        check_decided({name: observed.latencies_us}, {name: due_s}, window, self.window)
+        return observed, window
 
     def _loaded_s(self, ended: process.Ended, observed: Observed) -> float:
         """How long load was on the model."""
@@ -156,47 +172,11 @@ class _Run:
             return self.window.total_s
         return (ended.stopped_ns - observed.start_ns) / 1e9 + self.window.warmup_s
 
-    def _write_schedule(self) -> arrivals.Times | None:
-        """When requests are due, in seconds from the start; None for a closed loop."""
-        if not self.load.arrivals.open_loop:
-            return None
-        window = self.window
-        spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
-        times = arrivals.arrivals_of(self.load, spans_s, self.seed, self.tool.shape)
-        return arrivals.write_intervals(times, self._intervals)
-
-    def _execute(
-        self, files: RunFiles, watched: Sampler, due_s: arrivals.Times | None
-    ) -> tuple[list[str], process.Ended]:
-        """The command line, and how it ended."""
-        tool = self.tool
-        target = tool.stream.target
-        command = command_line(tool.program.binary, target, self.load, self.window, files)
-        try:
-            ended = process.run(
-                command,
-                tool.program.environment,
-                self._log,
-                alive=lambda: health.live(tool.endpoints),
-                complete=lambda: export.is_complete(files.export),  # written last
-                at_rest=tool.at_rest,
-                deadline_s=self.window.deadline_s,
-                patience_s=tool.patience_s,
-                hopeless=self._hopeless(due_s),
-            )
-        except LoadFailedError as error:
-            self._check_model(watched, dropped=process.TOO_LATE in error.message)
-            self._check_sent(due_s, watched, error)
-            raise
-        self._check_model(watched, dropped=ended.killed)
-        return command, ended
-
-    def _hopeless(self, due_s: arrivals.Times | None) -> Callable[[], bool]:
-        if due_s is None:
+    def hopeless(self) -> Callable[[], bool]:
+        if self.due_s is None:
             return process.never
-        return Hopeless(
-            {self.tool.stream.name: due_s}, self.window, answered_count(self._statistics)
-        )
+        due = {self.tool.stream.name: self.due_s}
+        return Hopeless(due, self.window, answered_count(self._statistics))
 
     def _statistics(self) -> StatisticsSnapshot:
         return self.tool.statistics(self._model)
@@ -205,7 +185,7 @@ class _Run:
     def _model(self) -> str:
         return self.tool.stream.target.model
 
-    def _check_model(self, watched: Sampler, *, dropped: bool) -> None:
+    def check_model(self, watched: Sampler, *, dropped: bool) -> None:
         """perf_analyzer may blame nobody, or leave failed requests out of its results.
 
         Args:
@@ -217,7 +197,7 @@ class _Run:
         """
 
         def words() -> str:
-            said = self._log.read_text(errors="replace") if self._log.exists() else ""
+            said = self.log.read_text(errors="replace") if self.log.exists() else ""
             return model_words(said) or self.tool.server_words()
 
         with suppress(ServerGoneError):  # what happened is known already
@@ -226,15 +206,13 @@ class _Run:
                 then = before[0].statistics[self._model]
                 refuse_failures(then, after, words, dropped=dropped)
 
-    def _check_sent(
-        self, due_s: arrivals.Times | None, watched: Sampler, error: LoadFailedError
-    ) -> None:
+    def check_sent(self, watched: Sampler, error: LoadFailedError) -> None:
         """Under a load that is far beyond it, perf_analyzer never comes to its results.
 
         Raises:
             ClientLimitError: The server was not sent what was due.
         """
-        window = self.window
+        window, due_s = self.window, self.due_s
         all_due = window.deadline_s > window.total_s
         if due_s is None or not all_due or process.TOO_LATE not in error.message:
             return

@@ -62,7 +62,7 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
 
 
 def measured(found: Answers) -> Measurement:
-    return measurement(observe(Part(found, DUE), WINDOW), found, LOAD, WINDOW.bounds, batch_size=1)
+    return measurement(observe(Part(found, DUE), WINDOW), found, LOAD, 1, WINDOW.bounds, 1)
 
 
 EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
