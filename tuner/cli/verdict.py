@@ -81,7 +81,7 @@ def _gain(result: Result, winner: ConfigFacts) -> list[str]:
         soak, worst, most = winner.soak, winner.worst_round_infer_per_s, winner.goodput_infer_per_s
         long = soak and soak.held and worst is not None and most is not None and most > worst
         each = " in every round" if len(winner.measurements) > 1 and not long else ""
-        before = _goodput(baseline)
+        before = _goodput(baseline, gain)
         lines = [f"  goodput   {_goodput(winner)}{each}; the current config: {before}"]
     else:
         now, before = _worst(winner, metric), _worst(baseline, metric)
@@ -91,14 +91,17 @@ def _gain(result: Result, winner: ConfigFacts) -> list[str]:
         ratio = gain.goodput_ratio
         of = "better" if metric else f"the current config's {gain.compared or 'goodput'}"
         interval = f"{gain.confidence:.0%} interval {digits(ratio.low)} to {digits(ratio.high)}"
-        lines.append(f"  gain      {digits(ratio.estimate)} times {of} ({interval})")
+        why = "it was only measured at a load that it does not stand" if gain.at_least else interval
+        lines.append(f"  gain      {gain.times_text} {of} ({why})")
     return lines
 
 
-def _goodput(facts: ConfigFacts | None) -> str:
+def _goodput(facts: ConfigFacts | None, gain: Improvement | None = None) -> str:
     """What a config stood in every round, that is the worst of them; told where not in every."""
     if facts is None:
         return "unknown"
+    if facts.goodput_infer_per_s is None and gain is not None and gain.at_least and gain.means:
+        return f"less than {digits(gain.means.current, 4)}/s"
     if facts.goodput_infer_per_s is None:
         return "none within the SLOs"
     met, rounds, worst = facts.rounds_met, len(facts.measurements), facts.worst_round_infer_per_s
@@ -115,7 +118,9 @@ def _means(gain: Improvement) -> list[str]:
     if means is None or compared is None:
         return []
     now, before = f"{digits(means.winner, 4)}/s", f"{digits(means.current, 4)}/s"
-    if rounds is not None and rounds.current < rounds.winner:
+    if gain.at_least:
+        before = f"less than {before}"
+    elif rounds is not None and rounds.current < rounds.winner:
         before += f" in {count_text(rounds.current, 'round')}"
     return [f"  {compared:<9} {now}, mean of the rounds; the current config: {before}"]
 

@@ -22,6 +22,7 @@ from enum import Enum
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
+from tuner.confirm.far_behind import OUTCLASSED, search_far_behind
 from tuner.confirm.gain import Gain, gain
 from tuner.confirm.interim import ANALYSES, InterimAnalyses
 from tuner.confirm.rounds import (
@@ -44,9 +45,6 @@ from tuner.spec.objective import Objective
 BEHIND = 0.90
 #: A config that is expected to stand this share of the best finalist's load is compared closely.
 COMPARABLE = 0.75
-#: Every finalist stands so many times the load of the current config, in a round and by the search:
-#: two servers with arrivals of their own would have to be wrong by that much.
-OUTCLASSED = 3.0
 #: Where each finalist stood so many times the load of the current config in the search, a percent
 #: in the capacity of a round is no matter.
 LARGE = 1.5
@@ -122,6 +120,7 @@ class Rules:
         record: Stores a row at once.
         claim_window_s: From what was measured of a config to the window that its claim needs.
         soaked: What comes of it is put under one long load afterwards.
+        length_s: How long a measurement at a level takes.
     """
 
     objective: Objective
@@ -132,6 +131,7 @@ class Rules:
     record: Callable[[Row], None]
     claim_window_s: Callable[[Sequence[Point]], float] = lambda _: 0.0
     soaked: bool = False
+    length_s: Callable[[float], float] = lambda _: 0.0
 
 
 def confirm(
@@ -254,7 +254,7 @@ class _Rotation:
         for side in self._in_order(sides, number):
             try:
                 side.rounds.append(self._measure(side, number))
-                if side is self._current and not side.rounds[-1].passed:
+                if side is self._current and not side.rounds[-1].compares:
                     self._measure_again(number)
             except TrialError as error:
                 if side is self._current:
@@ -282,7 +282,7 @@ class _Rotation:
         """Whether there is a load at which the current config meets the SLOs, as far as known."""
         rounds = self._current.rounds
         if rounds and self._rules.levels is not None:
-            return any(r.passed for r in rounds)
+            return any(r.compares for r in rounds)
         return self._current.entrant.level is not None
 
     def _measure(self, side: Contender, number: int) -> Round:
@@ -298,10 +298,11 @@ class _Rotation:
         if self._rules.levels is None:
             assert side.entrant.level is not None
             return measure_fixed_round(measure, side.entrant.level)
-        levels = self._rules.levels
-        rough = self._far_behind and side is self._current
-        expected = side.expected_level()
-        return search_round(measure, expected, levels, fine=not self._large, rough=rough)
+        levels, expected = self._rules.levels, side.expected_level()
+        if self._far_behind and side is self._current:
+            others = [f.expected_level() for f in self._racing()]
+            return search_far_behind(measure, expected, others, levels, self._rules.length_s)
+        return search_round(measure, expected, levels, fine=not self._large)
 
     def _drop_those_behind(self) -> None:
         """A finalist that is clearly worse than another, or than the current config."""
@@ -370,7 +371,10 @@ class _Rotation:
         if not self._current.outclassed:
             return sustained
         behind = f"the current config, more than {OUTCLASSED:g} times behind"
-        return f"{sustained}; {behind}, was measured in {len(self._current.rounds)} of them"
+        where = f"in {len(self._current.rounds)} of them"
+        if self._current.at_most:
+            where = "only at a load that it does not stand: windows for less are long"
+        return f"{sustained}; {behind}, was measured {where}"
 
     def _gain(self, finalist: Contender) -> Gain | None:
         """None where there is nothing to compare with."""

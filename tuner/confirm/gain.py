@@ -27,11 +27,13 @@ class Gain:
         ratio: Of capacities (or of the minimised metric, the other way round); above 1 is better.
         means: What the ratio is of, the one and the other: geometric means over the rounds.
         rounds: That each of them was measured in. Fewer of the other where it was outclassed.
+        at_least: The other stands less than its mean: the ratio is a lower bound.
     """
 
     ratio: Ratio
     means: tuple[float, float]
     rounds: tuple[int, int]
+    at_least: bool = False
 
 
 def gain(own: Contender, other: Contender, objective: Objective, error: float) -> Gain | None:
@@ -50,16 +52,19 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     if objective.goal is Goal.MINIMIZE and not any(p.passed for p in other.points[:rounds]):
         return None
     if other.outclassed:
-        return _over_outclassed(own.capacities(), other.capacities(), error)
+        return _over_outclassed(own, other, error)
     one, two = readings(own, objective)[:rounds], readings(other, objective)[:rounds]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
-    return Gain(ratio, (geometric_mean(one), geometric_mean(two)), (rounds, rounds))
+    means = (geometric_mean(one), geometric_mean(two))
+    return Gain(ratio, means, (rounds, rounds), other.at_most)
 
 
-def _over_outclassed(own: Sequence[float], other: Sequence[float], error: float) -> Gain:
-    ratio = unequal_ratio(own, other, ROUND_DEVIATION, error)
-    return Gain(ratio, (geometric_mean(own), geometric_mean(other)), (len(own), len(other)))
+def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:
+    one, two = own.capacities(), other.capacities()
+    ratio = unequal_ratio(one, two, ROUND_DEVIATION, error)
+    means = (geometric_mean(one), geometric_mean(two))
+    return Gain(ratio, means, (len(one), len(two)), other.at_most)
 
 
 def readings(contender: Contender, objective: Objective) -> list[float]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 
+from tuner.confirm.bound import WIDE, capacity_level, chord, is_near, steepness
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
 from tuner.score.point import Point
@@ -22,12 +23,6 @@ from tuner.space.candidate import Candidate
 SPREAD = 0.04
 #: Measurements in one round at the most; from the third on each step is twice the last.
 MOST_STEPS = 6
-#: A bracket wider than this gets another measurement, where the capacity seems to be.
-WIDE = 3 * SPREAD
-#: Between two loads the utilisation to this power is taken to be a line over the load. It is one to
-#: the power -1 where requests wait as in M/M/1, with latencies as 1 / (1 - load / saturation), and
-#: nearly one to the power 0 (logarithms) where latency is a power of the load: this is the middle.
-CHORD = -0.5
 #: The flattest and the steepest line that is thought of, and the difference between the capacities
 #: they tell, as a share, above which another measurement is made between.
 SHAPES = (-0.01, -2.0)
@@ -35,12 +30,8 @@ STRAIGHT = 0.01
 #: A round that ends below this share of what was expected, over a failure while the machine was
 #: disturbed, was led astray: what is taken from a server never helps it.
 ASTRAY = 0.9
-#: SLO utilisation between which a measurement tells where the bound is.
-NEAR = (0.7, 1.6)
 #: A round may end without a level that failed close by where so much of the bound was used up.
 CLOSE = 0.85
-#: No tail latency rises more slowly than this power of the load near its bound, or is steeper.
-SLOPES = (1.0, 40.0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +57,7 @@ class Round:
     Attributes:
         fixed: At the one load that the spec lists; it tells no capacity.
         drowned: Levels above one that passed from which no result came: too much for it.
+        missed: Its one load is certainly not stood; how much is was not searched.
         astray: What disturbed the machine when a level failed by which the round ended far below
             what was expected, and when that was looked at again; empty where nothing did.
     """
@@ -73,6 +65,7 @@ class Round:
     points: tuple[Point, ...]
     fixed: bool = False
     drowned: tuple[float, ...] = ()
+    missed: bool = False
     astray: str = ""
 
     @property
@@ -97,6 +90,11 @@ class Round:
     @property
     def passed(self) -> bool:
         return self.sustained.passed
+
+    @property
+    def compares(self) -> bool:
+        """Whether it tells what the config stands, or what it does not."""
+        return self.passed or self.missed
 
     @property
     def bounded(self) -> bool:
@@ -144,10 +142,17 @@ class Contender:
         """The load that met every SLO in every round, and no more than was answered of it."""
         return min(_answered(r) for r in self.rounds)
 
+    @property
+    def at_most(self) -> bool:
+        """Its capacities are loads that it does not stand."""
+        return any(r.missed for r in self.rounds)
+
     def levels(self) -> list[float]:
-        """Of each round, the level at which an SLO begins to be missed."""
+        """Of each round, the level at which an SLO begins to be missed, or one above that."""
         slope = self.steepness()
-        return [capacity_level(r.probes, slope) for r in self.rounds]
+        return [
+            r.points[0].level if r.missed else capacity_level(r.probes, slope) for r in self.rounds
+        ]
 
     def steepness(self) -> float | None:
         own = steepness([r.probes for r in self.rounds])
@@ -180,6 +185,7 @@ def search_round(
     fine: bool = False,
     rough: bool = False,
     least: float = 0.0,
+    known: Sequence[Point] = (),
 ) -> Round:
     """One level below and one above the expected capacity; further until one passes.
 
@@ -190,6 +196,7 @@ def search_round(
     over with a level under which less than ``least`` requests a second were answered: what stands
     so little need not be known any better.
 
+    What of the round is ``known`` is not measured again.
     A round that was led `ASTRAY` goes on once more without what failed so.
 
     Raises:
@@ -197,7 +204,7 @@ def search_round(
         LoadFailedError: No result came from any load that it was measured at.
     """
     how = _How(expected, levels, brief=brief, fine=fine, rough=rough, least=least)
-    found = _search(measure, how)
+    found = _search(measure, how, known)
     if _led_astray(found, expected):
         found = _search(measure, how, [p for p in found.points if not _spoilt(p)])
     return replace(found, astray=_led_astray(found, expected))
@@ -217,13 +224,14 @@ class _How:
     def begin(self, known: Sequence[Probe]) -> float | None:
         """The first level: below what is expected, or between what is known already."""
         level = self.levels.nearest(self.expected * (1.0 - SPREAD))
-        return self.next(known) if any(p.level <= level and not p.passed for p in known) else level
+        told = (p.level >= level if p.passed else p.level <= level for p in known)
+        return self.next(known) if any(told) else level
 
     def next(self, probes: Sequence[Probe]) -> float | None:
         return _next_level(probes, self.levels, rough=self.rough)
 
     def over(self, last: Probe) -> bool:
-        if self.brief and last.passed and _near(last):
+        if self.brief and last.passed and is_near(last):
             return True
         return saturated(last) and (last.served_per_s or 0.0) < self.least
 
@@ -300,70 +308,11 @@ def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None
     floor, ceiling = bracket.floor, bracket.ceiling
     if floor is None or ceiling is None:
         return None
-    flat, steep = (_chord(floor, ceiling, power) for power in SHAPES)
+    flat, steep = (chord(floor, ceiling, power) for power in SHAPES)
     if abs(steep / flat - 1.0) <= STRAIGHT:
         return None
-    level = levels.nearest(min(_chord(floor, ceiling), bracket.top))
+    level = levels.nearest(min(chord(floor, ceiling), bracket.top))
     return None if any(p.level == level for p in probes) else level
-
-
-def _chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
-    """Where the utilisation is 1 on a line of it to this ``power`` over the load, see `CHORD`."""
-    low, high = floor.slo_utilisation, ceiling.slo_utilisation
-    if low is None or high is None or not 0.0 < low <= 1.0 < high:
-        return crossing(floor, ceiling)
-    share: float = (low**power - 1.0) / (low**power - high**power)
-    return floor.level + share * (ceiling.level - floor.level)
-
-
-def _near(probe: Probe) -> bool:
-    """Whether its utilisation tells where the bound is, and was what it passed or failed by."""
-    if (
-        probe.slo_utilisation is None
-        or saturated(probe)
-        or probe.passed != (probe.slo_utilisation <= 1.0)
-    ):
-        return False
-    low, high = NEAR
-    return low <= probe.slo_utilisation <= high
-
-
-def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
-    """The power of the load with which utilisation rises near the bound; None: too few near it.
-
-    Least squares of log utilisation on log load within each round (so that what differs between
-    rounds does not count), over all rounds of a config.
-    """
-    sxx = sxy = 0.0
-    for probes in rounds:
-        near = [(math.log(p.level), math.log(p.slo_utilisation or 1.0)) for p in probes if _near(p)]
-        mean_x = sum(x for x, _ in near) / max(len(near), 1)
-        sxx += sum((x - mean_x) ** 2 for x, _ in near)
-        sxy += sum((x - mean_x) * y for x, y in near)
-    return min(max(sxy / sxx, SLOPES[0]), SLOPES[1]) if sxx > 0.0 else None
-
-
-def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
-    """The level at which utilisation is one.
-
-    Between a level that passed and one close above it that failed, where it crosses one;
-    otherwise the mean of what each measurement near the bound says by the ``slope``. When there is
-    none, the highest level that passed, or the lowest of all or what was answered there.
-    """
-    bracket = Bracket.of(probes)
-    near = [p for p in probes if _near(p)]
-    if bracket.gap > WIDE and slope is not None and near:
-        return geometric_mean(
-            [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
-        )
-    if bracket.floor is not None and bracket.ceiling is not None:
-        return min(_chord(bracket.floor, bracket.ceiling), bracket.top)
-    return bracket.capacity() or min(_most_served(p) for p in probes)
-
-
-def _most_served(probe: Probe) -> float:
-    served = probe.served_per_s
-    return served if saturated(probe) and served else probe.level
 
 
 def _answered(round_: Round) -> float:

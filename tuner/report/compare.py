@@ -43,6 +43,7 @@ class RunSide:
         streams: The worst p99 latency of each stream, in words, where there are several.
         bottleneck: In which of several models a request spends its time; None for one.
         gain: Against the run's own current config, with its interval; None without a winner.
+        gain_at_least: It is a lower bound.
         seconds: Of the whole run; None when it left no result.
     """
 
@@ -54,6 +55,7 @@ class RunSide:
     metric: str
     value: Estimate | None
     gain: Ratio | None
+    gain_at_least: bool
     p99_latency_us: float | None
     streams: Mapping[str, str]
     bottleneck: str | None
@@ -100,7 +102,7 @@ def text_table(comparison: RunComparison) -> Table:
         ("machine", *(s.machine for s in sides)),
         *_rows("", [s.config for s in sides]),
         (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
-        ("gain over its own current config", *(_ratio_text(s.gain) for s in sides)),
+        ("gain over its own current config", *(_gain_text(s) for s in sides)),
         ("p99 latency, worst", *(metric_text("p99_latency", s.p99_latency_us) for s in sides)),
         *_rows("p99 latency, worst", [s.streams for s in sides]),
         *_bottlenecks(sides),
@@ -131,6 +133,7 @@ def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> R
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
         gain=None if gain is None else gain.goodput_ratio,
+        gain_at_least=gain is not None and gain.at_least,
         p99_latency_us=None if facts is None else facts.p99_latency_us,
         streams={} if facts is None else _streams(facts),
         bottleneck=None if bottleneck is None else bottleneck_text(bottleneck),
@@ -222,6 +225,11 @@ def _value_text(side: RunSide) -> str:
         return f"{text} (one measurement)"
     low, high = (metric_text(name, v) for v in (side.value.low, side.value.high))
     return f"{text} ({low} to {high}, {side.value.rounds} rounds)"
+
+
+def _gain_text(side: RunSide) -> str:
+    least = "at least " if side.gain_at_least else ""
+    return least + _ratio_text(side.gain)
 
 
 def _ratio_text(ratio: Ratio | None) -> str:

@@ -188,14 +188,17 @@ def _gain(data: ReportData) -> str:
         reason = "the current config met the SLOs at no load tried"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     ratio = data.improvement.goodput_ratio
-    times, means = f"{digits(ratio.estimate)} times", data.improvement.means
+    times, means = data.improvement.times_text, data.improvement.means
     if not data.maximizes:
         said = f", {times} better than the current config"
     elif data.improvement.compared == "capacity":
         said = f"; its capacity is {times} the current config's"
         if means is not None:
-            said += f", {rate_text(means.winner)} over {rate_text(means.current)} in the mean"
+            less = "less than " if data.improvement.at_least else ""
+            said += f", {rate_text(means.winner)} over {less}{rate_text(means.current)} in the mean"
     else:
         said = f", {times} the current config"
+    if data.improvement.at_least:
+        return f"{said} (it was only measured at a load that it does not stand)"
     confidence = f"{digits(data.improvement.confidence * 100)} % interval"
     return f"{said} ({confidence} {digits(ratio.low)} to {digits(ratio.high)})"

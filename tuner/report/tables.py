@@ -64,7 +64,9 @@ def _means(data: ReportData) -> list[tuple[str, ...]]:
     if gain is None or gain.means is None or not data.maximizes:
         return []
     current, winner = rate_text(gain.means.current), rate_text(gain.means.winner)
-    if gain.rounds is not None and gain.rounds.current < gain.rounds.winner:
+    if gain.at_least:
+        current = f"less than {current}"
+    elif gain.rounds is not None and gain.rounds.current < gain.rounds.winner:
         current += f" in {count_text(gain.rounds.current, 'round')}"
     return [(f"{gain.compared}, mean of the rounds", current, winner)]
 

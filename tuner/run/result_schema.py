@@ -20,6 +20,7 @@ from tuner.run.status import Status
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.digits import digits
 
 SCHEMA_VERSION = 1
 
@@ -125,6 +126,19 @@ class Improvement(Part):
     rounds: Rounds | None = Field(
         None, description="that the ratio is of; null: written before it was kept, as many of both"
     )
+    at_least: bool = Field(
+        False,
+        description="the current config stands less than means.current, a load that it did not "
+        "stand; how much it stands was not measured, since it is slow and far behind: all of the "
+        "ratio is a lower bound",
+    )
+
+    @property
+    def times_text(self) -> str:
+        """How many times better: `25.6 times`, or `at least 6.9 times`."""
+        ratio = self.goodput_ratio
+        known = f"at least {digits(ratio.low)}" if self.at_least else digits(ratio.estimate)
+        return f"{known} times"
 
 
 class TrialCounts(Part):

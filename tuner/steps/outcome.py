@@ -207,4 +207,5 @@ def _improvement(verdict: Verdict) -> Improvement | None:
         compared=verdict.compared,
         means=Means(winner=winner, current=current),
         rounds=Rounds(winner=rounds[0], current=rounds[1]),
+        at_least=confirmation.gain.at_least,
     )

@@ -27,6 +27,7 @@ from tuner.spec.digits import digits
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.finalists import feasible, finalists_of
+from tuner.steps.lengths import length_s
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_kept, soak_winner
@@ -192,9 +193,12 @@ def _improved(
 
 
 def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
-    """The current config as the confirmation measured it, where it did."""
+    """The current config as the confirmation measured it, where it did.
+
+    Where that was only at a load that it does not stand, what the search saw stood says more.
+    """
     points = result.current.points
-    if baseline is None or not points:
+    if baseline is None or not points or (result.current.at_most and baseline.feasible):
         return baseline
     return Side(baseline.candidate, points, any(p.passed for p in points))
 
@@ -247,6 +251,7 @@ def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
         record=record,
         claim_window_s=lambda points: _claim_window_s(session, points),
         soaked=float(session.spec.confirm.soak) > 0.0,
+        length_s=lambda level: length_s(session.spec, session.plan, level),
     )
 
 

@@ -33,6 +33,24 @@ def test_a_gain_in_capacity_is_told_apart_from_the_goodput(tmp_path: Path) -> No
     assert any(line.endswith("tune rollback toy --repository /models") for line in found)
 
 
+def test_a_gain_over_a_load_that_the_current_config_did_not_stand_is_a_least(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path)
+    result = json.loads((run / "result.json").read_text())
+    improvement = {**result["improvement"], "at_least": True}
+    baseline = {**result["baseline"], "goodput_infer_per_s": None}
+    found = told(run, {"improvement": improvement, "baseline": baseline})
+    (goodput, capacity, gain) = found[3:6]
+    assert goodput.endswith("; the current config: less than 118/s")
+    assert capacity.endswith("; the current config: less than 118/s")
+    low = improvement["goodput_ratio"]["low"]
+    assert gain == (
+        f"  gain      at least {low:.3g} times the current config's capacity "
+        "(it was only measured at a load that it does not stand)"
+    )
+
+
 def test_a_minimised_metric_is_told_instead_of_the_goodput(tmp_path: Path) -> None:
     found = lines(tmp_path, objective="minimize p99_latency at 300/s")
     assert not any("goodput" in line for line in found)

@@ -18,6 +18,7 @@ from tuner.confirm.confirm import (
     Rules,
     confirm,
 )
+from tuner.confirm.far_behind import OUTCLASSED
 from tuner.confirm.interim import ANALYSES, FIRST_ANALYSIS
 from tuner.confirm.rounds import Entrant
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
@@ -462,3 +463,44 @@ def test_a_round_that_stayed_disturbed_is_told_with_the_verdict() -> None:
     assert result.outcome is Outcome.CONFIRMED
     told = "the current config may stand more than was seen: The hypervisor gave 25.0 % to other"
     assert told in result.reason
+
+
+class TestASlowCurrentConfigFarBehind:
+    """Windows for a p99 hold 459 requests: at 0.8/s one takes ten minutes. Rates here are a hundred
+    times those, with the lengths of windows that belong to slow ones.
+    """
+
+    def run(
+        self, capacity: float, searched: float, finalist: float
+    ) -> tuple[Confirmation, list[float]]:
+        rows: list[Row] = []
+        bench = EmulatedBench({CURRENT: capacity, OTHER: finalist}, noise=0.005)
+        slow = replace(rules(rows, LevelRange(1, 1e5)), length_s=lambda level: 50e3 / level)
+        (found,) = confirm(bench, Entrant(CURRENT, searched), [Entrant(OTHER, finalist)], slow)
+        return found, [r.point.level for r in rows if r.role is Role.CURRENT]
+
+    def test_it_is_measured_at_one_load_that_it_does_not_stand(self) -> None:
+        found, asked = self.run(80, 76, 1000)
+        assert asked == pytest.approx([114])
+        assert found.outcome is Outcome.CONFIRMED
+        assert found.gain is not None
+        assert found.gain.at_least
+        assert found.gain.rounds == (3, 1)
+        assert found.ratio is not None
+        assert OUTCLASSED < found.ratio.low < found.ratio.estimate < 1000 / 80
+        assert "only at a load that it does not stand" in found.reason
+
+    def test_one_that_stands_it_is_measured_to_its_capacity(self) -> None:
+        found, asked = self.run(200, 76, 1000)
+        assert asked[0] == pytest.approx(114)
+        assert len(asked) > 2
+        assert found.gain is not None
+        assert not found.gain.at_least
+        assert found.ratio is not None
+        assert found.ratio.low < 5.0 < found.ratio.high
+
+    def test_one_that_is_not_so_far_behind_is_measured_to_its_capacity(self) -> None:
+        found, asked = self.run(80, 76, 330)
+        assert min(asked) < 80
+        assert found.gain is not None
+        assert not found.gain.at_least

@@ -11,15 +11,14 @@ import pytest
 from probes import Probe
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
+from tuner.confirm.bound import capacity_level, steepness
 from tuner.confirm.rounds import (
     MOST_STEPS,
     Contender,
     Entrant,
     Round,
-    capacity_level,
     measure_fixed_round,
     search_round,
-    steepness,
 )
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.measurement.measurement import Arrivals

@@ -21,6 +21,18 @@ def test_improved_says_what_by_how_much_and_how_sure(made: Made) -> None:
     )
 
 
+def test_a_gain_over_a_load_that_the_current_config_did_not_stand_is_a_least(made: Made) -> None:
+    data = made("improved")
+    assert data.improvement is not None
+    bound = data.improvement.model_copy(update={"at_least": True})
+    sentence = verdict_sentence(replace(data, improvement=bound))
+    assert re.search(
+        r"its capacity is at least [\d.]+ times the current config's, [\d,]+/s over less than "
+        r"118/s in the mean \(it was only measured at a load that it does not stand\)",
+        sentence,
+    )
+
+
 @pytest.mark.parametrize("compared", [None, "throughput"])
 def test_where_no_capacities_were_compared_none_are_named(made: Made, compared: str | None) -> None:
     data = made("improved")

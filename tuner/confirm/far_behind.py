@@ -1,0 +1,57 @@
+"""A slow config that is far behind: one load that it does not stand says by how much at least.
+
+A window that proves a p99 holds 459 requests: at 0.8/s nearly ten minutes, and a round has two and
+more. A load above what the config can answer needs no such window: by the utilisation law no
+config answers more than what is served at once over the time that takes (Denning and Buzen, The
+operational analysis of queueing network models, 1978), so a queue grows, and once more requests are
+late than the percentile allows of the whole window the SLO is missed for certain
+(`tuner.load.watch.early_end`). Loads above that one are not stood either. So the gain is at
+least what the other config stands over that load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tuner.confirm.bound import NEAR
+from tuner.confirm.rounds import Round, search_round
+from tuner.score.capacity import LevelRange, saturated
+from tuner.score.point import Point
+
+#: Every finalist stands so many times the load of the current config, in a round and by the search:
+#: two servers with arrivals of their own would have to be wrong by that much.
+OUTCLASSED = 3.0
+#: The load is so many times what is expected of the config. It is known from few requests.
+ABOVE = 1.5
+#: Only where a measurement at what is expected takes longer than this, in seconds.
+LONG_S = 60.0
+
+
+def search_far_behind(
+    measure: Callable[[float], Point],
+    expected: float,
+    others: Sequence[float],
+    levels: LevelRange,
+    length_s: Callable[[float], float],
+) -> Round:
+    """A rough round, or one load that the config does not stand where that is enough to know.
+
+    Args:
+        measure: At a level.
+        expected: Capacity of the config.
+        others: What those are expected to stand that it is compared with.
+        levels: Loads that may be asked for.
+        length_s: Of a measurement at a level.
+    """
+    above, known = levels.nearest(ABOVE * expected), list[Point]()
+    far = all(other >= OUTCLASSED * above for other in others)
+    if far and others and length_s(expected) > LONG_S and not levels.whole:
+        known = [measure(above)]
+        if _certainly_missed(known[0]):
+            return Round(tuple(known), missed=True)
+    return search_round(measure, expected, levels, rough=True, known=known)
+
+
+def _certainly_missed(point: Point) -> bool:
+    near = not saturated(point) and (point.slo_utilisation or 0.0) < NEAR[1]
+    return not (point.passed or point.undecided or near)
