@@ -313,3 +313,18 @@ def test_a_slow_model_is_proved_and_soaked_too(service_s: float, slo: str, hours
     assert ratio is not None
     assert ratio.low > 1.5
     assert server.spent_s < 3600.0 * hours
+
+
+def test_a_slow_current_config_far_behind_costs_one_measurement_of_the_proof() -> None:
+    """Its windows of ten minutes made half an hour of a run, to tell a gain of 12 times."""
+    server = Server(1.0)
+    session, searcher, _ = a_search(server, "p99_latency <= 6s", 1, 8)
+    trials, _ = searched(session, searcher)
+    before = len(server.windows)
+    verdict = prove(session, trials)
+    assert [level for level, _ in server.windows[before:] if level < 4.0] == pytest.approx([0.966])
+    assert verdict.confirmation is not None
+    assert verdict.confirmation.gain is not None
+    assert verdict.confirmation.gain.at_least
+    assert verdict.baseline is not None
+    assert verdict.baseline.feasible  # it keeps what the search saw it stand
