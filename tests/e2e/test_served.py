@@ -77,6 +77,26 @@ objective: maximize goodput
 budget: {trials: 4}
 confirm: {rounds: 3, finalists: 1, soak: 3s}
 """
+#: Whom nlp-bls asks. Batches that begin 100 ms later are worse beyond doubt, which is soon told.
+CALLEES = ("tiny-bert", "tokenizer", "classifier-head")
+BLS_SPEC = """\
+model: nlp-bls
+repository: repository
+workload:
+  arrivals: {kind: closed, concurrency: [4], restarts: 1}
+  window: 1s
+  warmup: 200ms
+slo: [p90_latency <= 2s]
+objective: maximize goodput
+models:
+  nlp-bls: {calls: [tokenizer, tiny-bert, classifier-head]}
+  tiny-bert:
+    space:
+      dynamic_batching: {choice: [off, on]}
+      dynamic_batching.max_queue_delay_microseconds: {choice: [100000]}
+budget: {trials: 2}
+confirm: {rounds: 3, finalists: 1, soak: 0s}
+"""
 
 
 @pytest.fixture
@@ -145,6 +165,27 @@ def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_ba
 
     take_back(served, "pipe")
     assert [config.read_bytes() for config in configs] == before
+
+
+def test_a_model_whose_code_asks_others_is_drafted_with_them_and_they_are_tuned_under_its_load(
+    served: Workplace,
+) -> None:
+    for name in ("nlp-bls", *CALLEES):
+        shutil.copytree(REPOSITORY / name, served.directory / "repository" / name)
+    draft = served.tune("init", "nlp-bls", "--repository", "repository", "--output", "-")
+    assert f"calls: [{', '.join(CALLEES)}]" in draft.stdout
+    (served.directory / "spec.yaml").write_text(BLS_SPEC)
+    done = served.tune("run", "spec.yaml")
+    assert served.result()["status"] == "kept", done.stderr
+    current, delayed = (trial["points"][-1]["measurement"] for trial in served.trials())
+    for measured in (current, delayed):
+        asked = measured["models"]["nlp-bls"]["success_count"]
+        for name in CALLEES:  # one text a request; counted a sample apart at each end
+            assert measured["models"][name]["success_count"] == pytest.approx(asked, rel=0.3, abs=3)
+    times = [measured["throughput_infer_per_s"] for measured in (current, delayed)]
+    assert times[0] > 1.5 * times[1]
+    assert served.result()["baseline"]["bottleneck"]["model"] in ("nlp-bls", *CALLEES)
+    assert served.children() == []
 
 
 def test_two_models_on_one_device_are_tuned_for_their_mix_each_within_its_own_slo(

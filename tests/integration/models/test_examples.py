@@ -21,7 +21,7 @@ from tuner.triton.local import LocalLauncher
 pytestmark = pytest.mark.integration
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
-EXAMPLES = ("emulated-accelerator", "tiny-bert", "tokenizer", "classifier-head", "nlp")
+EXAMPLES = ("emulated-accelerator", "tiny-bert", "tokenizer", "classifier-head", "nlp", "nlp-bls")
 LOAD_DEADLINE_S = 60.0
 
 #: The committed configs join no requests; this lets Triton form batches.
@@ -155,3 +155,25 @@ def test_the_ensemble_answers_as_its_steps_one_after_the_other(
     np.testing.assert_allclose(answer["confidence"], expected["score"], rtol=1e-4)
     assert np.ptp(answer["confidence"]) > 0.01  # it does depend on the text
     assert (answer["confidence"] >= 0.5).all()
+
+
+def test_the_model_that_asks_others_labels_the_whole_of_each_text(
+    client: InferenceServerClient,
+) -> None:
+    long = b" ".join([b"the lazy dog is happy and never sad,"] * 12)
+    words = [b"the lazy dog", long, b"", b"never again! " + long]
+    texts = np.array([[word] for word in words], dtype=object)
+    tokens = infer(client, "tokenizer", {"text": texts})
+    means = []
+    for ids, mask in zip(tokens["input_ids"], tokens["attention_mask"], strict=True):
+        used = max(-(-mask.sum() // 16), 1) * 16
+        passages = {"input_ids": ids[:used].reshape(-1, 16)}
+        passages["attention_mask"] = mask[:used].reshape(-1, 16)
+        means.append(infer(client, "tiny-bert", passages)["pooled"].mean(axis=0))
+    expected = infer(client, "classifier-head", {"embedding": np.stack(means)})
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: infer(client, "nlp-bls", {"text": texts}), range(32)))
+    for answer in answers:
+        assert answer["sentiment_label"].tolist() == expected["label"].tolist()
+        np.testing.assert_allclose(answer["confidence"], expected["score"], rtol=1e-4)
+    assert len({*expected["score"].ravel().tolist()}) == len(words)
