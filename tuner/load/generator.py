@@ -40,12 +40,14 @@ class Demand:
         shapes: Of its inputs, for variable dimensions, without the batch.
         batch_size: Inferences in one request.
         may_refuse: Whether a config of the run can refuse requests.
+        priority: Of its requests; 0 without one.
     """
 
     config: typing.Any
     shapes: Mapping[str, Sequence[int]]
     batch_size: int
     may_refuse: bool
+    priority: int = 0
 
 
 class LoadGenerator(typing.Protocol):

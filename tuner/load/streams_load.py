@@ -51,6 +51,7 @@ class Asked:
     batch_size: int = 1
     share: float = 1.0
     rate_per_s: float | None = None
+    priority: int = 0
 
 
 def asked_of(spec: Spec) -> dict[str, Asked]:
@@ -63,6 +64,7 @@ def asked_of(spec: Spec) -> dict[str, Asked]:
             stream.batch_size,
             shares.get(name, 0.0),
             None if stream.rate is None else float(stream.rate),
+            stream.priority or 0,
         )
         for name, stream in spec.streams.items()
     }
@@ -191,7 +193,7 @@ def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
         site.directory,
         cached=lambda: control.running_config(model).response_cache.enable,
     )
-    form = _request_form(target, metadata, batched)
+    form = _request_form(target, metadata, batched, asked.priority)
     return Stream(name, target, form, inputs, asked.share, asked.rate_per_s)
 
 
@@ -212,11 +214,14 @@ def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
     return None
 
 
-def _request_form(target: Target, metadata: ModelMetadata, batched: bool) -> RequestForm:
+def _request_form(
+    target: Target, metadata: ModelMetadata, batched: bool, priority: int
+) -> RequestForm:
     return RequestForm(
         model=target.model,
         datatypes={t.name: t.datatype for t in metadata.inputs},
         shapes={t.name: t.shape[1:] if batched else t.shape for t in metadata.inputs},
         batched=batched,
         batch_size=target.batch_size,
+        priority=priority,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from tuner.spec.fields import Count
 from tuner.spec.slo import Slo
 from tuner.spec.units import Percent, Rate
 from tuner.spec.workload import Requests
@@ -22,5 +23,11 @@ class StreamSpec(Requests):
         None,
         description="instead of a share: a constant background, outside the objective; its SLOs "
         "count",
+    )
+    priority: Count | None = Field(
+        None,
+        exclude_if=lambda level: level is None,
+        description="of its requests, 1 is the highest; the model's dynamic batcher needs as many "
+        "priority_levels; default: the model's default_priority_level",
     )
     slo: tuple[Slo, ...] = Field((), description="what the answers to this stream must meet")

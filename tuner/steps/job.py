@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, read_served
@@ -17,6 +18,7 @@ from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
 
 
@@ -125,7 +127,33 @@ def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
     for label in served.answering(stream.model for stream in spec.streams.values()):
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
+    _refuse_unknown_priorities(spec, served)
     return build_space(spec, served, loaded.space_positions)
+
+
+def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
+    """Triton takes a level that a model does not have for its default, and says nothing.
+
+    An ensemble hands a request's priority on to its steps.
+    """
+    for name, stream in spec.streams.items():
+        labels = served.answering([stream.model])
+        levels = {label: _priority_levels(served.models[label].base) for label in labels}
+        label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
+        searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
+        if (stream.priority or 0) > levels[label] and not searched:
+            model = served.models[label]
+            raise SpecError(
+                f"{model.place(PRIORITY_LEVELS)}: {model.name} has {levels[label] or 'no'} "
+                f"priority levels, and requests of the stream {name} have priority "
+                f"{stream.priority}",
+                f"write at least dynamic_batching {{ priority_levels: {stream.priority} "
+                f"default_priority_level: {stream.priority} }}, or leave the priority out",
+            )
+
+
+def _priority_levels(base: Base) -> int:
+    return int(base.completed.dynamic_batching.priority_levels)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

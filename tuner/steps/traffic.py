@@ -29,7 +29,7 @@ def _demand(job: Job, stream: StreamSpec, may_refuse: bool) -> Demand:
     inputs = stream.inputs
     shapes = inputs.shapes if isinstance(inputs, RandomInputs) else {}
     config = job.served.models[stream.model].base.completed
-    return Demand(config, shapes, stream.batch_size, may_refuse)
+    return Demand(config, shapes, stream.batch_size, may_refuse, stream.priority or 0)
 
 
 def client_notes(job: Job) -> list[str]:

@@ -41,6 +41,7 @@ class Asked:
         share: Of the level.
         rate_per_s: Of a background, which has no share.
         repeats: None when no input comes twice.
+        priority: Of its requests; 0 leaves it to the model.
     """
 
     name: str = ""
@@ -49,6 +50,7 @@ class Asked:
     share: float = 1.0
     rate_per_s: float | None = None
     repeats: Repeats | None = None
+    priority: int = 0
 
     @property
     def background(self) -> bool:
@@ -87,6 +89,8 @@ class Setting:
     @cached_property
     def plan(self) -> Plan | Unmodelled:
         """Who answers the requests."""
+        if any(stream.priority for stream in self.asked):
+            return Unmodelled("requests with a priority are not simulated")
         sizes: dict[str, set[int]] = {}
         for stream in self.asked:
             sizes.setdefault(stream.model, set()).add(stream.request_size)

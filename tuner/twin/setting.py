@@ -51,6 +51,7 @@ def _asked(name: str, stream: StreamSpec, spec: Spec) -> Asked:
         spec.shares.get(name, 0.0),
         None if stream.rate is None else float(stream.rate),
         _repeats(stream),
+        stream.priority or 0,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from google.protobuf.json_format import MessageToJson
 from integration.load.repository import SERVICE_S
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
@@ -90,3 +91,28 @@ def test_one_stream_that_has_a_name_is_held_to_its_own_bound(
     assert own.p90_latency_us == found.p90_latency_us
     assert found.within_bounds is own.within_bounds is False
     assert found.duration_s < WINDOW.duration_s
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_stream_of_higher_priority_is_served_before_the_others_under_overload(
+    bench: Bench, protocol: str
+) -> None:
+    """130/s for a model that stands 100/s: only who asks first is to wait for the model itself."""
+    config = bench.control.running_config("plain")
+    before = MessageToJson(config)
+    config.max_batch_size = 1
+    config.dynamic_batching.priority_levels = config.dynamic_batching.default_priority_level = 2
+    bench.control.load("plain", MessageToJson(config), 60.0)
+    asked = {
+        "patient": Asked("plain", share=0.8, priority=2),
+        "urgent": Asked("plain", share=0.2, priority=1),
+    }
+    load = bench.streams(asked, protocol=protocol)
+    try:
+        window = Window(duration_s=2.5, warmup_s=0.5, deadline_s=40.0, tail_s=0.2)
+        found = load.measure(LoadPoint(Arrivals.POISSON, 130.0), window, 1)
+        assert any(load.setup.at_rest() for _ in range(30))
+    finally:
+        bench.control.load("plain", before, 60.0)
+    urgent, patient = (found.streams[name] for name in ("urgent", "patient"))
+    assert urgent.p90_latency_us < 10e6 * SERVICE_S < patient.p50_latency_us

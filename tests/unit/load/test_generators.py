@@ -69,6 +69,12 @@ def test_several_streams_are_measured_with_tunes_own_client() -> None:
     assert found.why == "perf_analyzer sends one stream of requests, to one model"
 
 
+def test_requests_with_a_priority_are_measured_with_tunes_own_client() -> None:
+    found = choose([Demand(config(SMALL, SMALL), {}, 1, may_refuse=False, priority=1)])
+    assert found.kind is OWN_CLIENT
+    assert found.why == "perf_analyzer has no option for the priority of requests"
+
+
 def test_the_first_generator_of_the_table_that_can_measures() -> None:
     asked = [Demand(config(IMAGE, SMALL), {}, 1, may_refuse=False)]
     for kind in GENERATORS[:-1]:

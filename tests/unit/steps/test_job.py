@@ -9,7 +9,11 @@ from serving import write_models
 from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
+from tuner.load.generators import OWN_CLIENT
 from tuner.steps.job import Request, prepare
+from tuner.steps.traffic import client_of
+from tuner.twin.model import Unmodelled
+from tuner.twin.setting import setting_of
 
 SPEC = """\
 model: e
@@ -65,6 +69,16 @@ def test_an_ensemble_and_its_steps_make_a_job(spec: Path) -> None:
             id="a step that answers many times",
         ),
         pytest.param(
+            {"two": TWO.replace('"python"', '"vllm"')},
+            r"^two is a language model \(vllm\)",
+            id="a step that batches inside its engine",
+        ),
+        pytest.param(
+            {"one": MODEL + "sequence_batching { }"},
+            "^one takes sequences of requests",
+            id="a step that takes sequences",
+        ),
+        pytest.param(
             {"e": ENSEMBLE.replace('"two"', '"e"')},
             r"e/config.pbtxt:12:5: .*step\[1\].model_name: the models lead in a circle: e -> e",
             id="circle",
@@ -116,3 +130,55 @@ def test_an_ensembles_own_instances_are_refused_with_the_steps_that_have_some(
         [":5:54", "models.nlp.space.dynamic_batching"],
     ]
     assert "search those of its steps: tokenizer, tiny-bert, classifier-head" in str(error.value)
+
+
+LEVELS = "dynamic_batching {{ priority_levels: {n} default_priority_level: {n} }}"
+PRIORITIES = """\
+repository: models
+models: {e: {space: {response_cache.enable: {choice: [off, on]}}}, one: {%s}}
+streams:
+  urgent: {model: %s, share: 20%%, priority: 1}
+  patient: {model: %s, share: 80%%, priority: 2}
+server: {args: [--cache-config=local,size=1048576]}
+slo: [p99_latency <= 40ms]
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "levels", "said"),
+    [
+        ("one", 0, r"one/config.pbtxt:1:1: .*priority_levels: one has no priority levels, and "),
+        ("one", 1, r"one/config.pbtxt:5:20: .*: one has 1 priority levels, .* patient have .* 2"),
+        ("e", 0, r"two/config.pbtxt:.*: two has no priority levels, and .* urgent have priority 1"),
+        ("e", 1, r"one/config.pbtxt:5:20: .*: one has 1 priority levels, .* patient have"),
+    ],
+)
+def test_a_priority_that_no_asked_model_has_is_refused_with_its_place(
+    asked: str, levels: int, said: str, spec: Path
+) -> None:
+    """An ensemble hands a request's priority on to its steps."""
+    spec.write_text(PRIORITIES % ("", asked, asked))
+    one = MODEL + LEVELS.format(n=levels) if levels else MODEL
+    write_models(spec.parent / "models", e=ENSEMBLE, one=one, two=TWO)
+    with pytest.raises(SpecError, match=said) as error:
+        prepare(Request(spec=spec))
+    assert "dynamic_batching { priority_levels: " in error.value.hint
+
+
+@pytest.mark.parametrize("asked", ["one", "e"])
+def test_priorities_that_a_model_has_or_that_are_searched_are_measured_with_tunes_own_client(
+    asked: str, spec: Path
+) -> None:
+    models = spec.parent / "models"
+    write_models(models, e=ENSEMBLE, one=MODEL + LEVELS.format(n=2), two=TWO)
+    spec.write_text(PRIORITIES % ("", asked, asked))
+    job = prepare(Request(spec=spec))
+    assert client_of(job).kind is OWN_CLIENT
+    assert setting_of(job.space, job.spec).plan == Unmodelled(
+        "requests with a priority are not simulated"
+    )
+    (models / "one" / "config.pbtxt").write_text(MODEL + "dynamic_batching { }")
+    searched = "space: {dynamic_batching.default_priority_level: {choice: [2]}, "
+    searched += "dynamic_batching.priority_levels: {choice: [2]}}"
+    spec.write_text(PRIORITIES % (searched, asked, asked))
+    assert prepare(Request(spec=spec)).spec.streams["patient"].priority == 2

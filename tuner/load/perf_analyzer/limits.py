@@ -1,9 +1,9 @@
 """What perf_analyzer cannot measure, or should not.
 
-It cannot send several streams on one clock, nor where requests may be refused, for it gives no
-result when one fails. And it should not
-where tensors are large: its export of every request's times, without which a late client hides a
-stalled server, holds every tensor as text too, and no option leaves them out.
+It cannot send several streams on one clock, nor requests with a priority, nor where requests may be
+refused, for it gives no result when one fails. And it should not where tensors are large: its
+export of every request's times, without which a late client hides a stalled server, holds every
+tensor as text too, and no option leaves them out.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def why_not(demands: Sequence[Demand]) -> str:
     if len(demands) > 1:
         return "perf_analyzer sends one stream of requests, to one model"
     (demand,) = demands
+    if demand.priority:
+        return "perf_analyzer has no option for the priority of requests"
     if demand.may_refuse:
         return "perf_analyzer gives no result when a request is refused"
     exported = demand.batch_size * export_bytes(demand.config, demand.shapes)

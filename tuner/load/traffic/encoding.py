@@ -30,6 +30,7 @@ class RequestForm:
         shapes: By input, without the batch; -1 where the input file gives the shape.
         batched: Whether tensors have a batch dimension (``max_batch_size`` above 0).
         batch_size: Inferences in one request.
+        priority: 1 is the highest; 0 leaves it to the model.
     """
 
     model: str
@@ -37,6 +38,7 @@ class RequestForm:
     shapes: Mapping[str, Sequence[int]]
     batched: bool
     batch_size: int
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: str) -> by
     from tritonclient.grpc import service_pb2
 
     request = service_pb2.ModelInferRequest(model_name=form.model)
+    if form.priority:
+        request.parameters["priority"].uint64_param = form.priority
     for name, tensor in tensors.items():
         request.inputs.add(name=name, datatype=form.datatypes[name], shape=tensor.shape)
         request.raw_input_contents.append(tensor.raw)
@@ -178,7 +182,8 @@ def _over_http(tensors: Mapping[str, _Content], form: RequestForm, address: str)
         }
         for name, tensor in tensors.items()
     ]
-    told = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    parameters = {"binary_data_output": True} | ({"priority": p} if (p := form.priority) else {})
+    told = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
     size = len(told) + sum(len(tensor.raw) for tensor in tensors.values())
     head = (
         f"POST /v2/models/{quote(form.model)}/infer HTTP/1.1",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from tuner.load.traffic import encoding
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import TensorShape
-from tuner.spec.workload import RandomInputs
+from tuner.spec.workload import Protocol, RandomInputs
 
 
 def form(
@@ -131,3 +133,20 @@ def test_requests_that_do_not_fit_in_memory(
     path = file_of(tmp_path, *({"x": [i, 0]} for i in range(10)))
     with pytest.raises(LoadFailedError, match="MiB"):
         build(path, form(), 10)
+
+
+@pytest.mark.parametrize("priority", [0, 2])
+def test_a_priority_goes_with_every_request_and_none_is_left_to_the_model(
+    tmp_path: Path, priority: int
+) -> None:
+    path = file_of(tmp_path, {"x": [1, 2]})
+    asked = replace(form(), priority=priority)
+    (request,) = build(path, asked, 1)
+    sent = {name: value.uint64_param for name, value in parsed(request).parameters.items()}
+    (over_http,) = build(path, asked, 1, Protocol.HTTP, "h:1")
+    head, _, body = over_http.partition(b"\r\n\r\n")
+    size = int(re.search(rb"Inference-Header-Content-Length: (\d+)", head)[1])  # type: ignore[index]
+    told = json.loads(body[:size])["parameters"]
+    expected = {"priority": priority} if priority else {}
+    assert sent == expected
+    assert told == {"binary_data_output": True, **expected}
