@@ -40,6 +40,12 @@ _MESSAGES: Mapping[str, str] = {
 
 #: Where what was found is not shown.
 _SECRET = ("server", "environment")
+#: What a stream cannot be, by keys that one would write for it.
+_EXCHANGES = ("kind", "sequences", "streaming")
+_SINGLE_REQUESTS = (
+    "a stream sends single requests, each of which is answered once; sequences and streamed answers "
+    "are for perf_analyzer (--num-of-sequences, --streaming)"
+)
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
 
@@ -99,6 +105,8 @@ def _not_one_of(value: Any, expected: str) -> str:
 
 def _unknown_key(location: Location, owners: _Models) -> str:
     key = str(location[-1])
+    if location[0] == "streams" and len(location) == 3 and key in _EXCHANGES:
+        return f"unknown key '{key}': {_SINGLE_REQUESTS}"
     known = sorted({name for owner in owners for name in _known(owner)})
     guess = in_brackets(key, known)
     if guess:

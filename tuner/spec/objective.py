@@ -19,6 +19,11 @@ class Goal(Enum):
 
 _EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_memory at 300/s")
 
+_OF_ONE_STREAM = (
+    "the goodput of one stream is always its share of the whole: write maximize goodput; where the "
+    "other streams are to stay as they are, give each of them a rate instead of a share"
+)
+
 
 @dataclass(frozen=True)
 class Objective(AsText):
@@ -50,6 +55,8 @@ class Objective(AsText):
         expression = " ".join(words)
         if expression == Goal.MAXIMIZE_GOODPUT.value:
             return cls.goodput()
+        if expression.startswith(f"{Goal.MAXIMIZE_GOODPUT.value} of "):
+            raise ValueError(_OF_ONE_STREAM)
         if words[:1] != [Goal.MINIMIZE.value]:
             raise ValueError(_not_an_objective(expression))
         match = re.fullmatch(r"minimize (\S+)(?: at (\d+(?:\.\d+)?) ?(/s)?)?", expression)

@@ -37,6 +37,7 @@ def test_a_metric_at_a_load(text: str, metric: Metric, level: float, is_rate: bo
     [
         ("maximise goodput", "did you mean maximize goodput?"),
         ("maximize throughput", "did you mean maximize goodput?"),
+        ("maximize goodput of chat", "give each of them a rate instead of a share"),
         ("minimise p99_latency at 300/s", "did you mean minimize p99_latency at 300/s?"),
         ("minimize p99 at 300/s", "did you mean p99_latency?"),
         ("minimize p99_latency", "at which load?"),
