@@ -45,6 +45,7 @@ from tuner.report.tables import (
     ending,
     environment,
     noise_sentences,
+    p99_of,
     rejections,
     simplification,
     trial_seconds,
@@ -171,9 +172,9 @@ def _trial(data: ReportData, trial: Trial) -> dict[str, Any]:
         "predicted": predicted_text(data, trial.predicted) if trial.predicted else "",
         "score": f"{bound}{score}",
         "score_value": f"{trial.score.value:.6g}" if trial.score else "",
-        "p99_us": f"{judged.measurement.p99_latency_us:.0f}" if judged else "",
+        "p99_us": f"{judged.limiting.p99_latency_us:.0f}" if judged else "",
         "seconds": f"{seconds:.2f}",
-        "p99": latency_text(judged.measurement.p99_latency_us if judged else None),
+        "p99": p99_of(judged),
         "refused": count_of_refused(judged),
         "deployment": trial.deployment or "",
         "time": seconds_text(seconds),
@@ -188,12 +189,14 @@ def _points(trial: Trial) -> Table:
         m = point.measurement
         open_slos = [s for s in point.slo if s.verdict is not Verdict.PASS]
         missed = "; ".join(f"{s.expression} {verdict_text(s)}" for s in open_slos)
-        times = (m.p50_latency_us, m.p90_latency_us, m.p95_latency_us, m.p99_latency_us)
+        own = point.limiting
+        times = (own.p50_latency_us, own.p90_latency_us, own.p95_latency_us)
         rows.append(
             (
                 load_text(m.load),
                 rate_text(m.throughput_infer_per_s),
                 *(latency_text(t) for t in times),
+                p99_of(point),
                 count_of_refused(point),
                 _starts(m),
                 missed or "all met",

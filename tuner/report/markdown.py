@@ -15,7 +15,6 @@ from tuner.report.quantities import (
     POINT_ESTIMATES,
     VERDICTS,
     count_text,
-    latency_text,
     margin_text,
     metric_text,
     seconds_text,
@@ -30,7 +29,13 @@ from tuner.report.sentence import (
     soak_sentences,
     verdict_sentence,
 )
-from tuner.report.tables import comparison, count_of_refused, rejections, simplification
+from tuner.report.tables import (
+    comparison,
+    count_of_refused,
+    p99_of,
+    rejections,
+    simplification,
+)
 from tuner.score.verdict import SloResult
 
 #: Trials shown, the best ones.
@@ -188,7 +193,7 @@ def _best_trials(data: ReportData) -> Table | None:
                 str(trial.number),
                 change_text(data, trial.candidate),
                 score_text(data, score.value),
-                latency_text(point.measurement.p99_latency_us if point else None),
+                p99_of(point),
                 count_of_refused(point),
                 "yes" if score.feasible else "no",
             )

@@ -143,6 +143,14 @@ def count_of_refused(point: Point | None) -> str:
     return NOTHING if point is None else f"{point.measurement.rejected_count:,}"
 
 
+def p99_of(point: Point | None) -> str:
+    """Of a mix that of the stream whose SLO is nearest its bound, which it names."""
+    if point is None:
+        return NOTHING
+    own = latency_text(point.limiting.p99_latency_us)
+    return f"{own} ({point.limiting_stream})" if point.limiting_stream else own
+
+
 def simplification(data: ReportData) -> Table | None:
     """The winner with one field at a time put back."""
     if not data.simplification:

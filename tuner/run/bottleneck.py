@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tuner.measurement.measurement import LoadPoint, ServerStatistics
 from tuner.run.manifest import Manifest
-from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
 
 
@@ -52,7 +51,7 @@ def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
     """Of what one load showed; None where there are no models to tell apart, or no statistics."""
     if not any(manifest.models):
         return None
-    stream = limiting_stream(point, manifest)
+    stream = point.limiting_stream or next(iter(manifest.streams))
     times = times_of(point, manifest, stream)
     whole_us = sum(time.total_us for time in times)
     if not whole_us:
@@ -61,15 +60,6 @@ def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
     load = point.measurement.load
     queue_share = most.queue_us / most.total_us
     return Bottleneck(stream, most.model, most.total_us / whole_us, queue_share, times, load)
-
-
-def limiting_stream(point: Point, manifest: Manifest) -> str:
-    """The stream that uses up most of its SLOs."""
-
-    def utilisation(stream: str) -> float:
-        return slo_utilisation([r for r in point.slo if r.stream == stream]) or 0.0
-
-    return max(manifest.streams, key=utilisation)
 
 
 def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, ...]:

@@ -96,7 +96,9 @@ class Soaked(Facts):
         """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
         measurement = self.measurement
         found = [] if self.late is None else [self.late.text]
-        found.append(f"p99 {digits(measurement.p99_latency_us / 1e3)} ms")
+        stream = self.point.limiting_stream
+        p99_ms = digits(self.point.limiting.p99_latency_us / 1e3)
+        found.append(f"p99{f' of {stream}' if stream else ''} {p99_ms} ms")
         missed = [_missed(s) for s in self.slo if s.verdict is not Verdict.PASS]
         told = "; ".join([", ".join(found), *missed])
         return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"

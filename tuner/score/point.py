@@ -56,6 +56,20 @@ class Point(Facts):
         return slo_utilisation(self.slo)
 
     @property
+    def limiting_stream(self) -> str:
+        """Of a mix the stream that uses up most of its SLOs; "" where there is one stream."""
+
+        def used(stream: str) -> float:
+            return slo_utilisation([r for r in self.slo if r.stream == stream]) or 0.0
+
+        return max(self.measurement.streams, key=used, default="")
+
+    @property
+    def limiting(self) -> Measurement:
+        """The figures of that stream: those of a mix together are nobody's."""
+        return self.measurement.streams.get(self.limiting_stream, self.measurement)
+
+    @property
     def undecided(self) -> bool:
         """Too few answers for a verdict; of an overload few are answered because it is one."""
         return undecided(self.slo) and not saturated(self)

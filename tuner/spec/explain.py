@@ -43,8 +43,8 @@ _SECRET = ("server", "environment")
 #: What a stream cannot be, by keys that one would write for it.
 _EXCHANGES = ("kind", "sequences", "streaming")
 _SINGLE_REQUESTS = (
-    "a stream sends single requests, each of which is answered once; sequences and streamed answers "
-    "are for perf_analyzer (--num-of-sequences, --streaming)"
+    "a stream sends single requests, each of which is answered once; sequences and streamed "
+    "answers are for perf_analyzer (--num-of-sequences, --streaming)"
 )
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 

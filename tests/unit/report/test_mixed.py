@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from unit.report.conftest import NASTY
-from unit.report.mixed import STREAMS, mixed_run
+from unit.report.mixed import SLOS, STREAMS, mixed_run
 
 import tuner
 from tuner.cli.verdict import lines_of
@@ -21,8 +22,13 @@ from tuner.report.charts.sections import by_section
 from tuner.report.compare import compared, text_table
 from tuner.report.data import ReportData, load, read_result
 from tuner.report.pull_request import pull_request_of
+from tuner.report.quantities import latency_text
+from tuner.report.tables import p99_of
+from tuner.run.confirmation import Soaked
 from tuner.run.result_schema import check
 from tuner.run.store import RunStore
+from tuner.score.judge import judge_all
+from tuner.spec.slo import Slo
 
 #: At the load that its winner is judged at.
 SENTENCE = "spends 87 % of its time in tiny-bert, 72 % of that queueing"
@@ -153,3 +159,32 @@ def test_a_comparison_tells_the_streams_and_the_bottleneck_of_both_runs(run: Pat
 def test_what_was_not_written_is_not_said_to_be(run: Path) -> None:
     text = html.render(replace(load(run), written=None))
     assert "Written to" not in text
+
+
+def test_the_p99_of_a_trial_is_that_of_the_stream_nearest_its_bound(
+    run: Path, data: ReportData
+) -> None:
+    """The interactive one has 40 ms, the embedding 100 ms."""
+    trial = next(t for t in data.trials if t.score and t.score.best_point is not None)
+    assert trial.score is not None
+    assert trial.score.best_point is not None
+    point = trial.points[trial.score.best_point]
+    pooled, own = point.measurement, dict(point.measurement.streams)
+    embedding = replace(own["embedding"], p99_latency_us=99e3)
+    results = judge_all(
+        [Slo.parse(SLOS[name]).about(name) for name in STREAMS],
+        replace(pooled, streams={**own, "embedding": embedding}),
+    )
+    for streams, slo, name in [
+        (own, point.slo, "interactive"),
+        ({**own, "embedding": embedding}, results, "embedding"),
+    ]:
+        mixed = replace(point, measurement=replace(pooled, streams=streams), slo=slo)
+        assert p99_of(mixed) == f"{latency_text(streams[name].p99_latency_us)} ({name})"
+        told = Soaked(mixed.measurement, mixed.slo).sentence
+        assert f"p99 of {name} " in told
+    assert p99_of(replace(point, measurement=replace(pooled, streams={}))) == latency_text(
+        pooled.p99_latency_us
+    )
+    assert re.search(r"\| \d+ \|.* ms \(interactive\) \|.*\| yes \|", markdown.render(data))
+    assert "ms (interactive)" in html.render(data)
