@@ -24,6 +24,7 @@ from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
 from tuner.search.study.uninterrupted import uninterrupted
+from tuner.spec.load import load_spec
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
@@ -97,9 +98,10 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
     book = TimeBook()
     stop = Stop(events.note)
     with stop.listening():
-        for undone in settle_writes(request):
+        loaded = load_spec(request.spec)
+        for undone in settle_writes(loaded.spec.repository):
             events.note(undone)
-        job = prepare(request)
+        job = prepare(request, loaded)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
         with (
             only_one_on(job),

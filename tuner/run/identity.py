@@ -68,6 +68,12 @@ def question_in(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mix_in(spec: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The streams of a spec and the models beside which they are served; None without streams."""
-    streams = spec.get("streams")
-    return streams and {"streams": streams, "models": sorted(spec.get("models", ()))}
+    """The streams of a spec and the models beside which they are served; None of one model alone.
+
+    Without streams those count that are only loaded; the others are what is searched.
+    """
+    models, streams = spec.get("models", {}), spec.get("streams")
+    if streams:
+        return {"streams": streams, "models": sorted(models)}
+    loaded = sorted(name for name, model in models.items() if not model.get("space"))
+    return {"models": loaded} if loaded else None

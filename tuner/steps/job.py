@@ -78,8 +78,12 @@ class Job:
         return replace(self, served=served, space=_space(self.loaded, self.spec, served))
 
 
-def prepare(request: Request) -> Job:
+def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     """Reads and checks the spec, the configs of its models, and the space of both.
+
+    Args:
+        request: What was asked for.
+        loaded: Its spec, where that was read already.
 
     Raises:
         SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
@@ -87,7 +91,7 @@ def prepare(request: Request) -> Job:
         NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    loaded = load_spec(request.spec)
+    loaded = loaded or load_spec(request.spec)
     return job_from(loaded, _with_words_of(request, loaded.spec))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit, unified_diff
@@ -11,8 +12,7 @@ from tuner.modelconfig.files import CONFIG_NAME
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ChangedConfig
 from tuner.space.candidate import Candidate
-from tuner.spec.load import load_spec
-from tuner.steps.job import Job, Request
+from tuner.steps.job import Job
 from tuner.steps.outcome import Change
 from tuner.writeback.apply import apply
 from tuner.writeback.plan import WritePlan, file_plan
@@ -21,17 +21,16 @@ from tuner.writeback.target import target_of
 from tuner.writeback.written import Written
 
 
-def settle_writes(request: Request) -> Iterator[str]:
+def settle_writes(repository: Path) -> Iterator[str]:
     """What to say of writes that a kill cut short in the repository, each undone by now.
 
-    Before anything is read: a run over half of a winner would be about nobody's configs.
+    Before any config is read: a run over half of a winner would be about nobody's configs.
 
     Raises:
-        SpecError: The spec is wrong.
         StalePlanError: A file was changed since.
         EnvironmentNotReadyError: There is no such repository, or a file cannot be written.
     """
-    for written in settle_all(load_spec(request.spec).spec.repository):
+    for written in settle_all(repository):
         yield from written.all_notes
 
 

@@ -176,6 +176,21 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
     assert "the write of run r1, which was cut short, is undone" in capsys.readouterr().err
 
 
+def test_a_run_is_about_the_spec_as_it_was_when_it_began(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read once, and not again after half-written files were put back."""
+
+    def settle(repository: Path) -> list[str]:
+        workplace.spec.write_text("no spec any more")
+        return []
+
+    before = workplace.spec.read_text()
+    monkeypatch.setattr(pipeline, "settle_writes", settle)
+    assert workplace.tune("run", str(workplace.spec), "--trials", "2", "--no-write") == 0
+    assert workplace.store.manifest().spec_text == before
+
+
 def test_no_write_leaves_the_repository_as_it_is(workplace: Workplace) -> None:
     before = workplace.config.read_bytes()
     files = sorted(workplace.config.parent.iterdir())

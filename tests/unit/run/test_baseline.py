@@ -190,3 +190,15 @@ def test_another_mix_is_another_question(tmp_path: Path) -> None:
     before, after = asked(75), asked(80)
     assert [name for name in before if before[name] != after[name]] == ["mix"]
     assert asked(75, "{int: [1, 8]}") == before
+
+
+def test_a_neighbour_that_is_only_loaded_makes_another_question(tmp_path: Path) -> None:
+    def asked(models: str) -> dict[str, str]:
+        more = f"models: {{{models}}}\nspace:"
+        return question_of(spec(tmp_path, "space:", more, name="beside.yaml"))
+
+    alone, step = asked(""), "tokenizer: {space: {instance_group.count: {int: [1, 4]}}}"
+    assert "mix" not in alone
+    assert asked(step) == alone, "what is searched of it does not matter"
+    assert asked("tokenizer: {}") != asked("tiny-bert: {}") != alone
+    assert asked(f"{step}, tiny-bert: {{}}") == asked("tiny-bert: {}")
