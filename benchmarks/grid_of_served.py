@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 import time
@@ -57,9 +58,9 @@ from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.tools import find_programs
 
-#: Loads of a config at the most; and where the first is, as a share of what it may stand: an
-#: overload costs a fresh server.
-MOST_LOADS, BEGIN = 6, 0.95
+#: Loads of a config at the most, and once its capacity is bracketed, however widely; and where the
+#: first is, as a share of what it may stand: an overload costs a fresh server.
+MOST_LOADS, ENOUGH_LOADS, BEGIN = 6, 4, 0.95
 #: How many of the best are measured again, and in how many rounds.
 BEST, ROUNDS = 6, 5
 
@@ -191,6 +192,8 @@ def found_first(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> l
     levels, points = job.plan.levels, [bench.measure(job.plan.levels.nearest(start), next(seeds))]
     while len(points) < MOST_LOADS and (load := next_load(points)) is not None:
         level = levels.nearest(load)
+        if len(points) >= ENOUGH_LOADS and Bracket.of(points).gap < math.inf:
+            break
         if any(p.level == level for p in points):
             break
         points.append(bench.measure(level, next(seeds)))

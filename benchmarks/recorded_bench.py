@@ -5,7 +5,8 @@ on, above them they follow from the throughput of the saturated server. Each mea
 replay borrows the noise of repeats of the table, of those in windows of a run's length where there
 are such: how far they were from the mean of the repeats of their config. One repeat is the
 deployment's, another the measurement's own; how much each counts is how much the errors of one
-repeat at two loads are alike (`RecordedWorld.likeness`).
+repeat at two loads are alike (`RecordedWorld.likeness`). Of a mix each stream has figures of its
+own, interpolated as those of the whole are, and errors of the same repeats.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 from tuner.triton.deploy import DeploymentKind
 
-#: Each as its logarithm: latencies and the answered share of the load.
+#: A row holds the logarithms of these and of the answered share of the load, of the whole first,
+#: then of each stream by name.
 FIGURES = (
     "p50_latency_us",
     "p90_latency_us",
@@ -38,6 +40,7 @@ FIGURES = (
     "avg_latency_us",
 )
 ANSWERED = len(FIGURES)
+_WIDTH = ANSWERED + 1
 #: Where those percentiles lie, for latencies drawn through them; the fastest and slowest beside.
 _SHARES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 _FASTEST, _SLOWEST = 0.6, 1.1
@@ -56,7 +59,7 @@ class RecordedCurve:
 
     Attributes:
         levels: Recorded rates per second, ascending.
-        logs: A row of log `FIGURES` and log answered share for each level, the mean over repeats.
+        logs: A row for each level, the mean over repeats.
         nearest: The first recording of each level, for everything that is not interpolated.
         capacity: Rate at which an SLO begins to be missed; None when it is at every rate.
     """
@@ -80,40 +83,52 @@ class RecordedCurve:
             capacity=Bracket.of(probes).capacity(),
         )
 
+    def row(self, level: float) -> Vector:
+        """Interpolated between the two loads beside ``level``; beyond the ends as at them."""
+        x = np.clip(math.log(level), *np.log(self.levels[[0, -1]]))
+        return np.array([np.interp(x, np.log(self.levels), column) for column in self.logs.T])
+
     def at(self, level: float) -> Measurement:
         """Interpolated between the two loads beside ``level``; beyond the last, overloaded.
 
         Below the first, latencies fall on as they do from the second to the first.
         """
         index = int(np.argmin(np.abs(np.log(self.levels / level))))
+        below = max(int(np.searchsorted(self.levels, level, side="right")) - 1, 0)
         near = self.nearest[index]
         requests = near.duration_s * near.load.level
         duration_s = max(requests / level, min(m.duration_s for m in self.nearest))
-        x = np.clip(math.log(level), *np.log(self.levels[[0, -1]]))
-        row = np.array([np.interp(x, np.log(self.levels), column) for column in self.logs.T])
-        row[ANSWERED] = self._answered(math.exp(x))
-        found = replace(near, load=LoadPoint(Arrivals.POISSON, level), duration_s=duration_s)
+        row = self.row(level)
+        row[ANSWERED::_WIDTH] = self._answered(float(np.clip(level, *self.levels[[0, -1]])))
+        found = _under(near, level, duration_s, self.nearest[below])
         if level < self.levels[0]:
-            row[:ANSWERED] -= self._fall(level)
+            row -= self._fall(level)
         found = _with_figures(found, row)
         return self._overloaded(found, row) if level > self.levels[-1] else found
 
-    def _answered(self, level: float) -> float:
+    @property
+    def served(self) -> npt.NDArray[np.float64]:
+        """What of each recorded load was answered, of the whole and each stream, as levels."""
+        return self.levels[:, None] * np.exp(self.logs[:, ANSWERED::_WIDTH])
+
+    def _answered(self, level: float) -> Vector:
         """Log share of the load: as below it, until the server answers no more than above it."""
-        served = self.levels * np.exp(self.logs[:, ANSWERED])
         above = int(np.searchsorted(self.levels, level))
-        if above == 0:
-            return float(self.logs[0, ANSWERED])
-        share = math.exp(self.logs[above - 1, ANSWERED])
-        return math.log(min(share, float(served[above - 1 : above + 1].max()) / level))
+        if level == self.levels[above]:
+            return np.asarray(self.logs[above, ANSWERED::_WIDTH])
+        share = np.exp(self.logs[above - 1, ANSWERED::_WIDTH])
+        most = self.served[above - 1 : above + 1].max(axis=0)
+        return np.log(np.minimum(share, most / level))
 
     def _fall(self, level: float) -> Vector:
         """How far each log latency is below the one at the lowest recorded load."""
+        fall = np.zeros(self.logs.shape[1])
         if self.levels.size < 2:
-            return np.zeros(ANSWERED)
-        rise = (self.logs[1] - self.logs[0])[:ANSWERED]
-        slopes = np.clip(rise / math.log(self.levels[1] / self.levels[0]), 0.0, 1.0)
-        return np.minimum(slopes * math.log(self.levels[0] / level), _LEAST_SHARE)
+            return fall
+        slopes = (self.logs[1] - self.logs[0]) / math.log(self.levels[1] / self.levels[0])
+        fall = np.clip(slopes, 0.0, 1.0) * math.log(self.levels[0] / level)
+        fall[ANSWERED::_WIDTH] = 0.0
+        return np.minimum(fall, _LEAST_SHARE)
 
     def _overloaded(self, found: Measurement, row: Vector) -> Measurement:
         """A queue that grew for as long as the load went on, on top of the last recorded load.
@@ -121,11 +136,13 @@ class RecordedCurve:
         The server answers the most it was ever seen to.
         """
         level = found.load.level
-        most = float((np.exp(self.logs[:, ANSWERED]) * self.levels).max())
-        excess_us = 1e6 * found.duration_s * max(level / most - 1.0, 0.0)
-        added = excess_us * np.array([0.5, 0.9, 0.95, 0.99, 0.5])
-        row = np.append(np.log(np.exp(row[:ANSWERED]) + added), math.log(min(most / level, 1.0)))
-        return _with_figures(found, row)
+        most = self.served.max(axis=0)
+        excess_us = 1e6 * found.duration_s * np.maximum(level / most - 1.0, 0.0)
+        blocks = row.reshape(-1, _WIDTH)
+        added = excess_us[:, None] * np.array([0.5, 0.9, 0.95, 0.99, 0.5])
+        blocks[:, :ANSWERED] = np.log(np.exp(blocks[:, :ANSWERED]) + added)
+        blocks[:, ANSWERED] = np.log(np.minimum(most / level, 1.0))
+        return _with_figures(found, blocks.ravel())
 
 
 @dataclass(frozen=True)
@@ -256,7 +273,7 @@ class RecordedBench:
         if self._world.noises:
             share = level / (self._curve.capacity or float(self._curve.levels[0]))
             found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
-        return judge_point(self._slos, replace(found, latencies_us=latencies_of(found)))
+        return judge_point(self._slos, _with_latencies(found))
 
     def _error(self, share: float, measurement: str) -> Vector:
         """Of the same variance as a single repeat's."""
@@ -268,22 +285,43 @@ class RecordedBench:
         """Nothing is kept here."""
 
     def one_at_a_time(self, seed: int) -> dict[str, float]:
-        """The shortest recorded mean latency, in seconds."""
+        """The shortest recorded mean latency, in seconds, of all together and of each stream."""
         assert self._curve is not None
-        latencies_us = np.exp(self._curve.logs[:, FIGURES.index("avg_latency_us")])
-        return {"": float(latencies_us.min()) / 1e6}
+        names = ("", *sorted(self._curve.nearest[0].streams))
+        shortest = self._curve.logs[:, FIGURES.index("avg_latency_us") :: _WIDTH].min(axis=0)
+        return {n: float(s) for n, s in zip(names, np.exp(shortest) / 1e6, strict=True)}
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         """The most that it was seen to answer, in requests per second."""
         assert self._curve is not None
-        return float((self._curve.levels * np.exp(self._curve.logs[:, ANSWERED])).max())
+        return float(self._curve.served[:, 0].max())
 
 
 def row_of(measurement: Measurement) -> Vector:
-    """Log `FIGURES` and log answered share of the load."""
+    """Log `FIGURES` and log answered share of the load, of the whole and of each stream."""
+    streams = _streams(measurement)
+    if not streams:
+        return _figures(measurement, measurement.load.level)
+    # Of a stream with few requests in the window chance makes those due fewer or more.
+    every = (measurement, *streams.values())
+    return np.concatenate([_figures(own, own.due_per_s or own.load.level) for own in every])
+
+
+def _figures(measurement: Measurement, due_per_s: float) -> Vector:
     figures = [getattr(measurement, name) for name in FIGURES]
-    asked = measurement.load.level * measurement.batch_size
+    asked = due_per_s * _size(measurement)
     return np.log([*figures, measurement.throughput_infer_per_s / asked])
+
+
+def _streams(measurement: Measurement) -> dict[str, Measurement]:
+    return dict(sorted(measurement.streams.items()))
+
+
+def _size(measurement: Measurement) -> float:
+    """Inferences in a request; of a mix in the average one."""
+    if not measurement.streams:
+        return measurement.batch_size
+    return measurement.throughput_infer_per_s / measurement.requests_per_s
 
 
 def latencies_of(measurement: Measurement) -> Vector:
@@ -294,25 +332,60 @@ def latencies_of(measurement: Measurement) -> Vector:
     return np.exp(np.interp((np.arange(count) + 1.0) / count, _SHARES, heights))
 
 
+def _with_latencies(measurement: Measurement) -> Measurement:
+    streams = {name: _with_latencies(own) for name, own in measurement.streams.items()}
+    return replace(measurement, streams=streams, latencies_us=latencies_of(measurement))
+
+
+def _under(near: Measurement, level: float, duration_s: float, below: Measurement) -> Measurement:
+    """Under another load, for so long; how steady it was is said by the load ``below``."""
+    streams = {
+        name: _under(
+            own,
+            own.load.level if own.background else own.load.level * level / near.load.level,
+            duration_s,
+            below.streams[name],
+        )
+        for name, own in near.streams.items()
+    }
+    load = LoadPoint(Arrivals.POISSON, level)
+    return replace(near, load=load, duration_s=duration_s, streams=streams, course=below.course)
+
+
 def _with_figures(measurement: Measurement, row: Vector) -> Measurement:
-    latencies = np.maximum.accumulate(np.exp(row[:4]))
-    values = dict(zip(FIGURES, (*latencies, math.exp(row[4])), strict=True))
-    rate = math.exp(row[ANSWERED]) * measurement.load.level
+    own, *others = row.reshape(-1, _WIDTH)
+    streams = zip(_streams(measurement).items(), others, strict=True)
+    latencies = np.maximum.accumulate(np.exp(own[:4]))
+    values = dict(zip(FIGURES, (*latencies, math.exp(own[4])), strict=True))
+    rate = math.exp(own[ANSWERED]) * measurement.load.level
     level, lasted = measurement.load.level, measurement.duration_s
     return replace(
         measurement,
         **{name: float(value) for name, value in values.items()},
-        throughput_infer_per_s=rate * measurement.batch_size,
+        throughput_infer_per_s=rate * _size(measurement),
         completed_count=round(rate * lasted),
         sent_per_s=level,
         due_per_s=level,
         mean_in_flight=rate * float(values["avg_latency_us"]) / 1e6,
+        streams={name: _with_figures(stream, part) for (name, stream), part in streams},
     )
 
 
 def _mean_row(level: float, recordings: Sequence[Recording]) -> Vector:
-    found = [row_of(p) for r in recordings for p in r.points if p.load.level == level]
-    return np.mean(found, axis=0)
+    """Of all recordings that reach so far; between two of its loads one is interpolated."""
+    found = [row for r in recordings for row in _rows_at(level, r.points)]
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _rows_at(level: float, points: Sequence[Measurement]) -> list[Vector]:
+    same = [row_of(p) for p in points if p.load.level == level]
+    beside = sorted(points, key=lambda p: abs(math.log(p.load.level / level)))
+    below = next((p for p in beside if p.load.level < level), None)
+    above = next((p for p in beside if p.load.level > level), None)
+    if same or below is None or above is None:
+        return same
+    share = math.log(level / below.load.level) / math.log(above.load.level / below.load.level)
+    return [(1.0 - share) * row_of(below) + share * row_of(above)]
 
 
 def _noises(recordings: Sequence[Recording], slos: Sequence[Slo]) -> list[RecordedNoise]:
@@ -322,8 +395,13 @@ def _noises(recordings: Sequence[Recording], slos: Sequence[Slo]) -> list[Record
     capacity = curve.capacity or float(curve.levels[0])
     found = []
     for recording in recordings:
-        places = [int(np.argmin(np.abs(curve.levels - p.load.level))) for p in recording.points]
-        off = [row_of(p) - curve.logs[i] for p, i in zip(recording.points, places, strict=True)]
-        shares = np.array([p.load.level for p in recording.points]) / capacity
-        found.append(RecordedNoise(shares, widened * np.array(off)))
+        inside = [p for p in recording.points if _reaches(curve, p.load.level)]
+        off = [row_of(p) - curve.row(p.load.level) for p in inside]
+        shares = np.array([p.load.level for p in inside]) / capacity
+        if inside:
+            found.append(RecordedNoise(shares, widened * np.array(off)))
     return found
+
+
+def _reaches(curve: RecordedCurve, level: float) -> bool:
+    return bool(curve.levels[0] <= level <= curve.levels[-1])

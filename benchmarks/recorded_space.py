@@ -3,44 +3,77 @@
 from __future__ import annotations
 
 import random
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import yaml
 from recorded_table import Table, spec_path
 
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
 from tuner.space.space import Space
 from tuner.steps.job import Job, Request, prepare
 
 #: Configs of the sample, and its seed.
 SAMPLE, _SEED = 40, 4
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
+#: A part of fewer configs is nothing to search.
+_FEWEST = 8
 
 
 def covered(name: str, table: Table) -> Job:
-    """The job of a table's spec; delays of which a config is not recorded are left out.
+    """The job of a table's spec; values of which a config is not recorded are left out.
+
+    Those first of which the largest share is missing, and none that the current config has.
 
     Raises:
-        ValueError: Nothing is left.
+        ValueError: Next to nothing is left, or the current config is not recorded.
     """
-    path = spec_path(name)
-    job = prepare(Request(spec=path))
-    recorded = set(table.firsts())
-    missing = [c for c in job.space.enumerate() if c.key not in recorded]
-    if not missing:
-        return job
-    data = yaml.safe_load(path.read_text())
-    without = {c.of("").get(DELAY) for c in missing}
-    left = [d for d in data["space"][DELAY]["choice"] if d not in without]
-    if not left or None in without:
-        raise ValueError(f"the table {name} has no delay of which every config is recorded")
-    data["space"][DELAY]["choice"] = left
-    data["repository"] = str((path.parent / data["repository"]).resolve())
-    with tempfile.TemporaryDirectory() as private:
-        narrow = Path(private) / path.name
-        narrow.write_text(yaml.safe_dump(data))
-        return prepare(Request(spec=narrow))
+    job = prepare(Request(spec=spec_path(name)))
+    recorded, space = set(table.firsts()), job.space
+    while missing := [c for c in space.enumerate() if c.key not in recorded]:
+        space = _without(space, missing)
+    if space.size().count < _FEWEST:
+        raise ValueError(f"the table {name} has no part of the space of which all is recorded")
+    return replace(job, space=space)
+
+
+def _without(space: Space, missing: Sequence[Candidate]) -> Space:
+    """Without the value of which most is missing."""
+    every = list(space.enumerate())
+
+    def lacks(value: tuple[Parameter, FieldValue]) -> tuple[float, int]:
+        knob = value[0].knob
+        have = [sum(c.values.get(knob) == value[1] for c in some) for some in (missing, every)]
+        return have[0] / max(have[1], 1), -have[1]
+
+    worst = max(_dispensable(space), key=lacks, default=None)
+    if worst is None:
+        raise ValueError("the current config is not recorded")
+    parameter, value = worst
+    left = tuple(v for v in _values(parameter) if v != value)
+    narrowed = ChoiceParameter(parameter.knob, left)
+    return replace(
+        space, parameters=tuple(narrowed if p is parameter else p for p in space.parameters)
+    )
+
+
+def _dispensable(space: Space) -> Iterator[tuple[Parameter, FieldValue]]:
+    """Every value but the current config's, as long as it is not the only one."""
+    now = space.values(space.canonical(space.current))
+    for parameter in space.parameters:
+        values = _values(parameter)
+        yield from (
+            (parameter, v)
+            for v in values
+            if len(values) > 1 and v != now.get(parameter.knob, values[0])
+        )
+
+
+def _values(parameter: Parameter) -> tuple[FieldValue, ...]:
+    listed = (
+        parameter.coarse(parameter.count) if isinstance(parameter, RangeParameter) else parameter
+    )
+    return tuple(listed)
 
 
 def sampled(space: Space) -> list[Candidate]:

@@ -1,6 +1,7 @@
 """Replays search strategies over recorded tables: how good is what they hold after n configs?
 
     python benchmarks/replay.py --table emulated-accelerator --seeds 20 --trials 24
+    python benchmarks/replay.py --table pair --seeds 20 --trials 20
     python benchmarks/replay.py --strategy twin --again
     python benchmarks/replay.py --strategy twin --ordinary-best --trials 12
     python benchmarks/replay.py --report
@@ -162,9 +163,12 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     """The table's space as far as it is recorded, and what it holds."""
     recorded = tables.read_table(ground.table)
     job = covered(ground.table, recorded)
-    every = {c.key for c in job.space.enumerate()}
+    now = job.space.canonical(job.space.current)
+    every = {c.key for c in (now, *job.space.enumerate())}
     inside = tuple(r for r in recorded.recordings if r.candidate.key in every)
-    noisy = {c.key for c in sampled(prepare(Request(spec=tables.spec_path(ground.table))).space)}
+    whole = prepare(Request(spec=tables.spec_path(ground.table))).space
+    # Of a grid the best are measured again, as often as there was time for.
+    noisy = None if any(job.served.models) else {c.key for c in sampled(whole)}
     world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slos, noisy)
     return job, world.with_ordinary_best() if ground.ordinary_best else world
 

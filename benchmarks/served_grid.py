@@ -15,7 +15,7 @@ import numpy as np
 import recorded_table as tables
 from recorded_table import Recording
 
-from tuner.score.capacity import Bracket, saturated
+from tuner.score.capacity import SATURATED, Bracket
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
@@ -198,24 +198,40 @@ def next_load(points: Sequence[Point]) -> float | None:
     floor, ceiling = bracket.floor, bracket.ceiling
     if bracket.gap <= CLOSE:
         return None
-    if ceiling is not None:
-        full = ceiling.served_per_s if saturated(ceiling) else None
-        near = _BELOW_SATURATION * full if full else ceiling.level / _step(ceiling.slo_utilisation)
-        if floor is None:
-            return near
-        step = 1.0 + CLOSE / 4
-        if full is None or near < floor.level * step:
-            near = bracket.capacity() or near
-        return min(max(near, floor.level * step), ceiling.level / step)
-    *_, below, highest = (None, *sorted(points, key=lambda p: p.level))
-    used = None if floor is None else highest.slo_utilisation
-    step = _step(1.0 / used if used else None)
-    # A latency may hardly rise for long, and so say nothing of how far it is: ever longer steps.
-    faster = 1.0 if below is None else (highest.level / below.level) ** 2
-    return highest.level * min(max(step, faster), _MOST_STEP)
+    loads = sorted(p.level for p in points)
+    if ceiling is None:
+        highest = max(points, key=lambda p: p.level)
+        used = None if floor is None else highest.slo_utilisation
+        return highest.level * _step(1.0 / used if used else None, loads[-2:])
+    lowest = min((p for p in points if not (p.passed or p.undecided)), key=lambda p: p.level)
+    full = _answered(lowest)
+    few = max((p.level for p in points if p.undecided), default=0.0)
+    if floor is None and few:  # there are too few answers below, too
+        return math.sqrt(few * ceiling.level)
+    if floor is None:
+        down = lowest.level / _step(lowest.slo_utilisation, loads[:2])
+        return down if full is None else _BELOW_SATURATION * full
+    step = 1.0 + CLOSE / 4
+    near = bracket.capacity() if full is None else _BELOW_SATURATION * full
+    if near is None or near < floor.level * step:
+        near = bracket.capacity() or floor.level
+    return min(max(near, floor.level * step), ceiling.level / step)
 
 
-def _step(beyond: float | None) -> float:
-    """How far to go where a utilisation is to change by this factor."""
+def _answered(point: Point) -> float | None:
+    """The level at which no stream is sent more than it answered; None where none was."""
+    shares = [
+        own.requests_per_s / (own.due_per_s or own.load.level)
+        for own in point.measurement.shared.values()
+    ]
+    return point.level * min(shares) if min(shares) < SATURATED else None
+
+
+def _step(beyond: float | None, last: Sequence[float]) -> float:
+    """How far to go where a utilisation is to change by this factor.
+
+    A latency may hardly change for long, and so say nothing of how far it is: ever longer steps.
+    """
     step = _MOST_STEP if beyond is None else beyond ** (1.0 / _STEEP)
-    return min(max(step, _LEAST_STEP), _MOST_STEP)
+    faster = (last[-1] / last[0]) ** 2
+    return min(max(step, faster, _LEAST_STEP), _MOST_STEP)

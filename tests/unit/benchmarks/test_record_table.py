@@ -100,7 +100,7 @@ def test_a_table_in_the_making_covers_the_delays_that_are_complete() -> None:
     assert {c.key for c in job.space.enumerate()} == {r.candidate.key for r in done}
     world = RecordedWorld.of(Table({}, tuple(done)), job.spec.slos)
     assert len(world.curves) == len(done)
-    with pytest.raises(ValueError, match="no delay"):
+    with pytest.raises(ValueError, match="current config is not recorded"):
         covered("tiny-bert", Table({}, tuple(done[:3])))
 
 

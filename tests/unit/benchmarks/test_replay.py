@@ -10,13 +10,16 @@ import pytest
 import recorded_curves as results
 import recorded_table as tables
 import replay
-from recorded_bench import RecordedWorld
+from recorded_bench import RecordedBench, RecordedWorld
 from recorded_table import Recording, Table
 from synthetic import synthetic_server
 
+from tuner.score.capacity import Bracket
+from tuner.score.point import Point
 from tuner.steps.job import Job, Request, prepare
 
 GROUND = replay.Ground("tiny-bert")
+PAIR = replay.Ground("pair")
 
 
 @pytest.fixture
@@ -84,3 +87,69 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     assert "92 configs" in text
     assert (tmp_path / "tiny-bert.png").stat().st_size > 10_000
     assert "random" in (tmp_path / "tiny-bert.svg").read_text()
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
+    """Of a simulated grid that was cut short: a part of the pair's configs, see simulated_pair."""
+    growing = Path(__file__).with_name("pair.jsonl")
+    monkeypatch.setattr(tables, "growing_path", lambda _: growing)
+    replay.world_of.cache_clear()
+    return replay.world_of(PAIR)
+
+
+def test_a_grid_that_was_cut_short_is_searched_without_the_values_it_lacks(
+    pair: tuple[Job, RecordedWorld],
+) -> None:
+    job, world = pair
+    assert job.space.size().count == len(world.curves) == 32  # of 72, of which 36 are measured
+    assert job.space.contains(job.space.canonical(job.space.current))
+    assert len(world.noises) == 9  # three configs, measured three times each
+
+
+def test_each_stream_is_answered_and_judged_by_its_own_figures(
+    pair: tuple[Job, RecordedWorld],
+) -> None:
+    job, world = pair
+    bench = RecordedBench(replace(world, noises=()), job.spec.slos, job.space.canonical, 0)
+    candidate = job.space.canonical(job.space.current)
+    (recorded,) = (r for r in tables.read_table("pair").of(candidate.key) if not r.repeat)
+    bench.deploy(candidate)
+    for measured in recorded.points:
+        point: Point = bench.measure(measured.load.level, 1)
+        assert [r.stream for r in point.slo] == ["light", "heavy"]
+        for name, own in measured.streams.items():
+            answered = point.measurement.of(name)
+            assert answered is not None
+            assert answered.p95_latency_us == pytest.approx(own.p95_latency_us)
+            rate = own.throughput_infer_per_s
+            assert answered.throughput_infer_per_s == pytest.approx(rate, rel=0.03)
+        assert point.measurement.models == measured.models
+    levels = [p.load.level for p in recorded.points]
+    points = [bench.measure(level, 1) for level in (*levels, 3.0 * levels[-1])]
+    assert Bracket.of(points).capacity() == pytest.approx(world.goodput(candidate.key), rel=0.01)
+    light, heavy = (points[-1].measurement.streams[name] for name in ("light", "heavy"))
+    assert (light.load.level, heavy.load.level) == pytest.approx(
+        (0.75 * points[-1].level, 0.25 * points[-1].level)
+    )
+    alone_s = bench.one_at_a_time(1)
+    assert set(alone_s) == {"", "heavy", "light"}
+    assert alone_s["light"] < alone_s[""] < alone_s["heavy"]
+
+
+@pytest.mark.parametrize("strategy", ["random", "grid"])
+def test_several_models_are_searched_over_their_grid(
+    pair: tuple[Job, RecordedWorld], strategy: str
+) -> None:
+    found = replay.replay(PAIR, strategy, 0, 32, float("inf"))
+    assert found is not None
+    assert {s.state for s in found.steps} <= {"measured", "pruned"}
+    assert found.shares()[-1] >= 0.95
+
+
+@pytest.mark.fitting
+def test_the_twin_is_fitted_to_what_a_grid_holds(pair: tuple[Job, RecordedWorld]) -> None:
+    found = replay.replay(PAIR, "twin", 0, 12, float("inf"))
+    assert found is not None
+    assert found.notes[-1].startswith("twin fitted: ")
+    assert found.shares()[-1] >= 0.95
