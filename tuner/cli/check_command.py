@@ -83,9 +83,9 @@ def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
 
 def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
     """The verdict, why, each SLO, the last checks, and what to do next."""
+    from tuner.report.charts.trend import trend
     from tuner.report.check_report import HEADLINES, next_steps
     from tuner.report.quantities import count_text, metric_text
-    from tuner.report.trend import trend
 
     color = _COLORS.get(facts.status.value, "red")
     headline = f"{facts.model}: {HEADLINES[facts.status]}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tuner.report.charts.chart import Table
-from tuner.report.charts.trend import trend_chart
+from tuner.report.charts.trend import ratio_text, trend, trend_chart
 from tuner.report.junit import (
     add_case,
     add_output,
@@ -20,16 +20,11 @@ from tuner.report.markdown import escaped, joined, next_lines, slo_lines, titled
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
-    POINT_ESTIMATES,
-    VERDICTS,
     count_text,
-    found_text,
-    margin_text,
     metric_text,
     seconds_text,
     share_text,
 )
-from tuner.report.trend import ratio_text, trend
 from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
@@ -89,12 +84,8 @@ def page_of(check: CheckFacts) -> str:
         "schema_version": check.schema_version,
         "headline": HEADLINES[check.status],
         "sections": [(n, t) for n, t in sections.items() if chart or n != "trend-section"],
-        "verdicts": VERDICTS,
-        "point_estimates": POINT_ESTIMATES,
         "slos": _slos(check),
-        "found_text": found_text,
         "metric_text": metric_text,
-        "margin_text": margin_text,
         "comparison": comparison(check),
         "next_steps": next_steps(check),
         "trend": chart,

@@ -15,12 +15,8 @@ from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.page import Tone, rendered
 from tuner.report.quantities import (
     NOTHING,
-    POINT_ESTIMATES,
-    VERDICTS,
-    found_text,
     latency_text,
     load_text,
-    margin_text,
     rate_text,
     seconds_text,
     verdict_text,
@@ -111,10 +107,6 @@ def _words(data: ReportData) -> dict[str, Any]:
         "headline": HEADLINES[data.status],
         "sentence": verdict_sentence(data),
         "subject": "current config" if data.subject is data.current else data.best_name,
-        "verdicts": VERDICTS,
-        "point_estimates": POINT_ESTIMATES,
-        "found_text": found_text,
-        "margin_text": margin_text,
         "comparison": comparison(data),
         "measured_again": measured_again(data),
         "simpler_note": simpler_note(data),

@@ -13,6 +13,7 @@ from typing import Any
 
 from tuner import __version__
 from tuner.report.charts.chart import Chart
+from tuner.report.quantities import POINT_ESTIMATES, VERDICTS, found_text, margin_text
 
 
 class Tone(Enum):
@@ -46,6 +47,10 @@ def rendered(template: str, charts: Iterable[Chart], tone: Tone, words: dict[str
         **words,
         tone=tone.value,
         version=__version__,
+        verdicts=VERDICTS,
+        point_estimates=POINT_ESTIMATES,
+        found_text=found_text,
+        margin_text=margin_text,
         css=Markup(_asset("report.css")),  # noqa: S704  our own file
         js=Markup(_asset("report.js")),  # noqa: S704  our own file
         figures=Markup(script_json(drawn)),  # noqa: S704  escaped by script_json

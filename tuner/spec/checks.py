@@ -276,7 +276,7 @@ def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | Non
 
 
 def _check_load_held(spec: Spec) -> Iterator[Finding]:
-    """The load that a check holds the config to, see `tuner.spec.check`."""
+    """The load that a check holds the config to, see `Check`."""
     level, objective, arrivals = spec.check.at, spec.objective, spec.workload.arrivals
     if level is None:
         return

@@ -13,21 +13,28 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from tuner.spec.check import Check
 from tuner.spec.environment import EnvironmentValue
-from tuner.spec.fields import Count, Flag, Natural, Program, SpecPath, Strict, gpu_numbers
+from tuner.spec.fields import (
+    Count,
+    Flag,
+    Natural,
+    PositiveNumber,
+    Program,
+    SpecPath,
+    Strict,
+    gpu_numbers,
+)
 from tuner.spec.forms import as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
 from tuner.spec.objective import Objective
 from tuner.spec.parameters import SpaceSpec
 from tuner.spec.slo import Slo
-from tuner.spec.stream import StreamSpec
 from tuner.spec.units import Bytes, Percent, Seconds
-from tuner.spec.workload import Workload
+from tuner.spec.workload import StreamSpec, Workload
 
 
 class ServerMode(Enum):
@@ -200,6 +207,33 @@ class Confirm(Strict):
         description="how far the winner's floats may be from the current config's answers, "
         "relative; 0 is exact, half precision may need 0.01",
     )
+
+
+class Check(Strict):
+    """When `tune check` calls the config in the repository worse than the accepted result."""
+
+    at: PositiveNumber | None = Field(
+        None,
+        description="load at which every SLO must be met: requests per second, or clients of a "
+        "closed loop; default: any load, of listed loads the one the accepted result stood",
+    )
+    warn: Percent = Field(Percent(0.03), description="a loss above this is told")
+    fail: Percent = Field(Percent(0.05), description="a loss above this is a regression, exit 12")
+    rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
+        3,
+        description="times the config is measured, each on a fresh server; twice as often when "
+        "that leaves it open, and for a result that is accepted",
+    )
+
+    @field_validator("fail")
+    @classmethod
+    def _fail_above_warn(cls, fail: Percent, info: ValidationInfo) -> Percent:
+        warn = info.data.get("warn")
+        if warn is not None and fail < warn:
+            raise ValueError(
+                f"{fail} is less than warn, {warn}: what fails is worse than a warning"
+            )
+        return fail
 
 
 class ModelSpec(Strict):

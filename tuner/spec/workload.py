@@ -5,21 +5,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-)
+from pydantic import BeforeValidator, Field
 
-from tuner.spec.fields import (
-    Count,
-    PositiveNumber,
-    Program,
-    SpecPath,
-    Strict,
-    WholeNumber,
-    pair,
-)
-from tuner.spec.units import Percent, Seconds
+from tuner.spec.fields import Count, PositiveNumber, Program, SpecPath, Strict, WholeNumber, pair
+from tuner.spec.slo import Slo
+from tuner.spec.units import Percent, Rate, Seconds
 
 
 class Protocol(Enum):
@@ -185,6 +175,29 @@ class Requests(Strict):
 
     inputs: Inputs = Field(RandomInputs(kind="random"), description="what requests carry")
     batch_size: Count = Field(1, description="inputs in one request")
+
+
+class StreamSpec(Requests):
+    """A stream of requests for one model, with its own part of the load and its own SLOs."""
+
+    model: str = Field(description="the model that is asked: one of models")
+    share: Percent | None = Field(
+        None,
+        description="share of the load, whose level is the requests per second of all streams with "
+        "a share; default: all of it, where no other stream has a part",
+    )
+    rate: Rate | None = Field(
+        None,
+        description="instead of a share: a constant background, outside the objective; its SLOs "
+        "count",
+    )
+    priority: Count | None = Field(
+        None,
+        exclude_if=lambda level: level is None,
+        description="of its requests, 1 is the highest; the model's dynamic batcher needs as many "
+        "priority_levels; default: the model's default_priority_level",
+    )
+    slo: tuple[Slo, ...] = Field((), description="what the answers to this stream must meet")
 
 
 class Workload(Strict):

@@ -19,7 +19,7 @@ from tuner.run.status import CheckStatus
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
-from tuner.spec.check import Check
+from tuner.spec.model import Check
 from tuner.steps.check_rounds import Checked
 
 _OF_CHANGE = {

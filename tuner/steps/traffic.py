@@ -10,8 +10,7 @@ from tuner.load.generators import Choice, choose, may_reject
 from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.modelconfig.schema import enum_name
 from tuner.space.words import bytes_text
-from tuner.spec.stream import StreamSpec
-from tuner.spec.workload import RandomInputs
+from tuner.spec.workload import RandomInputs, StreamSpec
 from tuner.steps.job import Job
 
 _POLICY = "queue_policy"

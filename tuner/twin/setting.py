@@ -12,8 +12,7 @@ from tuner.measurement.window import window_for
 from tuner.score.trial import Trial
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.spec.stream import StreamSpec
-from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
+from tuner.spec.workload import RandomInputs, StreamSpec, UniformRepeat, ZipfRepeat
 from tuner.twin.observation import Asked, Repeats, Setting
 
 

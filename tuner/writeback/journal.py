@@ -9,15 +9,19 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
+from tuner.spec.mistakes import dotted
 from tuner.writeback.files import (
     explained,
     read_plain,
@@ -30,7 +34,7 @@ from tuner.writeback.ownership import keep_ownership
 
 #: Backups of a config, at least.
 KEPT = 20
-_SHA256 = re.compile("[0-9a-f]{64}")
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def journal_of(config: Path) -> Path:
@@ -55,6 +59,17 @@ class Action(Enum):
 _ENDS = {Action.DONE, Action.UNDONE}
 
 
+def _model_name(name: str) -> str:
+    if not is_model_name(name):
+        raise ValueError("no model has such a name")
+    return name
+
+
+def _none(others: object) -> bool:
+    """A write of one file says nothing of others."""
+    return not others
+
+
 @dataclass(frozen=True)
 class Other:
     """The part of another model's file in a write of several.
@@ -65,9 +80,9 @@ class Other:
         sha256_after: As in `Entry`.
     """
 
-    model: str
-    sha256_before: str | None
-    sha256_after: str | None
+    model: Annotated[str, AfterValidator(_model_name)]
+    sha256_before: _Sha256 | None
+    sha256_after: _Sha256 | None
 
     @property
     def hashes(self) -> tuple[str | None, str | None]:
@@ -75,7 +90,7 @@ class Other:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Facts):
     """One file's part in a write, noted before it happens: a crash cannot lose the way back.
 
     Attributes:
@@ -90,19 +105,16 @@ class Entry:
     action: Action
     at: str
     run_id: str
-    sha256_before: str | None
-    sha256_after: str | None
-    others: tuple[Other, ...] = ()
+    sha256_before: _Sha256 | None
+    sha256_after: _Sha256 | None
+    others: Annotated[tuple[Other, ...], Field(exclude_if=_none)] = ()
 
     @property
     def hashes(self) -> tuple[str | None, str | None]:
         return self.sha256_before, self.sha256_after
 
     def to_line(self) -> bytes:
-        data = {**asdict(self), "action": self.action.value}
-        if not self.others:
-            del data["others"]
-        return json.dumps(data).encode() + b"\n"
+        return json.dumps(self.to_json()).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Entry:
@@ -110,20 +122,12 @@ class Entry:
         ValueError: The line is none that tune wrote.
         """
         try:
-            data = json.loads(line)
-            others = tuple(Other(**other) for other in data.get("others", ()))
-            entry = cls(**{**data, "action": Action(data["action"]), "others": others})
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
-        parts: tuple[Any, ...] = (entry, *entry.others)
-        hashes = [h for part in parts for h in part.hashes]
-        texts: list[Any] = [entry.at, entry.run_id, *(other.model for other in entry.others)]
-        wrong = [h for h in hashes if h is not None and not _is_sha256(h)]
-        if wrong or not all(isinstance(text, str) for text in texts):
-            raise ValueError("a value is of another type")
-        if not all(is_model_name(other.model) for other in entry.others):
-            raise ValueError("no model has such a name")
-        return entry
+            return cls.from_json(json.loads(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{dotted(first['loc'])}: {first['msg']}") from None
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
 
     def is_of_the_write_of(self, other: Entry) -> bool:
         """Whether two entries, of the journals of two files, are about one write."""
@@ -364,10 +368,6 @@ def _lock(descriptor: int, config: Path) -> tuple[str, ...]:
     if held is Lock.UNKNOWN:
         return (f"{config.parent} knows no locks: see that no other tune writes to it now",)
     return ()
-
-
-def _is_sha256(value: object) -> bool:
-    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def utc_now() -> str:

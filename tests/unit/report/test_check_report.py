@@ -8,7 +8,7 @@ import pytest
 from unit.report.checks import SLO, facts, nights, row
 
 from tuner.errors import SpecError, TunerError
-from tuner.report.charts.trend import trend_chart
+from tuner.report.charts.trend import trend, trend_chart
 from tuner.report.check_report import (
     HEADLINES,
     junit_of,
@@ -18,7 +18,6 @@ from tuner.report.check_report import (
     render_check,
 )
 from tuner.report.quantities import POINT_ESTIMATES
-from tuner.report.trend import trend
 from tuner.run.check_schema import Then, json_schema, read_check
 from tuner.run.status import CheckStatus
 

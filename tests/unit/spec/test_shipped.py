@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 import tuner.spec.model
 import tuner.spec.parameters
-import tuner.spec.stream
 import tuner.spec.workload
 from tuner.spec.effective import effective_yaml
 from tuner.spec.load import load_spec
@@ -34,7 +33,6 @@ MODELS = [
         for part in (
             tuner.spec.model,
             tuner.spec.parameters,
-            tuner.spec.stream,
             tuner.spec.workload,
         )
         for model in vars(part).values()

@@ -1,15 +1,26 @@
-"""The chart of the last checks of a model, beside what was accepted and what would be a loss."""
+"""The last checks of a model: a table, and a chart beside what was accepted and what is a loss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, Chart, axis, hover, line, scatter
-from tuner.report.quantities import metric_text, share_text
-from tuner.report.trend import checked_at, config_text, ratio_text, trend
+from tuner.report.charts.chart import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    RED,
+    Chart,
+    Table,
+    axis,
+    hover,
+    line,
+    scatter,
+)
+from tuner.report.quantities import NOTHING, metric_text, share_text
 from tuner.run.check_schema import CheckFacts, HistoryRow
 from tuner.run.status import CheckStatus
+from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better
 
 _PASSED = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.ACCEPTED)
@@ -19,8 +30,44 @@ _KINDS = {
     "inconclusive": ("diamond-open", ORANGE),
     "did not pass": ("x", RED),
 }
+#: Characters of a config's hash that tell configs of one model apart.
+_HASH = 8
 #: Free above and below what is drawn, as a share of its height.
 _MARGIN = 0.15
+
+
+def trend(check: CheckFacts) -> Table | None:
+    """None before there is a second check."""
+    if len(check.history) < 2:
+        return None
+    headers = ("checked", check.compared, "of the accepted", "ended", "config")
+    return Table(headers, tuple(_row(check, row) for row in check.history))
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return NOTHING
+    return f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+def checked_at(row: HistoryRow) -> str:
+    """To the minute."""
+    return row.checked_at[:16].replace("T", " ")
+
+
+def config_text(row: HistoryRow) -> str:
+    """As much of the config's hash as tells it apart from others of the model."""
+    return row.config_sha256[:_HASH]
+
+
+def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
+    return (
+        checked_at(row),
+        metric_text(check.compared, row.value),
+        ratio_text(row.ratio),
+        row.status.value,
+        config_text(row),
+    )
 
 
 def trend_chart(check: CheckFacts) -> Chart | None:
