@@ -15,11 +15,13 @@ the saturation differ a little less, and the capacity within a latency a little 
 ``--simulated`` answers from a queue of those service times, each server 0.5 % off, in seconds: how
 the rounds decide, and how long they would measure.
 
-One JSON line a repetition goes to --output; the summary, and exit code 1 where a figure of the
+One JSON line a repetition goes to --output at once; called again with the same --output, those that
+have a result there are not made again. Then the summary, and exit code 1 where a figure of the
 project is missed (A/A never confirmed; A/B right in 19 of 20; half of the repetitions within 180 s
 of measuring, for which two looks at rounds of three measurements a side in the longest windows
-that a claim may have leave room). A repetition in which the load generator failed is told, and is
-none that was right.
+that a claim may have leave room). A repetition in which the load generator failed while the
+hypervisor took CPU is made again after a minute, twice at the most, and told; one that stays
+without a result is none that was right.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -47,6 +49,8 @@ from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
+from tuner.load.watch.disturbance import STOLEN_CPU_PERCENT
+from tuner.measurement.rejected import Rejected
 from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
@@ -80,6 +84,11 @@ RIGHT_SHARE = 0.95
 QUEUE = Server(4.5e-3, 0.2e-3, most=8, p99_s=0.04)
 #: By how much servers differ, as a share.
 SERVER_NOISE = 0.005
+#: A repetition that a robbed machine left without a result is made so often again, after a pause.
+REPETITIONS, PAUSE_S = 2, 60.0
+NO_RESULT = ("failed", Outcome.NOT_MEASURED.name.lower())
+
+Line = dict[str, object]
 
 
 def candidate(faster: float) -> Candidate:
@@ -111,23 +120,36 @@ def spec_in(directory: Path, window_s: float) -> Path:
 
 @dataclass
 class Rig:
-    """A bench, and how many seconds it has measured so far."""
+    """A bench, how many seconds it has measured so far, and what of that counted for nothing."""
 
     bench: Bench
     measured_s: Callable[[], float]
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def stolen_percent(self) -> float:
+        """The most that the hypervisor took of the machine's CPU in what counted for nothing."""
+        hosts = [r.measurement.host for r in self.rejected if r.measurement is not None]
+        return max((h.stolen_cpu_percent or 0.0 for h in hosts), default=0.0)
+
+
+class Told(Silent):
+    """Why it takes long goes to the terminal."""
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def real(job: Job) -> Iterator[Rig]:
     """The real server and load generator."""
-    book = TimeBook()
+    book, rejected = TimeBook(), list[Rejected]()
     with (
         tempfile.TemporaryDirectory(prefix="tune-benchmark-") as logs,
         find_programs(job, dict(os.environ)) as programs,
         serving(job, programs, Path(logs), book) as served,
-        set_up_bench(served, Silent(), book, lambda: None) as bench,
+        set_up_bench(served, Told(), book, lambda: None, rejected.append) as bench,
     ):
-        yield Rig(bench, lambda: book.seconds(Phase.MEASURING))
+        yield Rig(bench, lambda: book.seconds(Phase.MEASURING), rejected)
 
 
 class Queues(SimulatedBench):
@@ -165,29 +187,83 @@ def rules_of(job: Job, seed: int, record: Callable[[Row], None]) -> Rules:
 
 
 def repeat(
-    rig: Rig, job: Job, difference: float, first: int, repeats: int
-) -> list[dict[str, object]]:
+    rig: Rig, job: Job, difference: float, numbers: Iterable[int], keep: Callable[[Line], None]
+) -> None:
     """Confirms a config that is faster by ``difference`` against itself unscaled; a row each."""
-    results = []
-    for number in range(first, first + repeats):
-        before, begin = rig.measured_s(), time.monotonic()
-        rows: list[Row] = []
-        rules = rules_of(job, 1000 * (number + 1), rows.append)
-        # A search knows the capacities within a few percent, and so does this.
-        finalist = Entrant(candidate(difference), LEVEL * (1.0 + difference))
-        try:
-            (result,) = confirm(rig.bench, Entrant(CURRENT, LEVEL), [finalist], rules)
-            row = _row(number, result, rows)
-        except TrialError as error:
-            row = {"repetition": number, "outcome": "failed", "reason": error.message}
-        row["measuring_s"] = round(rig.measured_s() - before, 1)
-        row["wall_s"] = round(time.monotonic() - begin, 1)
-        results.append(row)
-        print(json.dumps(results[-1]), file=sys.stderr, flush=True)
-    return results
+    for number in numbers:
+        row = _repetition(rig, job, difference, number)
+        attempts = 1
+        while row["outcome"] in NO_RESULT and attempts <= REPETITIONS:
+            stolen = rig.stolen_percent()
+            if stolen <= STOLEN_CPU_PERCENT:
+                break
+            attempts += 1
+            print(
+                f"repetition {number} gave no result while the hypervisor took {stolen:.0f} % of "
+                f"the CPU: attempt {attempts} of {1 + REPETITIONS} in {PAUSE_S:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+            time.sleep(PAUSE_S)
+            row = _repetition(rig, job, difference, number)
+        row["attempts"] = attempts
+        print(json.dumps(row), file=sys.stderr, flush=True)
+        keep(row)
 
 
-def _row(number: int, result: Confirmation, rows: list[Row]) -> dict[str, object]:
+def _repetition(rig: Rig, job: Job, difference: float, number: int) -> Line:
+    before, begin = rig.measured_s(), time.monotonic()
+    rig.rejected.clear()
+    rows: list[Row] = []
+    rules = rules_of(job, 1000 * (number + 1), rows.append)
+    # A search knows the capacities within a few percent, and so does this.
+    finalist = Entrant(candidate(difference), LEVEL * (1.0 + difference))
+    try:
+        (result,) = confirm(rig.bench, Entrant(CURRENT, LEVEL), [finalist], rules)
+        row = _row(number, result, rows)
+    except TrialError as error:
+        row = {"repetition": number, "outcome": "failed", "reason": error.message}
+    row["measuring_s"] = round(rig.measured_s() - before, 1)
+    row["wall_s"] = round(time.monotonic() - begin, 1)
+    row["stolen_percent"] = round(rig.stolen_percent(), 1)
+    return row
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The rows of one comparison in a file that may hold others; the last of a repetition counts.
+
+    Attributes:
+        path: None: they are kept nowhere.
+        what: What a row must say to be one of them.
+    """
+
+    path: Path | None
+    what: Line
+
+    def rows(self) -> dict[int, Line]:
+        """By number of the repetition; a line that a kill cut short is none."""
+        found = {}
+        for text in self.path.read_text().splitlines() if self.path and self.path.exists() else ():
+            with suppress(ValueError):
+                row = json.loads(text)
+                if self.what.items() <= row.items():
+                    found[int(row["repetition"])] = row
+        return found
+
+    def append(self, row: Line) -> None:
+        if self.path is None:
+            return
+        with self.path.open("a+b") as file:
+            file.seek(max(file.tell() - 1, 0))
+            cut = file.read(1) not in (b"", b"\n")
+            line = json.dumps({**self.what, **row}) + "\n"
+            file.write((("\n" if cut else "") + line).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _row(number: int, result: Confirmation, rows: list[Row]) -> Line:
     return {
         "repetition": number,
         "outcome": result.outcome.name.lower(),
@@ -203,16 +279,19 @@ def _row(number: int, result: Confirmation, rows: list[Row]) -> dict[str, object
     }
 
 
-def summary(rows: Sequence[dict[str, object]], difference: float, min_gain: float) -> bool:
+def summary(rows: Sequence[Line], difference: float, min_gain: float) -> bool:
     """Prints what was found; False when a figure was missed."""
     wanted = Outcome.CONFIRMED.name.lower() if difference > min_gain else None
     confirmed = [r for r in rows if r["outcome"] == "confirmed"]
-    failed = sum(r["outcome"] in ("failed", "not_measured") for r in rows)
+    failed = sum(r["outcome"] in NO_RESULT for r in rows)
     right = len(confirmed) if wanted else len(rows) - len(confirmed) - failed
     seconds = [float(str(r["measuring_s"])) for r in rows]
     wall_s = sum(float(str(r["wall_s"])) for r in rows)
     gains = sorted(r["ratio"]["estimate"] for r in rows if r.get("ratio"))  # type: ignore[index]
     print(f"difference {difference:+.0%}: right in {right} of {len(rows)}, {failed} gave no result")
+    again = sum(int(str(r.get("attempts", 1))) - 1 for r in rows)
+    if again:
+        print(f"{again} attempts gave no result while the hypervisor took CPU, and were made again")
     if gains:
         print(f"gain found: {gains[0]:.3f}, {median(gains):.3f}, {gains[-1]:.3f}")
     print(
@@ -232,18 +311,34 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
     parser.add_argument("--window", type=float, default=1.8, help="seconds of a measurement")
     parser.add_argument("--simulated", action="store_true", help="a queue instead of a server")
-    parser.add_argument("--output", type=Path, help="append a JSON line a repetition")
+    parser.add_argument(
+        "--output", type=Path, help="append a JSON line a repetition; go on with what it holds"
+    )
     options = parser.parse_args()
     difference = options.difference / 100.0
+    kept = Kept(
+        options.output,
+        {
+            "difference": difference,
+            "spec_window_s": options.window,
+            "simulated": options.simulated,
+        },
+    )
+    numbers = range(options.first, options.first + options.repeats)
+    rows = {n: r for n, r in kept.rows().items() if n in numbers and r["outcome"] not in NO_RESULT}
+
+    def keep(row: Line) -> None:
+        rows[int(str(row["repetition"]))] = row
+        kept.append(row)
+
     with tempfile.TemporaryDirectory(prefix="tune-benchmark-") as directory:
         job = prepare(Request(spec=spec_in(Path(directory), options.window)))
-        queue = simulated(difference, options.window, options.first)
-        with queue if options.simulated else real(job) as rig:
-            rows = repeat(rig, job, difference, options.first, options.repeats)
-    if options.output:
-        with options.output.open("a") as file:
-            file.writelines(json.dumps({"difference": difference, **r}) + "\n" for r in rows)
-    return 0 if summary(rows, difference, float(job.spec.confirm.min_gain)) else 1
+        if left := [n for n in numbers if n not in rows]:
+            queue = simulated(difference, options.window, left[0])
+            with queue if options.simulated else real(job) as rig:
+                repeat(rig, job, difference, left, keep)
+    found = [rows[n] for n in numbers]
+    return 0 if summary(found, difference, float(job.spec.confirm.min_gain)) else 1
 
 
 if __name__ == "__main__":
