@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tuner.modelconfig.files import (
 )
 from tuner.modelconfig.message import Mistake, try_parse
 from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.tree import locate
 from tuner.spec.suggest import did_you_mean
 
 
@@ -136,6 +137,28 @@ def _between_findings(
         yield error_at(files, where, "ensemble-step", message, hint)
     for where, message, hint in ensembles.circle_mistakes(files.model, config, models):
         yield error_at(files, where, "ensemble-cycle", message, hint)
+    if config.response_cache.enable:
+        yield from _cache_findings(files, models)
+
+
+def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Iterator[Finding]:
+    """A cache on an ensemble over such models.
+
+    A decoupled step makes the whole decoupled: refused. Over one that takes sequences it loads, and
+    a request that was asked before is answered without the step (tritonserver 2.51).
+    """
+    line, column = locate(files.text, "response_cache.enable")
+    for name, model in models.items():
+        if model.model_transaction_policy.decoupled:
+            severity = Severity.ERROR
+            text = f"the response cache does not work with a decoupled step, which {name} is"
+        elif model.HasField("sequence_batching"):
+            severity = Severity.WARNING
+            text = f"what is in the cache is answered without {name}, which then misses a part"
+            text += " of its sequence"
+        else:
+            continue
+        yield Finding(files.path, line, column, severity, "response-cache", text, "turn it off")
 
 
 def _reached_configs(

@@ -47,7 +47,7 @@ RULES: dict[str, RuleText] = {
     "instance-gpus": RuleText("GPUs for instances that use none, or a negative GPU.", _CORE),
     "instance-profile": RuleText("Optimization profiles without TensorRT.", _CORE),
     "instance-count": RuleText("An instance count below 0.", _TRIED),
-    "response-cache": RuleText("A cache with sequences or a decoupled model.", _CORE),
+    "response-cache": RuleText("A cache with sequences or a decoupled model, or step.", _CORE),
     "ensemble": RuleText("An ensemble's own fields, or the flow of its tensors.", _CORE),
     "ensemble-step": RuleText("A step does not fit its model.", "core, ensemble_utils.cc"),
     "ensemble-step-model": RuleText("A step's model is not there.", "core, ensemble_utils.cc"),

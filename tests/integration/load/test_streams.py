@@ -115,4 +115,4 @@ def test_a_stream_of_higher_priority_is_served_before_the_others_under_overload(
     finally:
         bench.control.load("plain", before, 60.0)
     urgent, patient = (found.streams[name] for name in ("urgent", "patient"))
-    assert urgent.p90_latency_us < 10e6 * SERVICE_S < patient.p50_latency_us
+    assert 3.0 * urgent.p90_latency_us < patient.p50_latency_us

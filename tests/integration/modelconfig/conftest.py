@@ -43,7 +43,11 @@ OTHERS = {
     "whole": MODEL.replace("size: 4", "size: 0").replace("dims: 4", "dims: [ 7, 4 ]"),
     "flat": MODEL.replace("size: 4", "size: 0").replace("dims: 4", "dims: 5"),
     "typed": MODEL.replace("TYPE_FP32", "TYPE_FP64"),
+    "decoupled": MODEL + "model_transaction_policy { decoupled: true }",
+    "sequences": MODEL + "sequence_batching { }",
 }
+#: Over these an ensemble has a response cache.
+CACHED = ("decoupled", "sequences")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         configs[name] = config.replace("one", name)
         configs[f"to_{name}"] = ENSEMBLE.replace('"two"', f'"{name}"').replace(
             '"e"', f'"to_{name}"'
-        )
+        ) + ("response_cache { enable: true }" if name in CACHED else "")
     labels = 'TYPE_FP32 label_filename: "labels.txt"'
     configs["labelled"] = labels.join(MODEL.replace("one", "labelled").rsplit("TYPE_FP32", 1))
     for name, config in configs.items():

@@ -148,6 +148,8 @@ def test_triton_refuses_steps_that_do_not_fit(control: Control, old: str, new: s
         ("to_whole", "", set()),
         ("to_flat", "inconsistent shape", {"ensemble-step"}),
         ("to_typed", "inconsistent data type", {"ensemble-step"}),
+        ("to_decoupled", "Response Cache does not", {"response-cache", "cache-flag"}),
+        ("to_sequences", "", {"response-cache", "cache-flag"}),
         ("labelled", "labels.txt", {"label-file"}),
         ("round", "circular dependency between ensembles", {"ensemble-cycle"}),
     ],

@@ -391,6 +391,35 @@ def test_an_ensemble_whose_steps_do_not_fit_is_told_at_the_step_s_line(repositor
     ]
 
 
+@pytest.mark.parametrize(
+    ("step", "severity", "said"),
+    [
+        ("model_transaction_policy { decoupled: true }", Severity.ERROR, "a decoupled step, which"),
+        ("sequence_batching { }", Severity.WARNING, "answered without two, which then misses"),
+        ("response_cache { enable: true }", None, ""),
+    ],
+)
+def test_a_cache_on_an_ensemble_over_a_step_that_cannot_be_passed_over(
+    repository, step, severity, said
+):
+    """Also where the step is one of an ensemble in between."""
+    inner = ENSEMBLE.replace('"e"', '"inner"')
+    outer = ENSEMBLE.replace('"two"', '"inner"')
+    outer = outer.replace('key: "x" value: "middle"', 'key: "in" value: "middle"')
+    outer = outer.replace('key: "y" value: "out"', 'key: "out" value: "out"')
+    cached = outer + "response_cache { enable: true }\n"
+    add(repository, "inner", inner, ["1/.gitkeep"])
+    add(repository, "one", MODEL)
+    add(repository, "two", MODEL.replace("one", "two") + step)
+    add(repository, "e", outer, ["1/.gitkeep"])
+    assert lint_repository(repository, "e") == []
+    add(repository, "e", cached, ["1/.gitkeep"])
+    found = lint_repository(repository, "e", ignore=["cache-flag"])
+    assert [(f.rule, f.severity) for f in found] == ([("response-cache", severity)] if said else [])
+    line = cached.split("\n").index("response_cache { enable: true }") + 1
+    assert all(said in f.message and f.line == line for f in found)
+
+
 def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
     code = MODEL_PY + "        pb_utils.InferenceRequest(model_name='brt', inputs=[])\n"
     code += "        pb_utils.InferenceRequest(model_name=self.chosen, inputs=[])\n"
