@@ -1,9 +1,9 @@
 """Tests run side by side, but one that measures has the machine to itself.
 
 With several workers (pytest-xdist) each test holds one lock of the session while it runs, fixtures
-included: those of `MEASURING` exclusively, all others shared. First come those that compute, then
-those that wait for servers and disturb one another little, at last those that measure. With one
-worker there is nobody to wait for.
+included: those of `MEASURING` exclusively, all others shared. First come those without load on a
+server; then those with some, beside one another only, which leaves them cores; at last those that
+measure. With one worker there is nobody to wait for.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-#: Directories and files below `tests` that put load on a server and assert what that showed. What
-#: is sure to show beside others too, since it is far from any limit, is not among them.
+#: Directories and files below `tests` that put load on a server.
+LOADING = ("contract/test_load_generators.py", "docker", "e2e", "integration/load")
+#: Those that assert what the load showed. What is sure to show beside others too, since it is far
+#: from any limit, is not among them.
 MEASURING = (
     "contract/test_load_generators.py",
     "docker",
     "e2e/test_cache.py",
     "e2e/test_check.py",
-    "e2e/test_noise.py",
     "e2e/test_run.py",
-    "e2e/test_served.py",
     "integration/load/test_bursts.py",
     "integration/load/test_disturbance.py",
     "integration/load/test_early_end.py",
@@ -77,8 +77,12 @@ class Turns:
 
 
 def measures(item: pytest.Item) -> bool:
+    return _among(MEASURING, item)
+
+
+def _among(places: Sequence[str], item: pytest.Item) -> bool:
     tests = item.config.rootpath / "tests"
-    return any(item.path.is_relative_to(tests / place) for place in MEASURING)
+    return any(item.path.is_relative_to(tests / place) for place in places)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,13 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if turns_key in config.stash:
-        items.sort(key=_phase)
-
-
-def _phase(item: pytest.Item) -> int:
-    if measures(item):
-        return 2
-    return 0 if item.get_closest_marker("integration") is None else 1
+        items.sort(key=lambda item: (measures(item), _among(LOADING, item)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import turns
-from turns import MEASURING, Turns
+from turns import LOADING, MEASURING, Turns
 
 TESTS = Path(__file__).parents[2]
 _A_MOMENT_S = 0.1
@@ -80,8 +80,9 @@ def test_who_is_alone_and_asks_again_stays_alone(tmp_path: Path, first: Turns) -
     assert Worker(tmp_path, alone=False).waits()
 
 
-def test_what_is_listed_as_measuring_exists() -> None:
-    assert [place for place in MEASURING if not (TESTS / place).exists()] == []
+def test_what_is_listed_exists_and_what_measures_puts_load_on_a_server() -> None:
+    assert [place for place in (*LOADING, *MEASURING) if not (TESTS / place).exists()] == []
+    assert [place for place in MEASURING if not place.startswith(LOADING)] == []
 
 
 @pytest.mark.parametrize(
