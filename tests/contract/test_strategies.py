@@ -99,7 +99,7 @@ def test_the_same_seed_proposes_the_same(name: Strategy, label: str) -> None:
 @every_exhaustive_strategy
 @every_surface
 def test_another_seed_proposes_something_else(name: Strategy, label: str) -> None:
-    one, other = (keys(first_trials(name, label, 9, seed)) for seed in (0, 1))
+    one, other = (keys(first_trials(name, label, 9, seed)) for seed in (1, 2))
     assert one != other
 
 
