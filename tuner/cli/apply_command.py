@@ -69,17 +69,12 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
 
 def _result(store: RunStore) -> dict[str, Any]:
     """Checked as a whole: the run may be somebody else's."""
-    from tuner.run.reading import UnreadableFileError
-    from tuner.run.result_schema import check
+    from tuner.run.result_schema import check, not_version_1
     from tuner.run.store import RESULT
 
     result = store.result()
     if result is not None and (mistakes := check(result)):
-        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
-        raise UnreadableFileError(
-            f"{store.directory / RESULT} does not follow version 1:{lines}",
-            "was it edited, or written by another version of tune?",
-        )
+        raise not_version_1(store.directory / RESULT, mistakes)
     return result or {}
 
 

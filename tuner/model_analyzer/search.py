@@ -89,16 +89,11 @@ def _above_zero(told: Told | None) -> Told | None:
 
 
 def _refuse(space: Space, mode: ModelAnalyzerMode, offer: Offer) -> None:
-    usable = {
-        ModelAnalyzerMode.QUICK: (offer.instances, offer.max_batch_sizes),
-        ModelAnalyzerMode.OPTUNA: (offer.instances, offer.max_batch_sizes, offer.delays_us),
-        ModelAnalyzerMode.BRUTE: (
-            offer.instances,
-            offer.max_batch_sizes,
-            offer.delays_us,
-            offer.preferred,
-        ),
-    }[mode]
+    usable: list[tuple[object, ...]] = [offer.instances, offer.max_batch_sizes]
+    if mode is not ModelAnalyzerMode.QUICK:
+        usable.append(offer.delays_us)
+    if mode is ModelAnalyzerMode.BRUTE:
+        usable.append(offer.preferred)
     if not any(varied(path) for path in space.paths) or all(len(v) < 2 for v in usable):
         raise SpecError(
             f"search.strategy: Model Analyzer's {mode.value} search can vary nothing of this space",

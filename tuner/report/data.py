@@ -19,6 +19,7 @@ from tuner.run.result_schema import (
     Result,
     WrittenFacts,
     check,
+    not_version_1,
 )
 from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
@@ -162,11 +163,7 @@ def read_result(store: RunStore) -> Result | None:
     try:
         return Result.from_json(data)
     except ValidationError as error:
-        mistakes = "\n".join(f"  {line}" for line in check(data))
-        raise UnreadableFileError(
-            f"{store.directory / RESULT} does not follow version 1:\n{mistakes}",
-            "was it edited, or written by another version of tune?",
-        ) from error
+        raise not_version_1(store.directory / RESULT, check(data)) from error
 
 
 def _assemble(

@@ -7,7 +7,9 @@ never changes its meaning or unit and is never removed within a version.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +18,7 @@ from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Measurement
 from tuner.run.bottleneck import Bottleneck
 from tuner.run.confirmation import PutBack, RunNoise, Soak
+from tuner.run.reading import UnreadableFileError
 from tuner.run.status import Status
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
@@ -255,6 +258,15 @@ class Result(Part):
         ValidationError: It does not follow version 1.
         """
         return cls.model_validate_json(json.dumps(data), strict=True)
+
+
+def not_version_1(path: Path, mistakes: Iterable[str]) -> UnreadableFileError:
+    """What to tell of a `result.json` in which `check` finds these mistakes."""
+    lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+    return UnreadableFileError(
+        f"{path} does not follow version 1:{lines}",
+        "was it edited, or written by another version of tune?",
+    )
 
 
 def check(data: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
+
+#: A file system that cannot sync a directory says so by one of these.
+_NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -65,13 +69,19 @@ def own_directory(run: Path, name: str) -> Path:
 
 
 def sync_directory(directory: Path) -> None:
-    """A new name is safe from a power cut once its directory is on disk, where that can be told."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """A new name is safe from a power cut once its directory is on disk.
+
+    Some file systems, among them SMB and FUSE ones, know no such thing.
+    """
     try:
-        with contextlib.suppress(OSError):  # refused by some network file systems
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
 
 
 @contextlib.contextmanager

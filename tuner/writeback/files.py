@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.run.writing import sync_directory
 from tuner.writeback.ownership import keep_ownership
-
-#: A file system that cannot sync a directory says so by one of these.
-_NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 
 
 def read_plain(path: Path) -> bytes | None:
@@ -122,22 +120,6 @@ def write_all(descriptor: int, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def sync_directory(directory: Path) -> None:
-    """A rename is only safe from a power cut once its directory is on disk.
-
-    Some file systems, among them SMB and FUSE ones, know no such thing.
-    """
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno not in _NO_DIRECTORY_SYNC:
-            raise
 
 
 @contextlib.contextmanager

@@ -21,13 +21,13 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
+from tuner.run.writing import sync_directory
 from tuner.spec.mistakes import dotted
 from tuner.writeback.files import (
     explained,
     read_plain,
     replace_file,
     sha256_of_bytes,
-    sync_directory,
     write_all,
 )
 from tuner.writeback.ownership import keep_ownership
