@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
-from tuner.load.streams_load import Site, asked_of, streams_load
+from tuner.load.setup import Site
+from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.private import private_directory
 from tuner.server.server import Place
 from tuner.space.candidate import Candidate

@@ -61,7 +61,7 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
     """
     begin = time.monotonic()
     due_s, windows = schedule(steps, settle_s)
-    with tempfile.TemporaryDirectory(prefix="stairs-", dir=tool.directory) as private:
+    with tempfile.TemporaryDirectory(prefix="stairs-", dir=tool.site.directory) as private:
         directory = Path(private)
         due_s = arrivals.write_intervals(due_s, directory / "intervals")
         inputs = tool.stream.inputs.file(0, _INPUTS).path
@@ -115,14 +115,14 @@ def _run(tool: PerfAnalyzer, files: RunFiles, window: Window, load: LoadPoint) -
     exported = files.export
     assert exported is not None
     return process.run(
-        command_line(tool.program.binary, tool.stream.target, load, window, files),
-        tool.program.environment,
+        command_line(tool.site.program.binary, tool.stream.target, load, window, files),
+        tool.site.program.environment,
         files.intervals.with_name("log"),
-        alive=lambda: health.live(tool.endpoints),
+        alive=lambda: health.live(tool.site.endpoints),
         complete=lambda: export.is_complete(exported),
         at_rest=tool.at_rest,
         deadline_s=window.deadline_s,
-        patience_s=tool.patience_s,
+        patience_s=tool.site.patience_s,
     )
 
 

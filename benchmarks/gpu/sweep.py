@@ -31,7 +31,8 @@ from tuner.errors import DeployRefusedError
 from tuner.load.generator import Demand
 from tuner.load.generators import choose
 from tuner.load.perf_analyzer import csv_report
-from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.load.setup import Site
+from tuner.load.streams_load import Asked, streams_load
 from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window

@@ -15,7 +15,8 @@ from integration.load.repository import make_repository
 
 from tuner.load.generator import LoadGenerator
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
-from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.load.setup import Site
+from tuner.load.streams_load import Asked, streams_load
 from tuner.server.binaries import perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.spec.workload import Workload

@@ -14,14 +14,14 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.load import seeds
 from tuner.load.generator import LoadGenerator
-from tuner.load.latency.timeline import SHARES, latency_figures
+from tuner.load.latency.timeline import latency_figures
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
     HostUse,
-    LatencySource,
     LoadPoint,
     Measurement,
     Restart,
@@ -62,8 +62,7 @@ def part_s(duration_s: float, count: int) -> float:
 def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
     """One measurement of several starts of the same load, with windows of the same length.
 
-    Percentiles are over the requests of all starts; without these, the worst start's. ``bounds``:
-    what SLOs hold them to.
+    Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
     """
     first = starts[0]
     whole = replace(
@@ -73,7 +72,7 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
         failed_count=sum(m.failed_count for m in starts),
         rejected_count=sum(m.rejected_count for m in starts),
         throughput_infer_per_s=fmean(m.throughput_infer_per_s for m in starts),
-        **_latencies(starts),
+        **latency_figures(np.sort(np.concatenate([_latencies(m) for m in starts]))),
         sent_per_s=_known(fmean, [m.sent_per_s for m in starts]),
         client_send_us=_known(fmean, [m.client_send_us for m in starts]),
         client_recv_us=_known(fmean, [m.client_recv_us for m in starts]),
@@ -93,6 +92,11 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
     return replace(whole, warnings=told)
 
 
+def _latencies(start: Measurement) -> npt.NDArray[np.float64]:
+    assert start.latencies_us is not None  # no generator measures without them
+    return start.latencies_us
+
+
 def _spread(whole: Measurement) -> tuple[str, ...]:
     rates = [start.throughput_infer_per_s for start in whole.restarts]
     low, high = min(rates), max(rates)
@@ -100,20 +104,6 @@ def _spread(whole: Measurement) -> tuple[str, ...]:
         return ()
     span = f"{digits(low, 4)} to {digits(high, 4)} infer/s over {len(rates)} starts"
     return (f"The closed loop settles in different modes: {span}.",)
-
-
-def _latencies(starts: Sequence[Measurement]) -> dict[str, Any]:
-    parts = [m.latencies_us for m in starts if m.latencies_us is not None]
-    if len(parts) == len(starts):
-        every = np.sort(np.concatenate(parts))
-        return {"source": LatencySource.REQUESTS, **latency_figures(every)}
-    names = [f"{name}_latency_us" for name in SHARES]
-    return {
-        "source": LatencySource.WINDOWS,
-        "latencies_us": None,
-        "avg_latency_us": fmean(m.avg_latency_us for m in starts),
-        **{name: max(getattr(m, name) for m in starts) for name in names},
-    }
 
 
 def _streams(

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tuner.load.generator import Target
 from tuner.load.generators import GENERATORS, GeneratorKind
-from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.probes.answers import Answers, ask
 from tuner.load.probes.cache_fill import Filling, fill, together
 from tuner.load.probes.first_answers import await_first_answers
 from tuner.load.probes.slow_model import seconds_for
 from tuner.load.restarts import Restarted
-from tuner.load.setup import Setup
+from tuner.load.setup import Setup, Site
 from tuner.load.stream import Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import TensorShape, resolve
-from tuner.server.binaries import Installation
-from tuner.server.control import Control, ModelMetadata
-from tuner.server.server import Endpoints, Place
-from tuner.spec.fields import Gpus
+from tuner.server.control import ModelMetadata
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
     ArrivalsSpec,
@@ -71,36 +66,10 @@ def asked_of(spec: Spec) -> dict[str, Asked]:
 
 
 @dataclass(frozen=True)
-class Site:
-    """Where load is put, and with what.
-
-    Attributes:
-        control: Of the server, open for as long as the load is used.
-        endpoints: Of the server.
-        program: perf_analyzer.
-        directory: For input files; the same one may serve several servers.
-        place: Where the server runs; ELSEWHERE assumes nothing about this machine.
-        gpus: Of this machine's GPUs those that the server may see.
-        patience_s: See `perf_analyzer.process.run`; long for servers that are not ours to restart.
-        server_words: The last error in the server's log; empty when it cannot be read.
-    """
-
-    control: Control
-    endpoints: Endpoints
-    program: Installation
-    directory: Path
-    place: Place = Place.ELSEWHERE
-    gpus: Gpus = "all"
-    patience_s: float = PATIENCE_S
-    server_words: Callable[[], str] = str
-
-
-@dataclass(frozen=True)
 class StreamsLoad(Restarted):
     """Load by the generator of the run, and what is asked of the models apart from that."""
 
     setup: Setup
-    running_config: Callable[[str], Any]
 
     def answers(self) -> Mapping[str, Answers]:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
@@ -115,11 +84,11 @@ class StreamsLoad(Restarted):
         """So many requests at once, of each stream its share; see `probes.slow_model`."""
         turns = in_turn(self.setup.streams, count).tolist()
         asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
-        return seconds_for(self.setup.endpoints.grpc, asked, patience_s)
+        return seconds_for(self.setup.site.endpoints.grpc, asked, patience_s)
 
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
         """One request of each stream by itself, and the mean of a mix as `""`."""
-        address, found = self.setup.endpoints.grpc, dict[str, float]()
+        address, found = self.setup.site.endpoints.grpc, dict[str, float]()
         for stream in self.setup.streams:
             took_s = seconds_for(address, [(stream.form, stream.inputs, 1)], patience_s)
             if took_s is None:
@@ -138,7 +107,7 @@ class StreamsLoad(Restarted):
         return together([fill(*_of(s), seed, size) for s in streams or self.setup.streams])
 
     def _config(self, stream: Stream) -> Any:
-        return self.running_config(stream.target.model)
+        return self.setup.site.control.running_config(stream.target.model)
 
 
 def _of(stream: Stream) -> tuple[str, RequestForm, InputFiles]:
@@ -164,22 +133,11 @@ def streams_load(
     Raises:
         SpecError: The inputs do not fit a model's.
     """
-    control, arrivals = site.control, workload.arrivals
-    setup = Setup(
-        site.program,
-        tuple(_stream(name, asked, workload.protocol, site) for name, asked in streams.items()),
-        served,
-        site.directory,
-        statistics=control.statistics,
-        scrape=control.metrics,
-        shape=shape_of(arrivals),
-        place=site.place,
-        gpus=site.gpus,
-        patience_s=site.patience_s,
-        server_words=site.server_words,
-    )
+    arrivals = workload.arrivals
+    asked = tuple(_stream(name, own, workload.protocol, site) for name, own in streams.items())
+    setup = Setup(site, asked, served, shape_of(arrivals))
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
-    return StreamsLoad(kind.make(setup), starts, setup, control.running_config)
+    return StreamsLoad(kind.make(setup), starts, setup)
 
 
 def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:

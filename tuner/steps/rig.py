@@ -10,7 +10,8 @@ from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.timebook import TimeBook
 from tuner.load.perf_analyzer.process import PATIENCE_S
-from tuner.load.streams_load import Site, asked_of, streams_load
+from tuner.load.setup import Site
+from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.private import private_directory
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.rejected import Rejected

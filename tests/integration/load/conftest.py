@@ -16,7 +16,8 @@ from pydantic import TypeAdapter
 from waits import wait_until
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
-from tuner.load.streams_load import Asked, Site, StreamsLoad, streams_load
+from tuner.load.setup import Site
+from tuner.load.streams_load import Asked, StreamsLoad, streams_load
 from tuner.server.binaries import Installation, perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Server

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from integration.load.conftest import Bench
 
-from tuner.load.streams_load import Asked, Site, streams_load
+from tuner.load.setup import Site
+from tuner.load.streams_load import Asked, streams_load
 from tuner.load.watch.disturbance import disturbances
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import Window

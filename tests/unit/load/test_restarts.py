@@ -10,7 +10,6 @@ from tuner.load.restarts import Restarted, combine
 from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
-    LatencySource,
     LoadPoint,
     Measurement,
     Restart,
@@ -60,15 +59,6 @@ def test_percentiles_are_over_all_requests() -> None:
         np.mean([fast.avg_latency_us, slow.avg_latency_us])
     )
     assert found.restarts == (Restart(32, 10_000.0), Restart(32, 50_000.0))
-
-
-def test_without_single_latencies_the_worst_start_counts() -> None:
-    starts = [
-        replace(synthetic_measurement(32, p99), latencies_us=None, source=LatencySource.WINDOWS)
-        for p99 in (10_000.0, 50_000.0)
-    ]
-    found = combine(starts)
-    assert (found.source, found.p99_latency_us) == (LatencySource.WINDOWS, 50_000.0)
 
 
 def test_equal_starts_are_no_modes() -> None:

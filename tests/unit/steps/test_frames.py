@@ -22,7 +22,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
-from tuner.load.setup import Setup
+from tuner.load.setup import Setup, Site
 from tuner.load.stream import Stream, Target
 from tuner.load.streams_load import StreamsLoad
 from tuner.measurement.measurement import LoadPoint, Measurement
@@ -109,9 +109,11 @@ def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
     inputs: Any = SimpleNamespace(file=lambda *_: file)
     form: Any = None
     stream = Stream("", Target("m", ENDPOINTS), form, inputs)
-    counters: Any = SimpleNamespace(success_count=0, fail_count=0)
-    setup = Setup(PROGRAM, (stream,), {"": "m"}, directory, lambda _: counters, lambda: None)
-    return StreamsLoad(kind.make(setup), starts, setup, lambda _: None)
+    counters = SimpleNamespace(success_count=0, fail_count=0)
+    control: Any = SimpleNamespace(statistics=lambda _: counters, metrics=lambda: None)
+    site = Site(control, ENDPOINTS, PROGRAM, directory)
+    setup = Setup(site, (stream,), {"": "m"})
+    return StreamsLoad(kind.make(setup), starts, setup)
 
 
 def stacks_of_a_search(

@@ -73,7 +73,7 @@ class OpenClient(Setup):
         begin = time.monotonic()
         due_s, order = self._turns(load, window, seed)
         with (
-            tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private,
+            tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
             self.watched() as watched,
         ):
             given = self._given(order, seed)
@@ -185,7 +185,9 @@ class OpenClient(Setup):
                 output = stack.enter_context(log.open("wb"))
                 commands.append(command)
                 processes.append(
-                    stack.enter_context(child(command, env=self.program.environment, stdout=output))
+                    stack.enter_context(
+                        child(command, env=self.site.program.environment, stdout=output)
+                    )
                 )
             _begin(jobs, processes)
             reason, stopped_ns = _wait(processes, window.deadline_s, hopeless)
@@ -204,15 +206,15 @@ class OpenClient(Setup):
         return sum(stream.rate_per_s or 0.0 for stream in self.streams)
 
     def _failure(self, reason: str) -> TunerError:
-        if not health.live(self.endpoints):
+        if not health.live(self.site.endpoints):
             return ServerGoneError(f"the server stopped answering; tune's own client: {reason}")
         return LoadFailedError(f"tune's own client failed: {reason}")
 
     def _settled_count(self, model: str) -> int:
         """Requests answered or refused so far; only the metrics know of the refused."""
-        metrics, name = self.scrape(), "nv_inference_request_failure"
+        metrics, name = self.site.control.metrics(), "nv_inference_request_failure"
         failed = [] if metrics is None else metrics.values(name, model=model)
-        statistics = self.statistics(model)
+        statistics = self.site.control.statistics(model)
         return statistics.success_count + max(statistics.fail_count, int(sum(failed)))
 
 

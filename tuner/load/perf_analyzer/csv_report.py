@@ -9,10 +9,19 @@ from pathlib import Path
 
 from tuner.errors import LoadFailedError
 
+_COLUMNS = (
+    "Inferences/Second",
+    "Avg latency",
+    *(f"p{percent} latency" for percent in (50, 90, 95, 99)),
+    "Client Send",
+    "Client Recv",
+    "Network+Server Send/Recv",
+)
+
 
 @dataclass(frozen=True)
 class WindowReport:
-    """perf_analyzer's own figures, over its three windows together."""
+    """perf_analyzer's own figures, over its three windows together; in the order of `_COLUMNS`."""
 
     throughput_infer_per_s: float
     avg_latency_us: float
@@ -34,17 +43,7 @@ def read(path: Path) -> WindowReport:
     try:
         with path.open(newline="") as file:
             row = next(csv.DictReader(file))
-        report = WindowReport(
-            throughput_infer_per_s=float(row["Inferences/Second"]),
-            avg_latency_us=float(row["Avg latency"]),
-            p50_latency_us=float(row["p50 latency"]),
-            p90_latency_us=float(row["p90 latency"]),
-            p95_latency_us=float(row["p95 latency"]),
-            p99_latency_us=float(row["p99 latency"]),
-            client_send_us=float(row["Client Send"]),
-            client_recv_us=float(row["Client Recv"]),
-            network_us=float(row["Network+Server Send/Recv"]),
-        )
+        report = WindowReport(*(float(row[column]) for column in _COLUMNS))
         if not all(math.isfinite(value) for value in astuple(report)):
             raise ValueError("a figure is no finite number")
         return report

@@ -63,19 +63,19 @@ class PerfAnalyzer(Setup):
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="load-", dir=self.directory) as private:
+        with tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private:
             run = self._prepare(load, window, seed, Path(private))
             with self.watched() as watched:
                 try:
                     ended = process.run(
                         run.command,
-                        self.program.environment,
+                        self.site.program.environment,
                         run.log,
-                        alive=lambda: health.live(self.endpoints),
+                        alive=lambda: health.live(self.site.endpoints),
                         complete=lambda: export.is_complete(run.files.export),  # written last
                         at_rest=self.at_rest,
                         deadline_s=window.deadline_s,
-                        patience_s=self.patience_s,
+                        patience_s=self.site.patience_s,
                         hopeless=run.hopeless(),
                     )
                 except LoadFailedError as error:
@@ -99,7 +99,7 @@ class PerfAnalyzer(Setup):
             spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
             times = arrivals.arrivals_of(load, spans_s, seed, self.shape)
             due_s = arrivals.write_intervals(times, files.intervals)
-        command = command_line(self.program.binary, target, load, window, files)
+        command = command_line(self.site.program.binary, target, load, window, files)
         return _Run(self, load, window, seed, given, files, command, due_s, private / "log")
 
 
@@ -179,7 +179,7 @@ class _Run:
         return Hopeless(due, self.window, answered_count(self._statistics))
 
     def _statistics(self) -> StatisticsSnapshot:
-        return self.tool.statistics(self._model)
+        return self.tool.site.control.statistics(self._model)
 
     @property
     def _model(self) -> str:
@@ -198,7 +198,7 @@ class _Run:
 
         def words() -> str:
             said = self.log.read_text(errors="replace") if self.log.exists() else ""
-            return model_words(said) or self.tool.server_words()
+            return model_words(said) or self.tool.site.server_words()
 
         with suppress(ServerGoneError):  # what happened is known already
             after = self._statistics()
