@@ -265,13 +265,12 @@ class TritonBench:
     def _ask(self, question: Callable[[LoadClient], _Asked | None]) -> _Asked | None:
         """None where a cache might know what is asked."""
         self._rules.checkpoint()
-        if self._generator is None:
-            raise ServerGoneError("no candidate is deployed")
+        load = self._load
         if self._candidate is not None and self._rules.cache.of(self._candidate) is not None:
             return None
         try:
             with self._book.phase(Phase.MEASURING):
-                return question(self._generator)
+                return question(load)
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
@@ -317,10 +316,14 @@ class TritonBench:
             ServerGoneError: The server died, or none is deployed.
         """
         self._rules.checkpoint()
+        with self._book.phase(Phase.MEASURING):
+            return self._load.answers()
+
+    @property
+    def _load(self) -> LoadClient:
         if self._generator is None:
             raise ServerGoneError("no candidate is deployed")
-        with self._book.phase(Phase.MEASURING):
-            return self._generator.answers()
+        return self._generator
 
     def _look(self, concurrency: int, seed: int) -> Measurement:
         return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
@@ -329,12 +332,10 @@ class TritonBench:
         self._rules.checkpoint()
         if self._backlog and self._candidate is not None:
             self._deploy(self._candidate, fresh=True)
-        if self._generator is None:
-            raise ServerGoneError("no candidate is deployed")
-        begin = time.monotonic()
+        generator, begin = self._load, time.monotonic()
         try:
             with self._book.phase(Phase.MEASURING):
-                measurement = self._generator.measure(load, window, seed)
+                measurement = generator.measure(load, window, seed)
         except TrialError as error:
             self._rejects.failed(error.message, load.level, time.monotonic() - begin)
             # a dead server is replaced anyway; a living one may be full of what was asked

@@ -6,10 +6,12 @@ import importlib.metadata
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from tuner.errors import TunerError
+from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.machine import host
 from tuner.machine.ports import free_ports
 from tuner.server import binaries
@@ -62,17 +64,21 @@ def run_checks(
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
     wanted = server or Server()
-    checks: list[Check] = []
-    checks.extend(_BY_MODE[wanted.mode](wanted, environment))
-    checks.append(_perf_analyzer(perf_analyzer, environment))
-    checks.extend(_placeholder())
-    checks += [_ports(), _gpus(environment), _shm()]
-    if repository is not None:
-        checks.append(_directory("repository", "model repository", repository))
-    if results is not None:
-        checks.append(_directory("results", "results directory", results, may_be_made=True))
-    checks += [_load(), _governor()]
-    return checks
+    return [
+        *_BY_MODE[wanted.mode](wanted, environment),
+        _checked(
+            "perf_analyzer",
+            "perf_analyzer starts",
+            lambda: _perf_analyzer(perf_analyzer, environment),
+        ),
+        *_placeholder(),
+        _checked("ports", "ports of 127.0.0.1", _ports),
+        _checked("gpu", "GPUs", lambda: _gpus(environment)),
+        _checked("shm", "shared memory (/dev/shm)", _shm),
+        *_directories(repository, results),
+        _checked("load", "machine is quiet", _load),
+        _checked("governor", "CPU frequency governor", _governor),
+    ]
 
 
 def _checked(id_: str, label: str, look: Callable[[], str]) -> Check:
@@ -91,30 +97,24 @@ def _tritonserver(server: Server, environment: Mapping[str, str]) -> list[Check]
         with binaries.tritonserver(
             server.binary, {**environment, **resolve(server.environment, environment)}
         ) as installation:
-            if installation.python is not None:
-                numpy.append(_numpy(installation.python))
-            return (
-                f"{installation.version} ({installation.binary}, from {installation.origin.value})"
-            )
+            if (python := installation.python) is not None:
+                numpy.append(_checked("numpy", "NumPy of Python models", partial(_numpy, python)))
+            return _told(installation)
 
     return [_checked("tritonserver", "tritonserver starts", look), *numpy]
 
 
-def _numpy(python: Path) -> Check:
-    def look() -> str:
-        return f"{numpy_of_models(python)} ({python})"
-
-    return _checked("numpy", "NumPy of Python models", look)
+def _numpy(python: Path) -> str:
+    return f"{numpy_of_models(python)} ({python})"
 
 
-def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Check:
-    def look() -> str:
-        with binaries.perf_analyzer(named, environment) as installation:
-            return (
-                f"{installation.version} ({installation.binary}, from {installation.origin.value})"
-            )
+def _told(installation: binaries.Installation) -> str:
+    return f"{installation.version} ({installation.binary}, from {installation.origin.value})"
 
-    return _checked("perf_analyzer", "perf_analyzer starts", look)
+
+def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
+    with binaries.perf_analyzer(named, environment) as installation:
+        return _told(installation)
 
 
 def _placeholder() -> Iterator[Check]:
@@ -144,33 +144,23 @@ def _remote(server: Server, _: Mapping[str, str]) -> list[Check]:
 
 
 def _docker(_: Server, environment: Mapping[str, str]) -> list[Check]:
-    return [_engine(environment)]
+    return [_checked("docker", "container engine answers", lambda: _engine(environment))]
 
 
-def _engine(environment: Mapping[str, str]) -> Check:
-    label = "container engine answers"
+def _engine(environment: Mapping[str, str]) -> str:
     try:
         import docker
-    except ImportError:
-        return Check(
-            "docker", label, ok=False, found="no docker package", mend="pip install docker"
-        )
+    except ImportError as error:
+        raise EnvironmentNotReadyError("no docker package", "pip install docker") from error
     where = environment.get("DOCKER_HOST", "the default socket")
     try:
-        client = docker.from_env(environment=dict(environment), timeout=5)
-        try:
-            version = str(client.version().get("Version", "unknown version"))
-        finally:
-            client.close()
+        with closing(docker.from_env(environment=dict(environment), timeout=5)) as client:
+            return f"{client.version().get('Version', 'unknown version')} at {where}"
     except (docker.errors.DockerException, OSError) as error:
-        return Check(
-            "docker",
-            label,
-            ok=False,
-            found=f"nothing answers at {where}: {error}",
-            mend="start the engine, or set DOCKER_HOST; your user must be in the docker group",
-        )
-    return Check("docker", label, ok=True, found=f"{version} at {where}")
+        raise EnvironmentNotReadyError(
+            f"nothing answers at {where}: {error}",
+            "start the engine, or set DOCKER_HOST; your user must be in the docker group",
+        ) from error
 
 
 #: The server of each mode.
@@ -181,65 +171,68 @@ _BY_MODE = {
 }
 
 
-def _ports() -> Check:
-    def look() -> str:
+def _ports() -> str:
+    try:
         with free_ports(3) as ports:
             return f"free ones, e.g. {ports[0]}"
-
-    try:
-        return _checked("ports", "ports of 127.0.0.1", look)
     except OSError as error:
-        return Check(
-            "ports",
-            "ports of 127.0.0.1",
-            ok=False,
-            found=str(error),
-            mend="free some: see net.ipv4.ip_local_port_range and `ss -s`",
-        )
+        mend = "free some: see net.ipv4.ip_local_port_range and `ss -s`"
+        raise EnvironmentNotReadyError(str(error), mend) from error
 
 
-def _gpus(environment: Mapping[str, str]) -> Check:
+def _gpus(environment: Mapping[str, str]) -> str:
     gpus = host.read_gpus(environment)
     found = ", ".join(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus)
-    return Check("gpu", "GPUs", ok=True, found=found or "none seen: models run on the CPU")
+    return found or "none seen: models run on the CPU"
 
 
-def _shm() -> Check:
-    label = "shared memory (/dev/shm)"
+def _shm() -> str:
     try:
         free = shutil.disk_usage(SHM).free
     except OSError as error:
-        return Check("shm", label, ok=False, found=str(error), mend="mount a tmpfs at /dev/shm")
-    enough = free >= _SHM_WANTED
-    mend = "" if enough else "start the container with --shm-size=1g"
-    return Check("shm", label, ok=enough, found=f"{free / _MIB:.0f} MiB free", mend=mend)
+        raise EnvironmentNotReadyError(str(error), "mount a tmpfs at /dev/shm") from error
+    mend = "" if free >= _SHM_WANTED else "start the container with --shm-size=1g"
+    return _unless(mend, f"{free / _MIB:.0f} MiB free")
 
 
-def _directory(id_: str, label: str, path: Path, *, may_be_made: bool = False) -> Check:
-    place = path
-    while may_be_made and not place.exists() and place != place.parent:
-        place = place.parent
+def _directories(repository: Path | None, results: Path | None) -> Iterator[Check]:
+    if repository is not None:
+        look = partial(_writable, repository, repository)
+        yield _checked("repository", "model repository", look)
+    if results is not None:
+        place = results
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        yield _checked("results", "results directory", partial(_writable, results, place))
+
+
+def _writable(path: Path, place: Path) -> str:
+    """``place``: the directory that is there, where ``path`` may be made in it."""
     if not place.is_dir():
-        return Check(id_, label, ok=False, found=f"{path} is no directory", mend="correct the path")
-    ok = os.access(place, os.R_OK | os.W_OK | os.X_OK)
-    mend = "" if ok else f"give yourself read and write permission on {place}"
-    return Check(
-        id_, label, ok=ok, found=f"{path} {'can' if ok else 'cannot'} be written", mend=mend
-    )
+        raise EnvironmentNotReadyError(f"{path} is no directory", "correct the path")
+    if os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        return f"{path} can be written"
+    mend = f"give yourself read and write permission on {place}"
+    raise EnvironmentNotReadyError(f"{path} cannot be written", mend)
 
 
-def _load() -> Check:
+def _load() -> str:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
-    quiet = load <= _BUSY * cores
-    mend = "" if quiet else "stop other work: measurements made now would not repeat"
-    found = f"load {load:.2f} on {cores} cores"
-    return Check("load", "machine is quiet", ok=quiet, found=found, mend=mend)
+    noisy = load > _BUSY * cores
+    mend = "stop other work: measurements made now would not repeat" if noisy else ""
+    return _unless(mend, f"load {load:.2f} on {cores} cores")
 
 
-def _governor() -> Check:
+def _governor() -> str:
     governor = host.read_governor()
     fine = governor in (None, "performance")
     mend = "" if fine else "cpupower frequency-set -g performance"
-    found = governor or "not visible here"
-    return Check("governor", "CPU frequency governor", ok=fine, found=found, mend=mend)
+    return _unless(mend, governor or "not visible here")
+
+
+def _unless(mend: str, found: str) -> str:
+    """What was found, as an error where there is something to mend."""
+    if mend:
+        raise EnvironmentNotReadyError(found, mend)
+    return found
