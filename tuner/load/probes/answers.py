@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ServerGoneError, SpecError
-from tuner.load.client.channel_options import INFER, channel_options, is_refusal
+from tuner.load.client.channel_options import asking, is_refusal
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.spec.digits import digits
@@ -82,8 +82,7 @@ def ask(
         questions = build(inputs.first(count * form.batch_size), form, count)
     except (LoadFailedError, SpecError) as error:
         return Answers(none_because=error.message)
-    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
-        method = channel.unary_unary(INFER)
+    with asking(address) as method:
         waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)

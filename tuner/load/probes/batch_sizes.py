@@ -11,10 +11,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
-
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.client.channel_options import INFER, channel_options
+from tuner.load.client.channel_options import asking
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 
@@ -41,8 +39,7 @@ def warm_batches(
 ) -> None:
     """Asks each instance for a batch of each size, as one request; errors are left to the load."""
     begin = time.monotonic()
-    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
-        method = channel.unary_unary(INFER)
+    with asking(address) as method:
         for size in batch_sizes(config, form.batch_size):
             try:
                 (question,) = build(inputs.first(1), replace(form, batch_size=size), 1)

@@ -17,7 +17,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 from tuner.errors import LoadFailedError, ServerGoneError, SpecError
-from tuner.load.client.channel_options import INFER, channel_options, is_refusal
+from tuner.load.client.channel_options import asking, is_refusal
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import MAX_STEPS, InputFiles
 
@@ -85,9 +85,8 @@ def fill(
     requests = _requests(form, inputs, seed)
     if not requests:
         return Filling(0, 0, 0.0)
-    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
-        # without serialisers bytes go and come
-        return ask_in_order(channel.unary_unary(INFER), requests, size)
+    with asking(address) as method:
+        return ask_in_order(method, requests, size)
 
 
 def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Filling:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, SpecError
-from tuner.load.client.channel_options import INFER, channel_options, is_refusal
+from tuner.load.client.channel_options import asking, is_refusal
 from tuner.load.perf_analyzer.error_text import bare_words
 from tuner.load.probes.batch_sizes import warm_batches
 from tuner.load.traffic.encoding import RequestForm, build
@@ -56,8 +56,7 @@ def await_first_answers(
     except (LoadFailedError, SpecError):
         return  # inputs that only perf_analyzer can send
     begin = time.monotonic()
-    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
-        method = channel.unary_unary(INFER)
+    with asking(address) as method:
         calls = [method.future(question, timeout=patience_s) for question in questions]
         if not _all_done(calls, begin + QUIET_S):
             note(f"waiting for the first answer of {form.model}, up to {patience_s:g} s")

@@ -9,10 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import grpc  # type: ignore[import-untyped]
-
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
-from tuner.load.client.channel_options import INFER, channel_options
+from tuner.load.client.channel_options import asking
 from tuner.load.probes.first_answers import failure_of
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
@@ -45,9 +43,7 @@ def seconds_for(address: str, asked: Sequence[Some], patience_s: float) -> float
         ]
     except (LoadFailedError, SpecError):
         return None
-    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
-        method = channel.unary_unary(INFER)
-        _connected(channel, patience_s)
+    with asking(address, patience_s) as method:
         begin = time.monotonic()
         calls = [(method.future(q, timeout=patience_s), model) for q, model in questions]
         errors = [call.exception() for call, _ in calls]
@@ -58,11 +54,3 @@ def seconds_for(address: str, asked: Sequence[Some], patience_s: float) -> float
             raise ModelFailsError(f"the model fails: {words}")
         raise LoadFailedError("a queue refused some of the requests")
     return took_s
-
-
-def _connected(channel: grpc.Channel, patience_s: float) -> None:
-    """So that the time it takes is not the model's; who cannot connect says so when asked."""
-    try:
-        grpc.channel_ready_future(channel).result(timeout=patience_s)
-    except grpc.FutureTimeoutError:
-        return
