@@ -329,20 +329,22 @@ class TritonBench:
         return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        self._rules.checkpoint()
-        if self._backlog and self._candidate is not None:
-            self._deploy(self._candidate, fresh=True)
-        generator, begin = self._load, time.monotonic()
-        try:
-            with self._book.phase(Phase.MEASURING):
-                measurement = generator.measure(load, window, seed)
-        except TrialError as error:
-            self._rejects.failed(error.message, load.level, time.monotonic() - begin)
-            # a dead server is replaced anyway; a living one may be full of what was asked
-            self._backlog = not isinstance(error, ServerGoneError)
-            if isinstance(error, UndecidedError) and window.ends_early:
-                return self._put(load, replace(window, ends_early=False), seed)
-            raise
+        while True:
+            self._rules.checkpoint()
+            if self._backlog and self._candidate is not None:
+                self._deploy(self._candidate, fresh=True)
+            generator, begin = self._load, time.monotonic()
+            try:
+                with self._book.phase(Phase.MEASURING):
+                    measurement = generator.measure(load, window, seed)
+                break
+            except TrialError as error:
+                self._rejects.failed(error.message, load.level, time.monotonic() - begin)
+                # a dead server is replaced anyway; a living one may be full of what was asked
+                self._backlog = not isinstance(error, ServerGoneError)
+                if not (isinstance(error, UndecidedError) and window.ends_early):
+                    raise
+                window = replace(window, ends_early=False)
         self._backlog = measurement.backlog or self._must_be_empty
         return replace(measurement, disturbances=disturbances(measurement))
 

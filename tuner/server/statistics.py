@@ -28,15 +28,12 @@ class StatisticsSnapshot:
     fail_count: int = 0
     inference_count: int = 0
     execution_count: int = 0
-    success_ns: int = 0
     queue_ns: int = 0
     compute_input_ns: int = 0
     compute_infer_ns: int = 0
     compute_output_ns: int = 0
     cache_hit_count: int = 0
-    cache_hit_ns: int = 0
     cache_miss_count: int = 0
-    cache_miss_ns: int = 0
     batches: Mapping[int, BatchStatistics] = field(default_factory=dict)
 
     @classmethod
@@ -60,15 +57,12 @@ class StatisticsSnapshot:
             fail_count=total("fail", "count"),
             inference_count=sum(int(v.inference_count) for v in versions),
             execution_count=sum(int(v.execution_count) for v in versions),
-            success_ns=total("success", "ns"),
             queue_ns=total("queue", "ns"),
             compute_input_ns=total("compute_input", "ns"),
             compute_infer_ns=total("compute_infer", "ns"),
             compute_output_ns=total("compute_output", "ns"),
             cache_hit_count=total("cache_hit", "count"),
-            cache_hit_ns=total("cache_hit", "ns"),
             cache_miss_count=total("cache_miss", "count"),
-            cache_miss_ns=total("cache_miss", "ns"),
             batches=batches,
         )
 
