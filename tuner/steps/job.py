@@ -146,13 +146,13 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
         label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
         searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
         if (stream.priority or 0) > levels[label] and not searched:
-            model = served.models[label]
+            model, least = served.models[label], max(stream.priority or 0, 2)  # 1 tells none apart
             raise SpecError(
                 f"{model.place(PRIORITY_LEVELS)}: {model.name} has {levels[label] or 'no'} "
                 f"priority levels, and requests of the stream {name} have priority "
                 f"{stream.priority}",
-                f"write at least dynamic_batching {{ priority_levels: {stream.priority} "
-                f"default_priority_level: {stream.priority} }}, or leave the priority out",
+                f"write dynamic_batching {{ priority_levels: {least} "
+                f"default_priority_level: {least} }}, or leave the priority out",
             )
 
 

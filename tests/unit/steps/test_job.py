@@ -162,7 +162,7 @@ def test_a_priority_that_no_asked_model_has_is_refused_with_its_place(
     write_models(spec.parent / "models", e=ENSEMBLE, one=one, two=TWO)
     with pytest.raises(SpecError, match=said) as error:
         prepare(Request(spec=spec))
-    assert "dynamic_batching { priority_levels: " in error.value.hint
+    assert "dynamic_batching { priority_levels: 2 default_priority_level: 2 }" in error.value.hint
 
 
 @pytest.mark.parametrize("asked", ["one", "e"])
