@@ -35,7 +35,8 @@ class LoadGeneratorContract:
     """Subclasses give a fixture ``case``, one for the class."""
 
     @pytest.fixture(scope="class")
-    def found(self, case: LoadCase) -> Measurement:
+    @classmethod
+    def found(cls, case: LoadCase) -> Measurement:
         """What `OPEN` showed."""
         return case.generator.measure(OPEN, WINDOW, seed=1)
 

@@ -58,12 +58,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
 @pytest.mark.integration
 class TestPerfAnalyzer(LoadGeneratorContract):
     @pytest.fixture(scope="class")
-    def case(self, plain: LoadCase) -> LoadCase:
+    @classmethod
+    def case(cls, plain: LoadCase) -> LoadCase:
         return plain
 
 
 @pytest.mark.integration
 class TestOpenClient(LoadGeneratorContract):
     @pytest.fixture(scope="class")
-    def case(self, own: LoadCase) -> LoadCase:
+    @classmethod
+    def case(cls, own: LoadCase) -> LoadCase:
         return own
