@@ -20,8 +20,8 @@ have a result there are not made again. Then the summary, and exit code 1 where 
 project is missed (A/A never confirmed; A/B right in 19 of 20; half of the repetitions within 180 s
 of measuring, for which two looks at rounds of three measurements a side in the longest windows
 that a claim may have leave room). A repetition in which the load generator failed while the
-hypervisor took CPU is made again after a minute, twice at the most, and told; one that stays
-without a result is none that was right.
+hypervisor or other processes took CPU is made again after a minute, twice at the most, and told;
+one that stays without a result is none that was right.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
-from tuner.load.watch.disturbance import STOLEN_CPU_PERCENT
+from tuner.load.watch.disturbance import disturbances
+from tuner.measurement.measurement import Measurement
 from tuner.measurement.rejected import Rejected
 from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
@@ -128,8 +129,16 @@ class Rig:
 
     def stolen_percent(self) -> float:
         """The most that the hypervisor took of the machine's CPU in what counted for nothing."""
-        hosts = [r.measurement.host for r in self.rejected if r.measurement is not None]
-        return max((h.stolen_cpu_percent or 0.0 for h in hosts), default=0.0)
+        return max((m.host.stolen_cpu_percent or 0.0 for m in self._measured), default=0.0)
+
+    def disturbed(self) -> str:
+        """What else went on in the last of what counted for nothing that was disturbed."""
+        said = [" ".join(found) for m in self._measured if (found := disturbances(m))]
+        return said[-1] if said else ""
+
+    @property
+    def _measured(self) -> list[Measurement]:
+        return [r.measurement for r in self.rejected if r.measurement is not None]
 
 
 class Told(Silent):
@@ -194,13 +203,13 @@ def repeat(
         row = _repetition(rig, job, difference, number)
         attempts = 1
         while row["outcome"] in NO_RESULT and attempts <= REPETITIONS:
-            stolen = rig.stolen_percent()
-            if stolen <= STOLEN_CPU_PERCENT:
+            why = rig.disturbed()
+            if not why:
                 break
             attempts += 1
             print(
-                f"repetition {number} gave no result while the hypervisor took {stolen:.0f} % of "
-                f"the CPU: attempt {attempts} of {1 + REPETITIONS} in {PAUSE_S:.0f} s",
+                f"repetition {number} gave no result. {why} Attempt {attempts} of "
+                f"{1 + REPETITIONS} in {PAUSE_S:.0f} s",
                 file=sys.stderr,
                 flush=True,
             )
@@ -291,7 +300,7 @@ def summary(rows: Sequence[Line], difference: float, min_gain: float) -> bool:
     print(f"difference {difference:+.0%}: right in {right} of {len(rows)}, {failed} gave no result")
     again = sum(int(str(r.get("attempts", 1))) - 1 for r in rows)
     if again:
-        print(f"{again} attempts gave no result while the hypervisor took CPU, and were made again")
+        print(f"{again} attempts gave no result on a disturbed machine, and were made again")
     if gains:
         print(f"gain found: {gains[0]:.3f}, {median(gains):.3f}, {gains[-1]:.3f}")
     print(

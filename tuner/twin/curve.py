@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from tuner.twin.observation import Observation
 
 Vector = npt.NDArray[np.float64]
+BatchStats = Sequence[tuple[int, int, int]]
 
 _PADDINGS = (2, 4, 8, 16, 32)
 #: A padding must explain the times this much better than none.
@@ -25,17 +27,28 @@ class Curve:
     item_s: float
     pad_to: int = 1
 
+    def seconds(self, size: int) -> float:
+        return self.base_s + self.item_s * self.pad_to * math.ceil(size / self.pad_to)
+
 
 def curve_of(observations: Sequence[Observation], node: int) -> Curve | None:
-    """The least-squares line through the mean time of each batch size of one model.
-
-    Only from the trials with the fewest instances, where they wait least for one another.
-    """
-    known = [
+    """Of one model."""
+    return curve_through(
         (o.network.nodes[node].instances, model.batch_stats)
         for o in observations
-        if (model := o.models[node]) is not None and model.batch_stats
-    ]
+        if (model := o.models[node]) is not None
+    )
+
+
+def curve_through(counted: Iterable[tuple[int, BatchStats]]) -> Curve | None:
+    """The least-squares line through the mean time of each batch size; None without any.
+
+    Only from where the fewest instances were, which wait least for one another.
+
+    Args:
+        counted: Instances, and batch size, executions and nanoseconds of them all.
+    """
+    known = [(instances, found) for instances, found in counted if found]
     if not known:
         return None
     fewest = min(instances for instances, _ in known)

@@ -8,7 +8,7 @@ candidate meets what is asked at all (Gardner et al. 2014).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import ranked
+from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
 from tuner.search.strategies.pool import Pool
@@ -58,6 +59,7 @@ class GaussianStrategy(Quick):
     aim: Aim
     seed: int
     startup_trials: int
+    rates: BatchRates
     _pool: Pool = field(init=False)
     _features: Features = field(init=False)
 
@@ -68,7 +70,8 @@ class GaussianStrategy(Quick):
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
         aim = Aim(spec.objective, spec.slos, load_plan(spec.workload, spec.objective))
-        return cls(space, aim, spec.search.seed, min(spec.search.startup_trials, _STARTUP))
+        startup = min(spec.search.startup_trials, _STARTUP)
+        return cls(space, aim, spec.search.seed, startup, BatchRates.of(space, spec))
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
@@ -95,15 +98,23 @@ class GaussianStrategy(Quick):
         known = [(t.candidate, found) for t in used if (found := told(self.aim, t)) is not None]
         if not best or not known:
             return np.zeros(len(candidates))
-        values = np.array([value for _, (value, _) in known])
+        where, prior = [c for c, _ in known], self._prior(used)
+        values = np.array([value for _, (value, _) in known]) - prior(where)
         kinds = [kind for _, (_, kind) in known]
         exact = values[[k is Told.VALUE for k in kinds]]
         middle = float(np.median(exact)) if exact.size else float(values.max())
-        where = [c for c, _ in known]
         model = self._learned(where, values - middle, kinds, Priors())
         mean, deviation = self._at(model, candidates, where)
-        reference = float(self._at(model, [best[0].candidate], where)[0][0])
-        return log_expected_gain(mean - reference, deviation)
+        leader = [best[0].candidate]
+        reference = float((self._at(model, leader, where)[0] + prior(leader))[0])
+        return log_expected_gain(mean + prior(candidates) - reference, deviation)
+
+    def _prior(self, used: Sequence[Trial]) -> Callable[[Sequence[Candidate]], Vector]:
+        """What is expected of candidates but for a common factor; of a minimised metric nothing."""
+        if self.aim.objective.metric is not None:
+            return lambda candidates: np.zeros(len(candidates))
+        log_rate = self.rates.learned(used)
+        return lambda candidates: np.array([log_rate(c) for c in candidates])
 
     def _log_served(self, candidates: Sequence[Candidate], used: Sequence[Trial]) -> Vector:
         """Logarithm of the chance that the candidate meets the SLOs at some load."""
