@@ -12,6 +12,7 @@ from tuner.report.side import judged_point
 from tuner.run.confirmation import Role
 from tuner.score.point import Point
 from tuner.score.trial import Trial
+from tuner.space.adapter import text
 from tuner.space.candidate import FieldValue
 from tuner.space.words import cache_text
 from tuner.spec.labels import labelled
@@ -146,13 +147,9 @@ def settings(trial: Trial) -> Mapping[str, FieldValue]:
 
 def level_text(value: FieldValue) -> str:
     """A value as the label of an axis: ``unset``, ``4``, ``[4, 8]``, ``on``, ``cache 64 MiB``."""
-    if value is None:
-        return "unset"
-    if isinstance(value, bool):
-        return "on" if value else "off"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) if _texts(value) else str([*value])
-    return str(value)
+    return text(value)
 
 
 def level_order(value: FieldValue) -> tuple[int, float, str]:

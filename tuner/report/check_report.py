@@ -43,15 +43,13 @@ HEADLINES = {
 }
 
 
+#: Of the others it is a bad one.
 _TONES = {
     CheckStatus.FINE: Tone.GOOD,
     CheckStatus.WORSE: Tone.UNSURE,
     CheckStatus.ACCEPTED: Tone.GOOD,
-    CheckStatus.MISSED: Tone.BAD,
     CheckStatus.INCONCLUSIVE: Tone.UNSURE,
-    CheckStatus.REGRESSION: Tone.BAD,
     CheckStatus.INTERRUPTED: Tone.UNSURE,
-    CheckStatus.FAILED: Tone.BAD,
 }
 
 
@@ -91,7 +89,9 @@ def page_of(check: CheckFacts) -> str:
         "trend": chart,
         "environment": environment(check),
     }
-    return rendered("check.html.j2", [chart] if chart else [], _TONES[check.status], words)
+    return rendered(
+        "check.html.j2", [chart] if chart else [], _TONES.get(check.status, Tone.BAD), words
+    )
 
 
 def markdown_of(check: CheckFacts) -> str:

@@ -64,13 +64,11 @@ _SECTIONS = {
 }
 
 
+#: Of the others it is a bad one.
 _TONES = {
     Status.IMPROVED: Tone.GOOD,
     Status.KEPT: Tone.GOOD,
-    Status.INFEASIBLE: Tone.BAD,
-    Status.UNCONFIRMED: Tone.BAD,
     Status.INTERRUPTED: Tone.UNSURE,
-    Status.FAILED: Tone.BAD,
 }
 
 
@@ -84,7 +82,7 @@ def render(data: ReportData) -> str:
         "sections": [(name, title) for name, title in _SECTIONS.items() if name in present],
     }
     shown = [chart for group in charts.values() for chart in group]
-    return rendered("report.html.j2", shown, _TONES[data.status], words)
+    return rendered("report.html.j2", shown, _TONES.get(data.status, Tone.BAD), words)
 
 
 def _filled(charts: Mapping[str, Sequence[Chart]], data: ReportData) -> Iterable[str]:

@@ -24,12 +24,13 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             several = len(models) > 1
             loaded = " and ".join(models) if several else "the model"
             read = "their new configs" if several else "its new config"
+            repository = shlex.quote(str(data.manifest.repository))
             accept = f"tune check {_spec(data)} --update-baseline"
             return [
                 (f"load {loaded} again so that the server reads {read}", ""),
                 *flags,
                 ("have later checks compared with it", accept),
-                ("take it back", f"tune rollback {model} --repository {_repository(data)}"),
+                ("take it back", f"tune rollback {model} --repository {repository}"),
             ]
         return [
             ("look at the change", f"tune apply {run} --dry-run"),
@@ -54,10 +55,6 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("check this machine", "tune doctor"),
         ]
     return [("go on where it stopped", resume_command(data.directory))]
-
-
-def _repository(data: ReportData) -> str:
-    return shlex.quote(str(data.manifest.repository))
 
 
 def _run_again(data: ReportData, options: Sequence[str] | None = None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import enum_name
 from tuner.space.judge import refuse_unmeasurable
 from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
@@ -114,7 +115,7 @@ def draft_spec(
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
     whole = Part(config, completes, calls)
-    if _is_ensemble(config) and not parts:
+    if is_ensemble(config) and not parts:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
     if parts:
@@ -150,11 +151,11 @@ def _guess(dims: list[int]) -> list[int]:
 def _head(model: str, repository: str, slo: str) -> list[str]:
     return [
         f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all.",
-        f"model: {_scalar(model)}",
-        f"repository: {_scalar(repository)}",
+        f"model: {_flow(model)}",
+        f"repository: {_flow(repository)}",
         "server: {mode: local}                # local, docker or remote",
         "slo:                                 # what your users need: change this first",
-        f"  - {_scalar(slo)}",
+        f"  - {_flow(slo)}",
         "  - error_rate <= 0%",
         "objective: maximize goodput          # highest load that meets every SLO",
     ]
@@ -214,7 +215,7 @@ def _workload(config: Any) -> list[str]:
             "    shapes:                          # open in config.pbtxt, so guessed, "
             "and small: write what your users send"
         )
-        lines += [f"      {_scalar(name)}: {dims}" for name, dims in shapes.items()]
+        lines += [f"      {_flow(name)}: {dims}" for name, dims in shapes.items()]
     return lines
 
 
@@ -225,18 +226,18 @@ def _models(
     known: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> list[str]:
     """What is searched of each, where it is not ``known``; an ensemble has nothing of its own."""
-    named = {n: p for n, p in models.items() if p.calls or not _is_ensemble(p.config)}
+    named = {n: p for n, p in models.items() if p.calls or not is_ensemble(p.config)}
     shared = replace(slo, bound=slo.bound / len(named)) if slo.metric.is_latency else slo
     lines = [
         "models:                              # searched together, under the load on the whole"
     ]
     for name, part in named.items():
-        lines.append(f"  {_scalar(name)}:")
+        lines.append(f"  {_flow(name)}:")
         if part.calls:
             lines.append(
                 f"    calls: {_flow(part.calls)}     # by its own code; add what it names otherwise"
             )
-        if not _is_ensemble(part.config):
+        if not is_ensemble(part.config):
             fields = [*_space(part, machine, shared, alone=False)]
             if name in known:
                 fields = [*_given_space(known[name], fields)]
@@ -248,10 +249,6 @@ def _models(
         "# and beside mode, under server:",
         "#   space: {response_cache.size: {choice: [off, 64MiB, 256MiB]}}",
     ]
-
-
-def _is_ensemble(config: Any) -> bool:
-    return bool(config.WhichOneof("scheduling_choice") == "ensemble_scheduling")
 
 
 def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[str]:
@@ -333,10 +330,3 @@ def _tail(machine: Machine, given: Given | None) -> list[str]:
         "confirm: {rounds: 3, min_gain: 2%}   # the winner must prove itself again",
         f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
     ]
-
-
-def _scalar(text: str) -> str:
-    """``text`` as one YAML scalar, quoted where it must be."""
-    import yaml
-
-    return str(yaml.safe_dump(text, width=10_000)).split("\n", 1)[0]

@@ -222,7 +222,7 @@ def _confirm(
     entrants = []
     for trial in finalists:
         window_s = _claim_window_s(session, trial.points)
-        expected = level_of(trial) or _nearly_sustained(trial)
+        expected = level_of(trial) or min(p.level for p in trial.points)
         entrants.append(Entrant(trial.candidate, expected, window_s=window_s))
 
     def name(candidate: Candidate) -> str:
@@ -235,10 +235,6 @@ def _confirm(
 def _claim_window_s(session: Session, points: Sequence[Point]) -> float:
     most_s = most_claim_window_s(session.spec.workload)
     return min(claim_window_s(points, session.spec.slos), most_s)
-
-
-def _nearly_sustained(trial: Trial) -> float:
-    return min(p.level for p in trial.points)
 
 
 def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
