@@ -66,7 +66,9 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     made = {(m.load, m.seed) for m in facts.measurements}
     keys = {facts.candidate.key, *_measured_as(facts.candidate.key, made, repeats)}
     side = measured_side(facts.candidate, trials, repeats, keys)
-    proofs = tuple(r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
+    named = (r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
+    # Of a load that was put on it twice in a round the second counts: the first was disturbed.
+    proofs = tuple({(r.round, _identity(r.point)): r for r in named}.values())
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
     judged = _worst(points) or side.judged
     soak = facts.soak or Soak()

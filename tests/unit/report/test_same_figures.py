@@ -93,3 +93,22 @@ def test_rounds_that_the_current_config_did_not_stand_are_counted(run: Path) -> 
     stood = rate_text(min(rates_of_the_current_config(data)[1:]))
     assert in_numbers(data)["goodput, worst of the rounds"][0] == f"{stood} in 2 of 3 rounds"
     assert on_the_terminal(run, "goodput").endswith("/s in 2 of 3 rounds")
+
+
+def test_what_was_missed_while_the_machine_was_disturbed_is_no_round(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "confirmation.jsonl").read_text().splitlines()]
+    result = json.loads((run / "result.json").read_text())
+    loads = [m["load"] for m in result["winner"]["measurements"]]
+    proof = next(r for r in rows if r["point"]["measurement"]["load"] in loads)
+    disturbed = json.loads(json.dumps(proof))
+    disturbed["point"]["measurement"]["disturbances"] = ["The CPU was taken."]
+    for slo in disturbed["point"]["slo"]:
+        slo["verdict"] = "fail"
+    before = load(run).best
+    (run / "confirmation.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [disturbed, *rows])
+    )
+    after = load(run).best
+    assert before is not None
+    assert after is not None
+    assert after.rounds_text == before.rounds_text == " in each of 3 rounds"
