@@ -131,6 +131,7 @@ class Improvement(Part):
     )
     at_least: bool = Field(
         False,
+        exclude_if=_empty,
         description="the current config stands less than means.current, a load that it did not "
         "stand; how much it stands was not measured, since it is slow and far behind: all of the "
         "ratio is a lower bound",
