@@ -42,8 +42,6 @@ class Progress:
         begun: The current config was measured; before that a search has nothing to compare with.
         since_best: Finished after the best one.
         elapsed_s: Spent on the search, earlier parts of a resumed run included.
-        exhausted: The strategy had nothing left to propose.
-        enough: The strategy expects too little of another trial.
         out_of_reach: No config can be expected to meet the SLOs.
     """
 
@@ -52,8 +50,6 @@ class Progress:
     since_best: int
     elapsed_s: float
     begun: bool = True
-    exhausted: bool = False
-    enough: bool = False
     out_of_reach: bool = False
 
 
@@ -80,10 +76,6 @@ class Budget:
             return None
         if progress.out_of_reach:
             return StopReason.OUT_OF_REACH
-        if progress.exhausted:
-            return StopReason.EXHAUSTED
-        if progress.enough:
-            return StopReason.ENOUGH
         if done >= self.trials:
             return StopReason.TRIALS
         if self.time_s is not None and progress.elapsed_s >= self.time_s:

@@ -32,10 +32,12 @@ def ranked(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Tria
 
 def incumbent(trials: Sequence[Trial], goal: Goal, current: Candidate) -> Trial | None:
     """The best trial that meets the SLOs; None when none does."""
-    best = next(iter(ranked(trials, goal, current)), None)
-    if best is None or best.score is None or not best.score.feasible:
-        return None
-    return best
+    return next(iter(leaders(trials, goal, current)), None)
+
+
+def leaders(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Trial]:
+    """Trials that met the SLOs, best first."""
+    return [t for t in ranked(trials, goal, current) if t.score and t.score.feasible]
 
 
 def reached_level(trial: Trial, near_miss: float) -> float | None:

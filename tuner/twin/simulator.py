@@ -134,13 +134,6 @@ def simulate_network(
     return _together(streams, traffics)
 
 
-def trace_requests(
-    scheduler: Scheduler, service: Service, way: Way, traffic: Traffic, seed: int = 0
-) -> tuple[Trace, Memory]:
-    """The same run of one model, request by request, and all that is known at its end."""
-    return trace_network(Network((scheduler,)), (service,), way, (traffic,), seed)
-
-
 def trace_network(
     network: Network,
     services: Sequence[Service],
@@ -148,7 +141,7 @@ def trace_network(
     traffics: Sequence[Traffic],
     seed: int = 0,
 ) -> tuple[Trace, Memory]:
-    """The same of a network; the requests of all streams in the order of their arrival."""
+    """The same run: its requests in the order of arrival, and all that is known at its end."""
     memory = _run(network, services, way, traffics, seed)
     return _trace(memory.requests[: _sent(memory)]), memory
 

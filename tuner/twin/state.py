@@ -50,9 +50,12 @@ _INTEGERS = (
     # the host's number of the first instance; executions so far
     *("first", "executed"),
 )
+_TIMES = ("overlap_base_s", "overlap_item_s", "exclusive_base_s", "exclusive_item_s")
+#: Those of the service and of the way, by the same names.
+_OF_SERVICE = (*_TIMES, "response_s", "release_s", "pad_to")
+_OF_WAY = ("slept_s", "handoff_s", "hit_s")
 _REALS = (
-    *("delay_s", "overlap_base_s", "overlap_item_s", "exclusive_base_s", "exclusive_item_s"),
-    *("response_s", "release_s", "slept_s", "handoff_s", "hit_s"),
+    *("delay_s", *_TIMES, "response_s", "release_s", *_OF_WAY),
     *("window_start_s", "window_end_s"),
     # moments of the next events
     *("wake_s", "instance_s"),
@@ -215,19 +218,11 @@ def _fill_node(
         "request_size": size,
         "levels": len(policies),
         "cache_entries": scheduler.cache_entries,
-        "pad_to": service.pad_to,
         "newest": -1,
         "oldest": -1,
         "delay_s": scheduler.max_queue_delay_s,
-        "overlap_base_s": service.overlap_base_s,
-        "overlap_item_s": service.overlap_item_s,
-        "exclusive_base_s": service.exclusive_base_s,
-        "exclusive_item_s": service.exclusive_item_s,
-        "response_s": service.response_s,
-        "release_s": service.release_s,
-        "slept_s": way.slept_s,
-        "handoff_s": way.handoff_s,
-        "hit_s": way.hit_s,
+        **{name: getattr(service, name) for name in _OF_SERVICE},
+        **{name: getattr(way, name) for name in _OF_WAY},
         "window_start_s": traffic.window_s[0],
         "window_end_s": traffic.window_s[1],
         "wake_s": np.inf if not scheduler.batching else 0.5,

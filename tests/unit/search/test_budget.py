@@ -22,7 +22,6 @@ def test_a_search_within_its_limits_goes_on() -> None:
         (replace(GOING, elapsed_s=60.0), StopReason.TIME),
         (replace(GOING, since_best=8), StopReason.PATIENCE),
         (replace(GOING, failed=6), StopReason.TOO_MANY_FAILED),
-        (replace(GOING, exhausted=True), StopReason.EXHAUSTED),
     ],
 )
 def test_each_limit_stops_it(progress: Progress, reason: StopReason) -> None:
@@ -39,7 +38,7 @@ def test_the_first_failures_say_nothing_about_the_rest() -> None:
 
 
 def test_too_many_failures_come_before_every_other_reason() -> None:
-    at_the_end = Progress(trials=40, failed=30, since_best=40, elapsed_s=99.0, exhausted=True)
+    at_the_end = Progress(trials=40, failed=30, since_best=40, elapsed_s=99.0)
     assert LIMITS(at_the_end) is StopReason.TOO_MANY_FAILED
 
 

@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tuner.twin.observation import Repeats, draw_keys
-from tuner.twin.simulator import simulate, trace_requests
-from tuner.twin.state import HIT, PENDING, REJECTED, SERVED
-from tuner.twin.system import QueuePolicy, Scheduler, Service, Traffic, Way
+from tuner.twin.simulator import Trace, simulate, trace_network
+from tuner.twin.state import HIT, PENDING, REJECTED, SERVED, Memory
+from tuner.twin.system import Network, QueuePolicy, Scheduler, Service, Traffic, Way
 
 NO_WAY = Way()
 MS = 1e-3
@@ -25,6 +25,12 @@ def at(*due_ms: float, end_ms: float = 10_000.0) -> Traffic:
 
 def poisson(rate: float, seconds: float, seed: int = 1) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).uniform(0.0, seconds, int(rate * seconds)))
+
+
+def trace_requests(
+    scheduler: Scheduler, service: Service, way: Way, traffic: Traffic, seed: int = 0
+) -> tuple[Trace, Memory]:
+    return trace_network(Network((scheduler,)), (service,), way, (traffic,), seed)
 
 
 def answered_ms(scheduler: Scheduler, service: Service, traffic: Traffic) -> list[float]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Trial, TrialState
-from tuner.search.incumbent import ranked
+from tuner.search.incumbent import leaders
 from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
@@ -79,8 +79,7 @@ class GaussianStrategy(Quick):
         rng = chance(self.seed, number)
         if len(history) < self.startup_trials:
             return draw_new(self.space, rng, taken)
-        goal, current = self.aim.objective.goal, self.space.current
-        best = [t for t in ranked(history, goal, current) if t.score and t.score.feasible]
+        best = leaders(history, self.aim.objective.goal, self.space.current)
         refusals = Refusals(history, self.aim.slos)
         drawn = self._pool.draw(rng, [t.candidate for t in best[:_GOOD]], taken)
         left = [c for c in drawn if not refusals.forbids(c)] or drawn

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.knob import Knob
@@ -28,6 +29,8 @@ from tuner.spec.paths import (
 _PLAIN = 3
 
 _Pick = Callable[[Sequence[FieldValue]], FieldValue]
+_first: _Pick = itemgetter(0)
+_last: _Pick = itemgetter(-1)
 
 
 def designs(space: Space) -> tuple[Candidate, ...]:
@@ -96,10 +99,6 @@ def _size(value: FieldValue) -> float:
     return float(value) if isinstance(value, (int, float)) else -1.0
 
 
-def _first(values: Sequence[FieldValue]) -> FieldValue:
-    return values[0]
-
-
 def _between(values: Sequence[FieldValue]) -> FieldValue:
     """Counts are told apart by ratio: between 1 and 4 is 2."""
     middle = math.sqrt(max(_size(values[0]), 1.0) * max(_size(values[-1]), 1.0))
@@ -108,10 +107,6 @@ def _between(values: Sequence[FieldValue]) -> FieldValue:
 
 def _middle(values: Sequence[FieldValue]) -> FieldValue:
     return values[len(values) // 2]
-
-
-def _last(values: Sequence[FieldValue]) -> FieldValue:
-    return values[-1]
 
 
 def _on(values: Sequence[FieldValue]) -> FieldValue:

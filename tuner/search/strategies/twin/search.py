@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tuner.bench.levels import sustained_level
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Predicted, Trial
-from tuner.search.incumbent import ranked
+from tuner.search.incumbent import leaders
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Told
 from tuner.search.strategies.gp import GaussianStrategy
@@ -289,9 +289,7 @@ class TwinStrategy:
         return self._networks[key]
 
     def _leaders(self, history: Sequence[Trial]) -> list[Trial]:
-        """Trials that met the SLOs, best first."""
-        goal, current = self.aim.objective.goal, self.space.current
-        return [t for t in ranked(history, goal, current) if t.score and t.score.feasible]
+        return leaders(history, self.aim.objective.goal, self.space.current)
 
     def _lowest(self, history: Sequence[Trial]) -> float:
         """Where to look while nothing meets the SLOs: below everything that was tried."""
