@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 import recorded_curves as results
 import recorded_table as tables
 import replay
+import twin_on_grid
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_table import Recording, Table
 from synthetic import synthetic_server
 
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
+from tuner.search.strategies.twin.designs import designs
 from tuner.steps.job import Job, Request, prepare
 
 GROUND = replay.Ground("tiny-bert")
@@ -87,6 +90,19 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     assert "92 configs" in text
     assert (tmp_path / "tiny-bert.png").stat().st_size > 10_000
     assert "random" in (tmp_path / "tiny-bert.svg").read_text()
+
+
+def test_the_cells_that_a_twin_is_fitted_to_begin_with_those_a_search_measures_first(
+    pair: tuple[Job, RecordedWorld],
+) -> None:
+    space = pair[0].space
+    firsts = tables.read_table("pair").firsts()
+    options = argparse.Namespace(fitted=8, seed=1)
+    cells = twin_on_grid.chosen_cells(space, firsts, options)
+    assert len({cell.candidate.key for cell in cells}) == 8
+    assert cells[0].candidate == space.canonical(space.current)
+    begun = {space.canonical(c).key for c in designs(space)}
+    assert begun < {cell.candidate.key for cell in cells[: len(begun) + 1]}
 
 
 @pytest.fixture
