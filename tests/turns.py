@@ -19,6 +19,8 @@ import pytest
 
 #: Directories and files below `tests` that put load on a server.
 LOADING = ("contract/test_load_generators.py", "docker", "e2e", "integration/load")
+#: The longest of them; begun at last it would be waited for.
+_BEGUN_FIRST = ("e2e/test_served.py",)
 #: Those that assert what the load showed. What is sure to show beside others too, since it is far
 #: from any limit, is not among them.
 MEASURING = (
@@ -116,7 +118,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if turns_key in config.stash:
-        items.sort(key=lambda item: (measures(item), _among(LOADING, item)))
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
+    return measures(item), _among(LOADING, item), not _among(_BEGUN_FIRST, item)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
