@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToJson
 from integration.load.repository import make_repository
 from pydantic import TypeAdapter
 from waits import wait_until
@@ -70,10 +71,18 @@ def one_bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -
         yield bench
 
 
+@pytest.fixture(scope="session")
+def plain_at_first(one_bench: Bench) -> str:
+    return MessageToJson(one_bench.control.running_config("plain"))
+
+
 @pytest.fixture(scope="module")
-def bench(one_bench: Bench) -> Bench:
-    """One server for all files, each of which begins with `plain` as its file has it, and idle."""
-    one_bench.control.load("plain", None, 60.0)
+def bench(one_bench: Bench, plain_at_first: str) -> Bench:
+    """One server for all files, each of which begins with `plain` as its file has it, and idle.
+
+    Its config is given: loaded without one, Triton 2.51 keeps what it was given last.
+    """
+    one_bench.control.load("plain", plain_at_first, 60.0)
 
     def idle() -> bool:
         metrics = one_bench.control.metrics()
