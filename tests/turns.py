@@ -31,11 +31,8 @@ MEASURING = (
     "e2e/test_run.py",
     "integration/load/test_bursts.py",
     "integration/load/test_disturbance.py",
-    "integration/load/test_early_end.py",
     "integration/load/test_open_client.py",
     "integration/load/test_overload.py",
-    "integration/load/test_perf_analyzer.py",
-    "integration/load/test_streams.py",
 )
 #: More than the cores, since servers are waited for; further ones would only wait for one another.
 _BESIDE_THE_CORES, _MOST_WORKERS = 1, 6
