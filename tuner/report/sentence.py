@@ -109,10 +109,15 @@ def bottleneck_sentences(data: ReportData) -> list[str]:
 
 
 def bottleneck_text(found: Bottleneck) -> str:
-    """At 300/s a request spends 78 % of its time in tiny-bert, 61 % of that queueing."""
+    """At 300/s a request spends 78 % of its time in tiny-bert, 61 % of that queueing.
+
+    Of a stream that asks one model only, all of its time is spent there: that goes without saying.
+    """
     whose = f" of the stream {found.stream}" if found.stream else ""
     spent, queueing = (f"{100 * part:.0f} %" for part in (found.share, found.queue_share))
     where = f"{spent} of its time in {found.model}, {queueing} of that queueing"
+    if spent == "100 %":
+        where = f"{queueing} of its time queueing for {found.model}"
     return f"at {load_text(found.load)} a request{whose} spends {where}"
 
 
