@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from tuner.bench.rejects import Rejects, doubt_about
 from tuner.errors import ClientLimitError, InterruptedRunError, TrialError
 from tuner.load.validity import client_behind, client_kept_up
-from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, stolen_from
+from tuner.load.watch.disturbance import stolen_from
+from tuner.load.watch.sampler import SPELL_PERCENT
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.point import judge_point
@@ -17,8 +18,6 @@ from tuner.spec.slo import Slo
 #: Before each further measurement while the hypervisor takes CPU: it comes in spells of seconds to
 #: minutes, and shows only under load, so that nothing can be learnt by looking on.
 PAUSES_S = (5.0, 15.0, 40.0)
-#: With so much of all cores taken a miss is no verdict: the capacity has moved by as much.
-ROBBED_PERCENT = OTHER_CPU_PERCENT
 
 #: One measurement under a load.
 _Put = Callable[[LoadPoint, Window, int], Measurement]
@@ -91,10 +90,10 @@ class Repeating:
         return bool(doubt_about(last))
 
     def _robbed(self, measurement: Measurement) -> bool:
-        """An SLO was missed, perhaps because of what the hypervisor took."""
+        """An SLO was missed, perhaps since the hypervisor took as much as in a spell."""
         point = judge_point(self._slos, measurement)
         missed = not (point.passed or point.undecided)
-        return missed and _taken(measurement) > ROBBED_PERCENT
+        return missed and _taken(measurement) > SPELL_PERCENT
 
     def _worth_waiting(self, measurement: Measurement) -> bool:
         if not client_kept_up(measurement):
@@ -111,7 +110,7 @@ class Repeating:
         self._reject([m for m in made if m is not best])
         self._in_vain = bool(doubt_about(best))
         waited = self._waited_in_vain or len(made) > 1 + len(PAUSES_S)
-        self._waited_in_vain = waited and _taken(best) > ROBBED_PERCENT
+        self._waited_in_vain = waited and _taken(best) > SPELL_PERCENT
         return best
 
     def _reject(self, made: Sequence[Measurement]) -> None:

@@ -115,9 +115,10 @@ def bottleneck_text(found: Bottleneck) -> str:
     """
     whose = f" of the stream {found.stream}" if found.stream else ""
     spent, queueing = (f"{100 * part:.0f} %" for part in (found.share, found.queue_share))
-    where = f"{spent} of its time in {found.model}, {queueing} of that queueing"
-    if spent == "100 %":
+    if len(found.models) == 1:
         where = f"{queueing} of its time queueing for {found.model}"
+    else:
+        where = f"{spent} of its time in {found.model}, {queueing} of that queueing"
     return f"at {load_text(found.load)} a request{whose} spends {where}"
 
 

@@ -44,10 +44,14 @@ def test_a_traceback_is_found(tmp_path: Path) -> None:
 
 
 def test_a_mistake_that_is_told_is_an_answer(tmp_path: Path) -> None:
-    def run(_text: bytes, _directory: Path) -> None:
+    asked: list[bytes] = []
+
+    def run(text: bytes, _directory: Path) -> None:
+        asked.append(text)
         raise SpecError("wrong")
 
-    run_one(_target(run), b"", tmp_path)
+    run_one(_target(run), b"text", tmp_path)
+    assert asked == [b"text"]
 
 
 def test_a_write_outside_is_found_and_one_inside_is_not(tmp_path: Path) -> None:
