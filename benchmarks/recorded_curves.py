@@ -22,6 +22,7 @@ MEDIAN_GOAL, TENTH_GOAL = 0.99, 0.97
 #: Colours that colour-blind people can tell apart (Okabe and Ito 2008).
 COLOURS = {
     "twin": "#d55e00",
+    "gp": "#56b4e9",
     "tpe": "#0072b2",
     "random": "#999999",
     "grid": "#000000",

@@ -68,7 +68,9 @@ def main() -> None:
     parser.add_argument("--table", default="emulated-accelerator")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--trials", type=int, default=24, help="configs a search may measure")
-    parser.add_argument("--strategy", action="append", choices=COMPARED, help="default: all")
+    parser.add_argument(
+        "--strategy", action="append", choices=COMPARED, help="default: all that are comparable"
+    )
     parser.add_argument("--again", action="store_true", help="replace what is there")
     parser.add_argument("--report", action="store_true", help="only figure and table")
     parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
@@ -77,7 +79,7 @@ def main() -> None:
     ground = Ground(args.table, args.ordinary_best)
     kept = results.read(ground.name)
     if not args.report:
-        chosen = args.strategy or list(COMPARED)
+        chosen = args.strategy or compared_on(ground)
         if args.again:
             kept = [r for r in kept if r.strategy not in chosen]
         done = {(r.strategy, r.seed) for r in kept if r.asked == args.trials}
@@ -107,6 +109,13 @@ class Ground:
     @property
     def name(self) -> str:
         return f"{self.table}-ordinary-best" if self.ordinary_best else self.table
+
+
+def compared_on(ground: Ground) -> list[str]:
+    """All; of several models not Model Analyzer's generators, which vary a single one here."""
+    job, _ = world_of(ground)
+    one = not any(job.served.models)
+    return [name for name, how in COMPARED.items() if one or "mode" not in how]
 
 
 def replayed(

@@ -115,7 +115,7 @@ def bottleneck_text(found: Bottleneck) -> str:
     """
     whose = f" of the stream {found.stream}" if found.stream else ""
     spent, queueing = (f"{100 * part:.0f} %" for part in (found.share, found.queue_share))
-    if len(found.models) == 1:
+    if found.share == 1:
         where = f"{queueing} of its time queueing for {found.model}"
     else:
         where = f"{spent} of its time in {found.model}, {queueing} of that queueing"

@@ -79,6 +79,9 @@ _KINDS = (
     _Kind(0.9, 0.05, Lock.MODEL),
     _Kind(0.9, 0.05, Lock.NONE),
 )
+#: Sorted out one model after the other, the first may take a device of its own for what is the
+#: others' waiting: that all share one is followed too, and how far each gets decides.
+_SHARED = tuple(kind for kind in _KINDS if kind.lock is Lock.DEVICE)
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,8 @@ def fit_observations(
 def _starts(observations: Sequence[Observation], cores: float) -> list[Costs]:
     """From the curves: most of it on the device or beside it, the front costing little or much.
 
-    Of several models each may be of another kind: what shows the measured loads best.
+    Of several models each may be of another kind: what shows the measured loads best, of all kinds
+    and of those that share a device.
     """
     curves = [curve_of(observations, node) for node in range(len(observations[0].models))]
     fastest_us = min(o.measurement.p50_latency_us for o in observations)
@@ -206,17 +210,22 @@ def _starts(observations: Sequence[Observation], cores: float) -> list[Costs]:
             starts.append(costs)
     if len(curves) == 1:
         return starts
-    sorted_out = (_sorted_out(costs, curves, observations) for costs in starts)
-    return [min(sorted_out, key=lambda c: _loss(residuals(c, observations)))]
+    found = [_sorted_out(costs, curves, observations, _KINDS) for costs in starts]
+    best = int(np.argmin([_loss(residuals(costs, observations)) for costs in found]))
+    shared = _sorted_out(starts[best], curves, observations, _SHARED)
+    return list(dict.fromkeys((found[best], shared)))
 
 
 def _sorted_out(
-    costs: Costs, curves: Sequence[Curve | None], observations: Sequence[Observation]
+    costs: Costs,
+    curves: Sequence[Curve | None],
+    observations: Sequence[Observation],
+    kinds: Sequence[_Kind],
 ) -> Costs:
     """The same with the best kind of each model, one model after the other."""
     for node, curve in (*enumerate(curves), *enumerate(curves)):
         before, behind = costs.services[:node], costs.services[node + 1 :]
-        others = [replace(costs, services=(*before, _service(curve, k), *behind)) for k in _KINDS]
+        others = [replace(costs, services=(*before, _service(curve, k), *behind)) for k in kinds]
         with ThreadPoolExecutor() as threads:
             lost = list(threads.map(lambda c: _loss(residuals(c, observations)), others))
         costs = others[int(np.argmin(lost))]

@@ -20,6 +20,8 @@ from tuner.score.capacity import Bracket
 from tuner.score.point import Point
 from tuner.search.strategies.twin.designs import designs
 from tuner.steps.job import Job, Request, prepare
+from tuner.twin.fit import Twin
+from tuner.twin.system import Lock
 
 GROUND = replay.Ground("tiny-bert")
 PAIR = replay.Ground("pair")
@@ -153,6 +155,15 @@ def test_each_stream_is_answered_and_judged_by_its_own_figures(
     assert alone_s["light"] < alone_s[""] < alone_s["heavy"]
 
 
+def test_everything_that_is_compared_has_a_row() -> None:
+    assert set(replay.COMPARED) == set(results.COLOURS)
+
+
+@pytest.mark.usefixtures("pair")
+def test_of_several_models_searches_that_vary_one_are_not_compared() -> None:
+    assert replay.compared_on(PAIR) == ["twin", "gp", "tpe", "random", "grid"]
+
+
 @pytest.mark.parametrize("strategy", ["random", "grid"])
 def test_several_models_are_searched_over_their_grid(
     pair: tuple[Job, RecordedWorld], strategy: str
@@ -169,3 +180,18 @@ def test_the_twin_is_fitted_to_what_a_grid_holds(pair: tuple[Job, RecordedWorld]
     assert found is not None
     assert found.notes[-1].startswith("twin fitted: ")
     assert found.shares()[-1] >= 0.95
+
+
+@pytest.mark.fitting
+def test_models_that_share_a_device_are_not_taken_apart() -> None:
+    replay.world_of.cache_clear()  # the whole grid
+    job, world = replay.world_of(PAIR)
+    firsts = tables.read_table("pair").firsts()
+    inside = {key: firsts[key] for key in world.curves}
+    cells = twin_on_grid.chosen_cells(job.space, inside, argparse.Namespace(fitted=8, seed=0))
+    twin = twin_on_grid.fitted(job, cells)
+    assert isinstance(twin, Twin)
+    assert {service.lock for service in twin.costs.services} == {Lock.DEVICE}
+    found = twin_on_grid.agreement(job, world, twin, [r.candidate.key for r in cells])
+    assert found.off < 0.10
+    assert found.best >= 0.95
