@@ -55,7 +55,7 @@ class SoakRules:
         seed: Different from all others; a lowered load has the same arrivals, slower.
         least_s: How long a soak is to last at least, if that is possible.
         record: Stores a row at once.
-        told: Told of each soak when it is over.
+        told: Told of each soak when it is over, and why one that held is made once more.
     """
 
     slos: Sequence[Slo]
@@ -63,7 +63,7 @@ class SoakRules:
     seed: int
     least_s: float
     record: Callable[[Row], None]
-    told: Callable[[Soaked], None]
+    told: Callable[[str], None]
 
 
 def soak(
@@ -101,7 +101,7 @@ def soak(
         rules.record(Row(0, len(tried), Role.SOAK, candidate, point))
         late = measured_late_share(point.measurement, rules.slos)
         tried.append(Soaked(point.measurement, point.slo, late))
-        rules.told(tried[-1])
+        rules.told(tried[-1].sentence)
         lasted_s = max(least_s, point.measurement.duration_s)
         least_s = max(least_s, remembered_s([point]))
         if tried[-1].held and least_s <= LONGER * lasted_s:
@@ -113,6 +113,8 @@ def soak(
             next_level = _lower(tried, slope, rules.plan)
             if next_level is not None and len(tried) == at_most - 1:
                 next_level = min(next_level, level)
+        elif len(tried) < at_most:
+            rules.told(f"it is slow to forget busy spells: once more, for {least_s:.0f} s")
     return Soak(tuple(tried))
 
 

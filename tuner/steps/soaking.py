@@ -133,6 +133,6 @@ def _soak(
         seed=seeds.of_soak(session.first_seed),
         least_s=remembered_s(points),
         record=session.record,
-        told=lambda soaked: session.events.note(f"soak: {soaked.sentence}"),
+        told=lambda text: session.events.note(f"soak: {text}"),
     )
     return soak(session.bench, candidate, level, rules, slope=slope, begin=begin, at_most=at_most)

@@ -85,7 +85,7 @@ def soaked(
         seed=7,
         least_s=12.0,
         record=rows.append,
-        told=lambda found: told.append(found.sentence),
+        told=told.append,
     )
     return soak(bench, WINNER, level, rules, slope=slope), rows, told
 
@@ -115,10 +115,11 @@ def test_a_soak_that_shows_a_longer_memory_than_the_rounds_did_is_made_again_for
 
     remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
     bench = Remembers(lambda level: replace(queue_at(level, 300.0), course=remembering))
-    found, _, _ = soaked(bench, 225.0)
+    found, _, told = soaked(bench, 225.0)
     assert found.held is not None
     assert found.held.level == 225.0
     assert asked == [12.0, 0.5 * RELAXATIONS]
+    assert told[1] == "it is slow to forget busy spells: once more, for 100 s"
 
 
 def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds() -> None:
