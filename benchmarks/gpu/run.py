@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 #: In the order in which they are worth having.
 SPECS = (
@@ -43,6 +44,8 @@ SWEEPS = ("memory", "loads", "transports")
 STAGES = ("doctor", *SWEEPS, *SPECS, "table")
 #: Of the directory that is unpacked into. `tune` up to 0.1 removes old ``triton-tune-*``.
 WORK = "tune-gpu-bundle"
+#: How our own archives are unpacked; Python 3.11.4 has it first.
+SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 #: Exit codes that are an answer; after another one the stage is tried again.
 ANSWERS = (0, 3, 10, 11)
 INTERRUPTED = "interrupted"
@@ -105,7 +108,7 @@ def prepared(bundle: Path, work: Path, device: str) -> Place:
     if not ready.exists():
         place.work.mkdir(parents=True, exist_ok=True)
         with tarfile.open(bundle) as archive:
-            archive.extractall(place.work, filter="data")
+            archive.extractall(place.work, **SAFELY)
         _check_python(place.work)
         _make_environment(place)
         ready.touch()
@@ -273,7 +276,7 @@ def unpack_earlier(place: Place, output: Path) -> None:
     for archive in sorted(output.glob("*.tar.gz")):
         if not (place.results / archive.name.removesuffix(".tar.gz")).exists():
             with tarfile.open(archive) as packed:
-                packed.extractall(place.results, filter="data")
+                packed.extractall(place.results, **SAFELY)
 
 
 def read_ends(output: Path) -> dict[str, str]:
