@@ -115,7 +115,7 @@ def compared_on(ground: Ground) -> list[str]:
     """All; of several models not Model Analyzer's generators, which vary a single one here."""
     job, _ = world_of(ground)
     one = not any(job.served.models)
-    return [name for name, how in COMPARED.items() if one or "mode" not in how]
+    return [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
 
 
 def replayed(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fuzz.engine import run_many, run_one
+from fuzz.engine import last_tried, run_many, run_one
 from fuzz.mutate import Change, Kind
 from fuzz.targets import FOUND, TARGETS, Target
 from fuzz.watch import BadBehaviourError
@@ -17,7 +19,9 @@ EXAMPLES = {"run": 4, "resume": 20, "write": 40, "spec": 40, "model-analyzer": 4
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_texts_near_to_good_ones_do_no_harm(name: str) -> None:
+    last_tried.pop(name, None)
     run_many(name, EXAMPLES.get(name, 80))
+    assert name in last_tried
 
 
 def _found() -> list[Path]:
@@ -26,9 +30,17 @@ def _found() -> list[Path]:
 
 @pytest.mark.parametrize("path", _found(), ids=lambda p: str(p.relative_to(FOUND)))
 def test_what_was_found_once_is_not_found_again(path: Path, tmp_path: Path) -> None:
-    target, *file = path.relative_to(FOUND).parts[:-1]
+    name, *file = path.relative_to(FOUND).parts[:-1]
     content = path.read_bytes()
-    run_one(TARGETS[target], (file[0], content) if file else content, tmp_path)
+    tried = (file[0], content) if file else content
+    target, ran = TARGETS[name], []
+
+    def run(given: Any, directory: Path) -> None:
+        ran.append(given)
+        target.run(given, directory)
+
+    run_one(replace(target, run=run), tried, tmp_path)
+    assert ran == [tried]
 
 
 def _target(run: object) -> Target:

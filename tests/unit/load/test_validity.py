@@ -21,6 +21,8 @@ def test_requests_that_the_model_failed_are_not_the_load_generators_fault() -> N
 
 def test_failures_before_the_load_do_not_count() -> None:
     refuse_failures(BEFORE, StatisticsSnapshot(success_count=900, fail_count=2), str)
+    with pytest.raises(ModelFailsError, match="failed 1 of 801 requests"):
+        refuse_failures(BEFORE, StatisticsSnapshot(success_count=900, fail_count=3), str)
 
 
 def test_what_triton_drops_with_a_killed_load_generator_is_no_failure_of_the_model() -> None:

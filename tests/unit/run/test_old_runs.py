@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tuner.cli.verdict import lines_of
 from tuner.confirm.repeatability import noise_of
+from tuner.errors import SpecError
 from tuner.report import markdown
 from tuner.report.compare import compared
 from tuner.report.data import load, read_result
@@ -114,7 +116,10 @@ def test_its_verdict_is_told() -> None:
 
 
 def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
-    STORE.manifest().refuse_if_different(STORE.manifest())
+    before = STORE.manifest()
+    before.refuse_if_different(STORE.manifest())
+    with pytest.raises(SpecError, match="spec_sha256"):
+        before.refuse_if_different(replace(before, spec_sha256="another"))
 
 
 def test_the_check_is_read() -> None:

@@ -227,3 +227,5 @@ def test_a_run_is_not_resumed_with_another_kind_of_latency(
 
 def test_a_run_that_no_server_was_asked_for_has_measured_nothing_yet() -> None:
     a_manifest().refuse_if_measured_otherwise(asked(client="tune"))
+    with pytest.raises(SpecError, match="latencies were not taken by"):
+        asked().refuse_if_measured_otherwise(asked(client="tune"))

@@ -92,5 +92,7 @@ def test_a_file_system_without_locks_is_not_another_tune(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with RunStore.create(tmp_path, "run").locked():
+    store = RunStore.create(tmp_path, "run")
+    with store.locked(), _added(store, "trials.jsonl"):
         pass
+    assert (store.directory / "trials.jsonl").read_text() == "{}\n"

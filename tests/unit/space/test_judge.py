@@ -84,4 +84,9 @@ def test_a_spec_written_by_hand_is_refused_before_anything_starts(
 
 
 def test_other_models_are_not() -> None:
-    refuse_unmeasurable("m", parse('name: "m" max_batch_size: 8 dynamic_batching { }'))
+    ordinary = 'name: "m" max_batch_size: 8 dynamic_batching { }'
+    refuse_unmeasurable("m", parse(ordinary))
+    one_answer = ordinary + " model_transaction_policy { decoupled: false }"
+    refuse_unmeasurable("m", parse(one_answer))
+    with pytest.raises(SpecError, match="decoupled"):
+        refuse_unmeasurable("m", parse(one_answer.replace("false", "true")))

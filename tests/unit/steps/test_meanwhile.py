@@ -81,6 +81,7 @@ def test_what_fails_does_not_keep_the_rest_from_being_done() -> None:
     task = Steps(most=1)
     with done_aside([broken, task], TimeBook()):
         task.wait_for(1)
+    assert task.count == 1
 
 
 @pytest.mark.parametrize(("strategy", "compiled"), [("twin", 1), ("random", 0)])
