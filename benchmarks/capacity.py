@@ -2,14 +2,14 @@
 
 For a few configs of the emulated accelerator: the capacity as the search finds it (at most five
 measurements, two more from far below), then a fine sweep around it, every level with several
-seeds. The sweep's answer is where the stress (p99 over its bound) crosses one: its logarithm, the
-mean over the seeds, between neighbouring levels on a line. (One line through the whole sweep
-would cross too early: the curve is convex.)
+seeds. The sweep's answer is where the stress (p99 over its bound) crosses one: the logarithm of the
+stress, averaged over the seeds, is interpolated between neighbouring levels. (One line through the
+whole sweep would cross too early, because the curve is convex.)
 
     python benchmarks/capacity.py
     python benchmarks/capacity.py --config 2 --config 3
 
-Prints a row a config; exit code 1 where one is more than 3 % from the sweep or took more than
+Prints one row per config. Exit code 1 if one is more than 3 % from the sweep or took more than
 five measurements.
 """
 
@@ -101,7 +101,7 @@ def swept(bench: Bench, job: Job, near: float) -> float:
 
 
 def crossing_of(probes: Sequence[Probe]) -> float:
-    """Where the mean log stress of a level, which no higher level has less of, is 0."""
+    """Where the mean log stress, made non-decreasing over the levels, is 0."""
     stresses: dict[float, list[float]] = {}
     for probe in probes:
         if probe.slo_utilisation:
@@ -109,7 +109,7 @@ def crossing_of(probes: Sequence[Probe]) -> float:
     levels = sorted(stresses)
     means = np.maximum.accumulate([np.mean(stresses[level]) for level in levels])
     if not means[0] <= 0.0 <= means[-1]:
-        raise SystemExit("the sweep does not hold the capacity: it is more than 12 % off")
+        raise SystemExit("the sweep does not contain the capacity: it is more than 12 % off")
     return math.exp(float(np.interp(0.0, means, np.log(levels))))
 
 

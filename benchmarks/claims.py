@@ -1,20 +1,21 @@
 """Does the load that a run claims hold in the long run? SIMULATED queues, the real code.
 
 No server is started. Arrivals, windows, verdicts, capacity search and confirmation are those of
-`tune run`; only the answers come from small queues whose service times are known. What is
-credited is then held against runs of 120,000 requests under free Poisson arrivals, which also say
-what the true capacity is.
+`tune run`; only the answers come from small queues whose service times are known. The
+credited load is then checked by runs of 120,000 requests under free Poisson arrivals, which also
+show the true capacity.
 
     python benchmarks/claims.py
     python benchmarks/claims.py --server quickstart --runs 40
     python benchmarks/claims.py --soak 0
     python benchmarks/claims.py --steadiness
 
-Prints a row a server: credited load and capacity found over the true capacity, the share of late
-requests in the long run at the credited load (1 % is what the SLO allows), and seconds of load.
-What is credited is what stood its soak, as in a run; ``--soak 0`` shows the rounds' own credit.
-Exit code 1 where the median credit is below 93 % of the true capacity or the mean late share is
-above 1.2 %. ``--steadiness``: how often a load of so many times the saturation passes.
+Prints one row per server: the credited load and the capacity found, both relative to the true
+capacity, the share of late requests in the long run at the credited load (the SLO allows 1 %), and
+seconds of load. The credited load is the one that held in the soak, as in a run; ``--soak 0`` shows
+the rounds' own credit. Exit code 1 if the median credit is below 93 % of the true capacity or the
+mean late share is above 1.2 %. ``--steadiness``: how often loads below and above the saturation
+pass.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ Times = npt.NDArray[np.float64]
 
 LONG_RUN = 120_000
 WINDOW_S = 3.0
-#: How much single service times vary, and how many long runs say what the truth is.
+#: How much single service times vary, and how many long runs determine the truth.
 JITTER, TRUTHS = 0.03, 4
-#: What the current config needs for a request, over what the other one does.
+#: Service time of the current config for a request, relative to that of the other one.
 SLOWER = 1.6
 CREDITED_LEAST, LATE_MOST = 0.93, 0.012
 
@@ -106,6 +107,9 @@ SERVERS: Mapping[str, Server] = {
     "quickstart: batches to 32 of 5 + 0.25n ms, p99 <= 40 ms": Server(
         5e-3, 0.25e-3, most=32, p99_s=0.04
     ),
+    "batches to 64 of 1 + 0.03n ms (22,000/s), p99 <= 10 ms": Server(
+        1e-3, 0.03e-3, most=64, p99_s=0.01
+    ),
 }
 
 CURRENT, OTHER = (Candidate.of_models({"": {"instance_group.count": n}}) for n in (1, 2))
@@ -113,7 +117,7 @@ CURRENT, OTHER = (Candidate.of_models({"": {"instance_group.count": n}}) for n i
 
 @dataclass
 class SimulatedBench:
-    """What `tune run` measures with, answered from a queue; ``load_s``: seconds of load so far."""
+    """The bench of `tune run`, answered from a queue; ``load_s``: seconds of load so far."""
 
     server: Server
     luck: int
@@ -181,7 +185,7 @@ def long_run_late(server: Server, level: float, seeds: Sequence[int]) -> float:
 
 
 def true_capacity(server: Server) -> float:
-    """The load at which 1 % is late in the long run."""
+    """The load at which 1 % of requests are late in the long run."""
     low, high = 0.3 * server.saturation, server.saturation
     for _ in range(9):
         middle = (low * high) ** 0.5
@@ -223,7 +227,7 @@ class Claim:
 
 
 def held_level(bench: SimulatedBench, proof: Confirmation, seed: int) -> float | None:
-    """What is claimed in the end: the load that held for long; None where none did."""
+    """The final claim: the load that held in the soak; None if none did."""
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
     least_s = remembered_s(proof.points)
     rules = SoakRules([bench.slo], plan, seed, least_s, lambda _: None, lambda _: None)
@@ -243,7 +247,7 @@ def claims(server: Server, runs: int, soak_s: float) -> list[Claim]:
         if soak_s:
             held = held_level(bench, result, 1000 * (run + 1) + 600_000)
             if held is None:
-                print(f"nothing held for long of {level:.4g}/s, run {run}", flush=True)
+                print(f"run {run}: no soak held, from {level:.4g}/s on", flush=True)
                 continue
             level = held
         late = long_run_late(server, level, [50 * run + i for i in range(TRUTHS)])
@@ -268,7 +272,7 @@ def told(name: str, server: Server, runs: int, soak_s: float) -> bool:
 def tell_steadiness(runs: int) -> None:
     """How often single measurements pass, below and above the saturation."""
     shares = (0.9, 0.95, 1.02, 1.05, 1.1)
-    print(f"{'SIMULATED: passes at so many times the saturation':<56}", *shares, sep="  ")
+    print(f"{'SIMULATED: passes, by multiple of the saturation':<56}", *shares, sep="  ")
     for name, server in SERVERS.items():
         cells = []
         for share in shares:
@@ -284,8 +288,8 @@ def tell_steadiness(runs: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--server", help="only those whose name holds this")
-    parser.add_argument("--soak", type=float, default=30.0, help="seconds, 0: none")
+    parser.add_argument("--server", help="only those whose name contains this")
+    parser.add_argument("--soak", type=float, default=30.0, help="seconds; 0: none")
     parser.add_argument("--steadiness", action="store_true", help="how often loads pass")
     options = parser.parse_args()
     if options.steadiness:

@@ -2,10 +2,10 @@
 
     python benchmarks/client_ceiling.py --rate 500 --rate 3000 --shape 8 --shape 3,224,224
 
-Requests per second of client CPU, and not how many a machine stands: server and client share its
-cores. Our own client's time is that of its processes while load is on. perf_analyzer's is all that
-it takes for a long run less a short one, for each request between: so the writing of its export
-counts, its start does not.
+The result is requests per second of client CPU, not how many a machine sustains: server and client
+share its cores. Our own client's time is that of its processes while load is on. perf_analyzer's is
+the CPU time of a long run minus that of a short one, divided by the requests that the long one made
+more. So writing its export counts, and its start does not.
 """
 
 from __future__ import annotations

@@ -1,27 +1,30 @@
-"""How often the confirmation decides rightly: A/A and A/B on a real server with a known truth.
+"""How often the confirmation decides correctly: A/A and A/B on a real server with a known truth.
 
-The emulated accelerator's times are parameters of its config, so a config that is faster by a
-known share can be made by construction. Each repetition confirms one config against another as
-`tune run` does, on the real tritonserver with the real perf_analyzer, with arrivals of its own.
+The emulated accelerator's service times are parameters of its config, so a config that is faster by
+a known share can be constructed. Each repetition confirms one config against another as `tune run`
+does, on the real tritonserver with the real perf_analyzer, with arrivals of its own.
 
     python benchmarks/confirmation.py --difference 0 --repeats 20      # A/A: never `confirmed`
     python benchmarks/confirmation.py --difference 5 --repeats 20      # A/B: B is 5 % faster
     python benchmarks/confirmation.py --difference -5 --repeats 20     # A/B: B is 5 % slower
     python benchmarks/confirmation.py --simulated --difference 5       # a queue, no server
 
-The difference is one of service times; what both have in common (client, network, server) makes
-the saturation differ a little less, and the capacity within a latency a little more.
+The difference is one of service times. Client, network and server cost both configs the same, so
+the saturation differs a little less, and the capacity within a latency bound a little more.
 
-``--simulated`` answers from a queue of those service times, each server 0.5 % off, in seconds: how
-the rounds decide, and how long they would measure.
+``--awake`` keeps virtual CPUs from halting (`benchmarks/awake.py`), for hosts on which each wake-up
+waits for other guests.
 
-One JSON line a repetition goes to --output at once; called again with the same --output, those that
-have a result there are not made again. Then the summary, and exit code 1 where a figure of the
-project is missed (A/A never confirmed; A/B right in 19 of 20; half of the repetitions within 180 s
-of measuring, for which two looks at rounds of three measurements a side in the longest windows
-that a claim may have leave room). A repetition in which the load generator failed while the
-hypervisor or other processes took CPU is made again after a minute, twice at the most, and told;
-one that stays without a result is none that was right.
+``--simulated`` answers from a queue with those service times, each server 0.5 % off. In seconds it
+shows how the rounds decide, and how long they would measure.
+
+Each repetition appends one JSON line to --output at once. When called again with the same --output,
+repetitions that have a result there are skipped. Then follows the summary, and exit code 1 if a
+target of the project is missed: A/A never confirmed; A/B right in 19 of 20; half of the repetitions
+within 180 s of measuring, which leaves room for two interim analyses over rounds of three
+measurements per side in the longest windows that a claim may need. A repetition in which the load
+generator failed while the hypervisor or other processes took CPU is repeated after a minute, at
+most twice, and reported. A repetition that remains without a result does not count as right.
 """
 
 from __future__ import annotations
@@ -34,13 +37,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import yaml
+from awake import awake
 from claims import Server, SimulatedBench
 
 from tuner.bench.protocol import Bench
@@ -78,14 +82,14 @@ BATCHING = {
 }
 #: Requests per second near which their capacity lies.
 LEVEL = 1240.0
-#: Seconds of measuring of a repetition, in the median.
+#: Target for the seconds of measuring of a repetition, in the median.
 MOST_MEASURING_S = 180.0
 RIGHT_SHARE = 0.95
-#: The device's part of a batch, with what Triton and the client add to it: stands `LEVEL` about.
+#: The device's part of a batch, plus what Triton and the client add: sustains about `LEVEL`.
 QUEUE = Server(4.5e-3, 0.2e-3, most=8, p99_s=0.04)
 #: By how much servers differ, as a share.
 SERVER_NOISE = 0.005
-#: A repetition that a robbed machine left without a result is made so often again, after a pause.
+#: How often a repetition without a result, on a machine with steal time, is repeated after a pause.
 REPETITIONS, PAUSE_S = 2, 60.0
 NO_RESULT = ("failed", Outcome.NOT_MEASURED.name.lower())
 
@@ -121,18 +125,18 @@ def spec_in(directory: Path, window_s: float) -> Path:
 
 @dataclass
 class Rig:
-    """A bench, how many seconds it has measured so far, and what of that counted for nothing."""
+    """A bench, how many seconds it has measured so far, and the measurements that did not count."""
 
     bench: Bench
     measured_s: Callable[[], float]
     rejected: list[Rejected] = field(default_factory=list)
 
     def stolen_percent(self) -> float:
-        """The most that the hypervisor took of the machine's CPU in what counted for nothing."""
+        """The highest steal time in the measurements that did not count."""
         return max((m.host.stolen_cpu_percent or 0.0 for m in self._measured), default=0.0)
 
     def disturbed(self) -> str:
-        """What else went on in the last of what counted for nothing that was disturbed."""
+        """The disturbances in the last disturbed measurement that did not count."""
         said = [" ".join(found) for m in self._measured if (found := disturbances(m))]
         return said[-1] if said else ""
 
@@ -142,7 +146,7 @@ class Rig:
 
 
 class Told(Silent):
-    """Why it takes long goes to the terminal."""
+    """Reports the reason for a delay on the terminal."""
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -181,7 +185,7 @@ def simulated(difference: float, window_s: float, first: int) -> Iterator[Rig]:
 
 
 def rules_of(job: Job, seed: int, record: Callable[[Row], None]) -> Rules:
-    """Those of a run, with the windows that a claim needs by the rounds so far."""
+    """The rules of a run, with the windows that a claim needs by the rounds so far."""
     most_s = most_claim_window_s(job.spec.workload)
     return Rules(
         objective=job.spec.objective,
@@ -198,7 +202,7 @@ def rules_of(job: Job, seed: int, record: Callable[[Row], None]) -> Rules:
 def repeat(
     rig: Rig, job: Job, difference: float, numbers: Iterable[int], keep: Callable[[Line], None]
 ) -> None:
-    """Confirms a config that is faster by ``difference`` against itself unscaled; a row each."""
+    """Confirms a config that is faster by ``difference`` against the unscaled one; one row each."""
     for number in numbers:
         row = _repetition(rig, job, difference, number)
         attempts = 1
@@ -243,15 +247,15 @@ class Kept:
     """The rows of one comparison in a file that may hold others; the last of a repetition counts.
 
     Attributes:
-        path: None: they are kept nowhere.
-        what: What a row must say to be one of them.
+        path: None: they are not stored.
+        what: The fields that identify a row of this comparison.
     """
 
     path: Path | None
     what: Line
 
     def rows(self) -> dict[int, Line]:
-        """By number of the repetition; a line that a kill cut short is none."""
+        """By number of the repetition, without a line that a kill cut short."""
         found = {}
         for text in self.path.read_text().splitlines() if self.path and self.path.exists() else ():
             with suppress(ValueError):
@@ -289,7 +293,7 @@ def _row(number: int, result: Confirmation, rows: list[Row]) -> Line:
 
 
 def summary(rows: Sequence[Line], difference: float, min_gain: float) -> bool:
-    """Prints what was found; False when a figure was missed."""
+    """Prints the results; False when a target was missed."""
     wanted = Outcome.CONFIRMED.name.lower() if difference > min_gain else None
     confirmed = [r for r in rows if r["outcome"] == "confirmed"]
     failed = sum(r["outcome"] in NO_RESULT for r in rows)
@@ -300,7 +304,7 @@ def summary(rows: Sequence[Line], difference: float, min_gain: float) -> bool:
     print(f"difference {difference:+.0%}: right in {right} of {len(rows)}, {failed} gave no result")
     again = sum(int(str(r.get("attempts", 1))) - 1 for r in rows)
     if again:
-        print(f"{again} attempts gave no result on a disturbed machine, and were made again")
+        print(f"{again} attempts gave no result on a disturbed machine and were repeated")
     if gains:
         print(f"gain found: {gains[0]:.3f}, {median(gains):.3f}, {gains[-1]:.3f}")
     print(
@@ -320,8 +324,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
     parser.add_argument("--window", type=float, default=1.8, help="seconds of a measurement")
     parser.add_argument("--simulated", action="store_true", help="a queue instead of a server")
+    parser.add_argument("--awake", action="store_true", help="keep virtual CPUs from halting")
     parser.add_argument(
-        "--output", type=Path, help="append a JSON line a repetition; go on with what it holds"
+        "--output", type=Path, help="append a JSON line per repetition; continue with what it holds"
     )
     options = parser.parse_args()
     difference = options.difference / 100.0
@@ -331,6 +336,7 @@ def main() -> int:
             "difference": difference,
             "spec_window_s": options.window,
             "simulated": options.simulated,
+            "awake": options.awake,
         },
     )
     numbers = range(options.first, options.first + options.repeats)
@@ -344,7 +350,10 @@ def main() -> int:
         job = prepare(Request(spec=spec_in(Path(directory), options.window)))
         if left := [n for n in numbers if n not in rows]:
             queue = simulated(difference, options.window, left[0])
-            with queue if options.simulated else real(job) as rig:
+            with (
+                awake() if options.awake else nullcontext(),
+                queue if options.simulated else real(job) as rig,
+            ):
                 repeat(rig, job, difference, left, keep)
     found = [rows[n] for n in numbers]
     return 0 if summary(found, difference, float(job.spec.confirm.min_gain)) else 1

@@ -1,16 +1,17 @@
 """How often the confirmation errs, and how often it finds a gain, by simulation with known truth.
 
-The project's own confirmation (rounds, looks, finalists, capacities) over configs whose stress is
-a power of the load, (load / capacity)^8. Each server has a capacity of its own about the truth, so
-that the logarithm of a round's ratio of two configs has the given standard deviation (`tune doctor
---noise` tells it of a machine); the arrivals of a round move all configs alike.
+Runs the project's own confirmation (rounds, interim analyses, finalists, capacities) over configs
+whose stress is a power of the load, (load / capacity)^8. Each server's capacity deviates from the
+truth by chance, so that the logarithm of a round's ratio of two configs has the given standard
+deviation (`tune doctor --noise` measures it on a machine). The arrivals of a round affect all
+configs alike.
 
     python benchmarks/confirmation_power.py                       # the table of docs/measuring.md
     python benchmarks/confirmation_power.py --gain 5 --noise 1 --finalists 2 --runs 2000
 
-At a true gain of exactly `min_gain` nothing should be confirmed: at most 2.5 % of runs may be, of
-all finalists together. Exit code 1 where a figure of the project is missed: those 2.5 %, and 95 %
-of gains of 5 % with a noise of 1 % found.
+At a true gain of exactly `min_gain` nothing should be confirmed: at most 2.5 % of runs may confirm
+any of the finalists. Exit code 1 if a target of the project is missed: those 2.5 %, and finding 95
+% of gains of 5 % at a noise of 1 %.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tuner.spec.slo import Slo
 SLO = Slo(P99_LATENCY, 40_000.0, "p99_latency <= 40ms")
 CAPACITY = 1000.0
 STEEPNESS = 8.0
-#: What the arrivals of a round do to all capacities alike (standard deviation, as a share).
+#: Effect of a round's arrivals on all capacities alike (standard deviation, as a share).
 WEATHER = 0.04
 #: The search knows the capacities within this (standard deviation, as a share).
 SEARCHED = 0.03
@@ -108,7 +109,7 @@ class Found:
 
 
 def simulate(gain: float, noise: float, finalists: int, runs: int, first: int = 0) -> Found:
-    """Confirmations of ``finalists`` configs that all are better by ``gain``, a share."""
+    """Confirmations of ``finalists`` configs, each better by ``gain`` (a share)."""
     every = [_run(gain, noise, finalists, first + n) for n in range(runs)]
     ratios = [r.ratio for results, _ in every for r in results if r.ratio is not None]
     return Found(
@@ -141,9 +142,9 @@ def _run(
 
 
 def as_wanted(gain: float, noise: float, found: Found, runs: int) -> bool:
-    """Whether a figure of the project holds, where there is one; gain and noise in percent.
+    """Whether the project's target is met, if there is one; gain and noise in percent.
 
-    So many runs tell an error within two standard deviations of a binomial share.
+    The error of so many runs is known within two standard deviations of a binomial share.
     """
     if gain <= 100.0 * MIN_GAIN:
         chance = 2.0 * math.sqrt(MOST_WRONG * (1.0 - MOST_WRONG) / runs)
@@ -154,7 +155,9 @@ def as_wanted(gain: float, noise: float, found: Found, runs: int) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gain", type=float, help="true gain of each finalist, percent")
-    parser.add_argument("--noise", type=float, default=1.0, help="of a round's ratio, percent")
+    parser.add_argument(
+        "--noise", type=float, default=1.0, help="noise of a round's ratio, percent"
+    )
     parser.add_argument("--finalists", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1000)
     options: Any = parser.parse_args(arguments)

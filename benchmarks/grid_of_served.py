@@ -1,25 +1,25 @@
-"""Measures a grid of the configs of several models served together, and what a run reaches of it.
+"""Measures a grid of configs of several models served together, and how near its best a run gets.
 
-    python benchmarks/grid_of_served.py SPEC measure --seconds 600    # again until "0 left"
+    python benchmarks/grid_of_served.py SPEC measure --seconds 600    # repeat until "0 left"
     python benchmarks/grid_of_served.py SPEC alone --seconds 600      # each model by itself
     python benchmarks/grid_of_served.py SPEC again --run results/RUN  # the best, in turn
     python benchmarks/grid_of_served.py SPEC report --run results/RUN
     python benchmarks/grid_of_served.py SPEC pack
 
 SPEC is a spec of several models (``benchmarks/served_models/*.yaml``). Every config of its space is
-served on a real server and put under the spec's own load, first what the others say it stands,
-then until one load that meets every SLO and one that does not are within 20 %: its capacity lies on
-a line between them. The best of a grid of single measurements looks better than it is: ``again``
-finds the capacity of the best ones, the current config and the winners of runs as a trial does, in
-turn, on fresh servers with other arrivals, and the report goes by that.
+served on a real server under the spec's own load. The first load is what the other configs suggest
+it sustains. More follow until one that meets every SLO and one that does not are within 20 %; the
+capacity is interpolated between them. The best of a grid of single measurements looks better than
+it is. So ``again`` finds the capacity of the best ones, the current config and the winners of runs
+as a trial does, in turn, on fresh servers with other arrivals, and the report uses these.
 
 The grid is a table (``tables/NAME.jsonl``, packed ``.jsonl.gz``) that ``replay.py --table NAME``
-answers from. A cell from the time when only loads were stored counts in the report; a replay needs
-more, so ``measure`` makes those again in the end.
+answers from. Older cells, which hold only loads, count in the report; a replay needs more, so
+``measure`` repeats them at the end.
 
-The report also says where somebody gets who tunes one model after the other, in each order, with
-the whole under load (from the grid itself), and who tunes each model by itself (``alone``). Goes on
-where it stopped. Nothing is written into the model repository.
+The report also shows what is reached by tuning one model after the other, in each order, with the
+whole under load (from the grid itself), and by tuning each model by itself (``alone``). The script
+continues where it stopped. Nothing is written into the model repository.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.tools import find_programs
 
-#: Loads of a config at the most, and once its capacity is bracketed, however widely; and where the
-#: first is, as a share of what it may stand: an overload costs a fresh server.
+#: Most loads of a config, in all and once its capacity is bracketed, however widely; and the first
+#: load as a share of the guessed capacity: an overload costs a fresh server.
 MOST_LOADS, ENOUGH_LOADS, BEGIN = 6, 4, 0.95
 #: How many of the best are measured again, and in how many rounds.
 BEST, ROUNDS = 6, 5
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def slot(job: Job, path: Path, plan: Any, stop_at: float, alone: str = "") -> None:
-    """Measures what is left, as far as the time goes."""
+    """Measures what is left, as long as there is time."""
     with find_programs(job, dict(os.environ)) as programs:
         grid = Grid.read(path, machine_of(programs))
         left = list(plan(job, grid, alone))
@@ -114,7 +114,7 @@ def slot(job: Job, path: Path, plan: Any, stop_at: float, alone: str = "") -> No
 
 
 def left_text(grid: Grid, left: Sequence[tuple[Candidate, int]], alone: str) -> str:
-    """How many are left and how long they take, by the cells so far."""
+    """How many are left, and how long they take by the cells so far."""
     took = [c.recording.seconds for c in grid.cells if c.recording.alone == alone] or [12.0]
     bare = len(grid.bare() & {c for c, number in left if not number}) if not alone else 0
     again = f", {bare} of them again, since only their loads are stored" if bare else ""
@@ -139,7 +139,7 @@ def bench_of(job: Job, programs: Any) -> Iterator[Bench]:
 
 
 def plan_of_firsts(job: Job, grid: Grid, alone: str) -> Iterator[tuple[Candidate, int]]:
-    """Those that were never measured, then those of which only the loads are stored."""
+    """Configs that were never measured, then those whose cells hold only loads."""
     done, bare = grid.firsts(alone), set() if alone else grid.bare()
     every = in_order(job.space)
     yield from ((c, 0) for c in every if c not in done)
@@ -163,7 +163,7 @@ def plan_of_rounds(
 def measured(
     bench: Bench, job: Job, grid: Grid, candidate: Candidate, number: int, alone: str
 ) -> Cell | None:
-    """One config's capacity, once more where something failed; None where it fails again."""
+    """One config's capacity, with a second attempt after a failure; None if that fails too."""
     known = grid.firsts(alone)
     for attempt in range(2):
         begin = time.monotonic()
@@ -188,7 +188,7 @@ def measured(
 
 
 def found_first(bench: Bench, job: Job, start: float, seeds: Iterator[int]) -> list[Point]:
-    """Loads on both sides of the capacity, no closer than a line between them needs."""
+    """Loads on both sides of the capacity, close enough to interpolate."""
     levels, points = job.plan.levels, [bench.measure(job.plan.levels.nearest(start), next(seeds))]
     while len(points) < MOST_LOADS and (load := next_load(points)) is not None:
         level = levels.nearest(load)
@@ -244,7 +244,7 @@ def report(job: Job, grid: Grid, winners: Mapping[str, Candidate]) -> None:
     ranked = sorted(worth, key=lambda c: worth[c], reverse=True)
     rounds = grid.rounds()
     if bare := grid.bare():
-        print(f"{len(bare)} cells hold loads only, nothing for a replay: `measure` fills them")
+        print(f"{len(bare)} cells hold only loads, which a replay cannot use: `measure` fills them")
     settled = [c for c in ranked if c in rounds] or ranked  # those measured again, where there are
     best, current = settled[0], job.space.canonical(job.space.current)
     cells = [c.recording for c in grid.cells]
@@ -280,7 +280,7 @@ def report(job: Job, grid: Grid, winners: Mapping[str, Candidate]) -> None:
 
 
 def _own(owner: str, alone: Candidate) -> dict[Any, Any]:
-    """The fields of a model that was tuned by itself, as those of one among others."""
+    """The fields of a model that was tuned by itself, renamed as those of one among others."""
     from tuner.space.knob import Knob
 
     return {Knob(owner, knob.path): value for knob, value in alone.values.items()}

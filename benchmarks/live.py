@@ -6,12 +6,12 @@
     python benchmarks/live.py --report             # only table and figure
 
 Each search is the product's own, over the space of ``tables/emulated-accelerator.yaml``, with so
-many minutes from its first server's start on; a trial that is not done by then counts for nothing.
+many minutes from the start of its first server; a trial that is unfinished by then does not count.
 Nothing is written back. Then the current config and every distinct winner are measured again, in
 turn, on fresh servers, with other arrivals in each round. Results go to ``benchmarks/results/``.
 
-Simulations are compiled once an installation, which takes a while: run any search by the twin
-before, with ``--results`` elsewhere.
+The simulation is compiled once per installation, which takes a while: run any search by the twin
+first, with another ``--results``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 
-#: Who takes part; over so large a space a grid is a random search.
+#: The strategies compared; over so large a space a grid is a random search.
 STRATEGY_NAMES = tuple(name for name in COMPARED if name != "grid")
 WARMUP_S = 0.3
 #: More than any search can measure in its time.
@@ -103,7 +103,7 @@ class Clock:
 
 @dataclass
 class Recorder(Silent):
-    """Keeps each trial that was done in time, and tells it."""
+    """Keeps each trial that was done in time, and reports it."""
 
     space: Space
     clock: Clock
@@ -159,7 +159,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--strategy", action="append", choices=STRATEGY_NAMES, default=[])
     parser.add_argument("--remeasure", action="store_true", help="measure the winners again")
-    parser.add_argument("--report", action="store_true", help="only table and figure")
+    parser.add_argument("--report", action="store_true", help="only write table and figure")
     parser.add_argument("--again", action="store_true", help="replace searches that are there")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="in which winners are measured")
     parser.add_argument("--results", type=Path, default=RESULTS, help="directory of the results")
@@ -171,7 +171,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _begun(stored: Comparison | None, args: argparse.Namespace) -> Comparison:
-    """What is there already, or a new comparison.
+    """The existing comparison, or a new one.
 
     Raises:
         SpecError: It was begun with other settings.
@@ -182,7 +182,7 @@ def _begun(stored: Comparison | None, args: argparse.Namespace) -> Comparison:
     if replace(begun.settings, **given) != begun.settings:
         raise SpecError(
             f"{args.results / 'live.json'} was begun with {begun.settings}",
-            "leave the options out to go on with it, or give another --results",
+            "leave out these options to continue it, or give another --results",
         )
     return begun
 
@@ -206,7 +206,7 @@ def measured(comparison: Comparison, todo: Sequence[str], rounds: int) -> Iterat
 
 
 def on_machine(comparison: Comparison, machine: Mapping[str, object]) -> Comparison:
-    """The comparison, to be gone on with on this machine.
+    """The comparison, to be continued on this machine.
 
     Raises:
         EnvironmentNotReadyError: It was begun on another one, or with other programs.
@@ -215,8 +215,8 @@ def on_machine(comparison: Comparison, machine: Mapping[str, object]) -> Compari
     if changed:
         before = ", ".join(f"{name} was {comparison.machine[name]}" for name in changed)
         raise EnvironmentNotReadyError(
-            f"the comparison was begun elsewhere or with something else: {before}",
-            "go on there, or begin anew with another --results",
+            f"the comparison was begun elsewhere or under other conditions: {before}",
+            "continue there, or start again with another --results",
         )
     return replace(comparison, machine=machine)
 
@@ -289,7 +289,7 @@ def measured_round(bench: Bench, comparison: Comparison, levels: LevelRange) -> 
     Every round begins with another config.
 
     Raises:
-        TrialError: One could not be measured, twice.
+        TrialError: One could not be measured in two attempts.
     """
     number = len(comparison.rounds)
     seed = seeds.of_rounds(comparison.settings.seed) + number

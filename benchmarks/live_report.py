@@ -1,4 +1,4 @@
-"""A live comparison as a Markdown table, with what it says of the targets, and as a figure."""
+"""A live comparison as a Markdown table, with its verdicts on the targets, and as a figure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tuner.score.ratio import Ratio
 from tuner.search.budget import StopReason
 
 OURS = "twin"
-#: A strategy is where the best of the others is once it holds this share of its goodput ...
+#: A strategy counts as being at the best of the others once it holds this share of its goodput ...
 NEARLY = 0.99
-#: ... and ours is to be there in this share of the time that the other took.
+#: ... and ours should get there in this share of the time that the other took.
 TIME_GOAL = 0.2
 CURRENT = "current config"
 _HEADS = (
@@ -26,7 +26,7 @@ _HEADS = (
     "ended by",
     "searched goodput",
     "re-measured goodput (95 % interval)",
-    "stood in every round",
+    "sustained in every round",
     "share of the best",
     f"{OURS}'s over it (95 % interval)",
     "seconds until it held 99 % of the best other",
@@ -35,16 +35,16 @@ _LEGEND = (
     "Goodput is in inferences per second within every SLO. Searched: of the config that the search "
     "held at its end, by its own measurements. Re-measured: the load at which that config begins "
     "to miss an SLO, in {rounds} rounds of all winners in turn, each time on a fresh server, with "
-    "other arrivals in each round; geometric mean. Stood: the most it was seen to stand in the "
-    "worst of the rounds. The last column counts from the search's "
-    "beginning; what it held then counts as re-measured where it was, as searched elsewhere. A "
-    "search that ended by itself keeps its winner."
+    "other arrivals in each round; geometric mean. Sustained: the highest load it sustained in the "
+    "worst of the rounds. The last column counts from the search's beginning; the config held at a "
+    "time counts with its re-measured goodput, or with its searched one if it was not re-measured. "
+    "A search that ended by itself keeps its winner."
 )
 
 
 @dataclass(frozen=True)
 class Held:
-    """From this second on the search held a config that stands so much."""
+    """From this second on the search held a config that sustains this goodput."""
 
     seconds: float
     goodput: float
@@ -66,12 +66,12 @@ def _worth(comparison: Comparison, step: Step, searched: bool) -> float | None:
 
 
 def seconds_until(held: Sequence[Held], goodput: float) -> float | None:
-    """When it first held as much; None when it never did."""
+    """When it first held this much; None when it never did."""
     return next((h.seconds for h in held if h.goodput >= goodput), None)
 
 
 def best_other(comparison: Comparison) -> LiveSearch | None:
-    """Of the strategies that are not ours, the one whose winner stands most."""
+    """Of the strategies that are not ours, the one whose winner sustains most."""
     others = [s for s in comparison.searches.values() if s.strategy != OURS and s.winner]
     return max(others, key=lambda s: _final(comparison, s), default=None)
 
@@ -172,7 +172,7 @@ def _row(
 
 
 def _goodput_said(comparison: Comparison) -> list[str]:
-    """Whether our winner stands as much as that of each other strategy."""
+    """Whether our winner sustains as much as that of each other strategy."""
     ours = comparison.searches.get(OURS)
     if ours is None or ours.winner is None:
         return []
@@ -190,19 +190,20 @@ def _goodput_said(comparison: Comparison) -> list[str]:
     if below:
         said = f"missed: less than {', '.join(below)}"
     elif open_:
-        said = f"left open: these rounds do not tell it from {', '.join(open_)}, measured higher"
+        higher = ", ".join(open_)
+        said = f"left open: these rounds cannot separate it from {higher}, measured higher"
     else:
         said = "met"
     return [f"Re-measured goodput of {OURS} at least that of each other at equal time: {said}."]
 
 
 def _time_said(comparison: Comparison) -> list[str]:
-    """How long ours took to be where the best of the others came to, by both readings."""
+    """How long ours took to get as far as the best of the others, by both measures."""
     ours, other = comparison.searches.get(OURS), best_other(comparison)
     if ours is None or other is None or other.winner is None:
         return []
     said = []
-    for name, searched in (("re-measured where it was", False), ("as searched", True)):
+    for name, searched in (("re-measured if available", False), ("as searched", True)):
         final = _worth(comparison, other.winner, searched)
         assert final is not None  # a winner was scored
         mine, theirs = (
@@ -212,20 +213,20 @@ def _time_said(comparison: Comparison) -> list[str]:
         assert theirs is not None  # it holds its winner
         which = f"99 % of the {final:.0f}/s of the best other, {other.strategy} ({name})"
         if mine is None:
-            said.append(f"{OURS} did not hold {which}, there after {theirs:.0f} s: missed.")
+            said.append(f"{OURS} did not hold {which}, which took {theirs:.0f} s: missed.")
         else:
             verdict = "met" if mine <= TIME_GOAL * theirs else "missed"
             said.append(
                 f"{OURS} held {which}, after {mine:.0f} s, that search after {theirs:.0f} s: "
-                f"{mine / theirs:.2f} of its time; at most {TIME_GOAL:g}: {verdict}. Their first "
-                f"trials took {ours.steps[0].seconds:.0f} s and {other.steps[0].seconds:.0f} s of "
-                "these."
+                f"{mine / theirs:.2f} of its time; at most {TIME_GOAL:g}: {verdict}. These include "
+                f"first trials of {ours.steps[0].seconds:.0f} s and "
+                f"{other.steps[0].seconds:.0f} s."
             )
     return said
 
 
 def in_order(comparison: Comparison) -> list[LiveSearch]:
-    """As the figures of the replays have them."""
+    """Drawn as in the figures of the replays."""
     return [comparison.searches[name] for name in COLOURS if name in comparison.searches]
 
 

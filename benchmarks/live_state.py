@@ -1,4 +1,4 @@
-"""What a live comparison has found so far, kept in a file so that it can be made in slots."""
+"""The results of a live comparison so far, kept in a file so that it can be run in slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tuner.space.candidate import Candidate
 
 @dataclass(frozen=True)
 class Shown:
-    """What one load level showed, as it is kept; ``stress``: its SLO utilisation."""
+    """The stored result of one load level; ``stress``: its SLO utilisation."""
 
     level: float
     passed: bool
@@ -43,7 +43,7 @@ Round = Mapping[str, tuple[Shown, ...]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What all searches of a comparison have in common; ``seed`` is of proposals and arrivals."""
+    """Settings shared by all searches of a comparison; ``seed`` is for proposals and arrivals."""
 
     model: str = "emulated-accelerator"
     minutes: float = 3.0
@@ -58,7 +58,7 @@ class Step:
     Attributes:
         seconds: Since the search began.
         candidate: In the canonical form of the space.
-        measurements: Loads it was measured at; ``disturbed`` of them beside something else.
+        measurements: Loads it was measured at; ``disturbed`` of them while something else ran.
         goodput: What it held within every SLO, inferences per second; None for nothing, or for
             a lost race.
         level: Where its measurements put its capacity, requests per second; None likewise.
@@ -89,7 +89,7 @@ class LiveSearch:
 
     Attributes:
         seconds: From its beginning to its end; ``choosing_s`` of them spent on proposals.
-        notes: What it told on the way.
+        notes: What it reported on the way.
     """
 
     strategy: str
@@ -132,7 +132,7 @@ class Comparison:
     rounds: tuple[Round, ...] = ()
 
     def with_search(self, search: LiveSearch) -> Comparison:
-        """The rounds begin anew when there is another winner: all are measured side by side."""
+        """Adds a search. Another winner discards the rounds: all are measured side by side."""
         added = replace(self, searches={**self.searches, search.strategy: search})
         same = added.entrants().keys() == self.entrants().keys()
         return added if same else replace(added, rounds=())
@@ -142,7 +142,7 @@ class Comparison:
 
     @property
     def current(self) -> Step | None:
-        """The current config, of the first search that found what it stands."""
+        """The current config, from the first search that measured what it sustains."""
         if "current" not in self.machine:
             return None
         key = Candidate.from_json(self.machine["current"]).key
@@ -153,8 +153,8 @@ class Comparison:
     def entrants(self) -> dict[str, Entrant]:
         """The current config and each distinct winner, by key, as far as they met the SLOs.
 
-        Each begins where measurements will put its capacity: so far, or in the first search that
-        held it.
+        Each begins at its capacity as measured by the rounds so far, or else by the first search
+        that held it.
         """
         steps = [self.current, *(s.winner for s in self.searches.values())]
         found: dict[str, Entrant] = {}
@@ -169,7 +169,7 @@ class Comparison:
         return geometric_mean(measured) if measured else searched
 
     def capacities(self, key: str) -> list[float]:
-        """Of each round the load at which the config begins to miss an SLO."""
+        """For each round, the load at which the config begins to miss an SLO."""
         rounds = [r[key] for r in self.rounds if key in r]
         slope = steepness(rounds)
         return [capacity_level(probes, slope) for probes in rounds]
@@ -186,12 +186,12 @@ class Comparison:
         return min(levels) if levels and len(levels) == len(floors) else None
 
     def ratio(self, key: str, other: str) -> Ratio | None:
-        """How many times as much the one stands as the other, by pairs of the same round."""
+        """What the one sustains relative to the other, by pairs of the same round."""
         pair = self.capacities(key), self.capacities(other)
         return paired_ratio(*pair) if all(pair) else None
 
     def goodput(self, step: Step) -> float | None:
-        """Measured again where it was, as the search scored it elsewhere."""
+        """The re-measured goodput, or the search's own score if there is none."""
         again = self.remeasured(step.candidate.key)
         return step.goodput if again is None else again.estimate
 
@@ -213,7 +213,7 @@ def read(path: Path) -> Comparison | None:
 
 
 def write(path: Path, comparison: Comparison) -> None:
-    """Replaces the file whole; a search or a round is a line of it."""
+    """Replaces the whole file; each search and each round is a line of it."""
     rounds = [{k: [asdict(p) for p in ps] for k, ps in r.items()} for r in comparison.rounds]
     searches = [s.to_json() for s in comparison.searches.values()]
     parts = {

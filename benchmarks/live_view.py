@@ -30,7 +30,7 @@ COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 CURRENT = Candidate.of_models({"": {COUNT: 1, BATCH: 8, PREFERRED: None, DELAY: None}})
-#: Config, and the load it stands; None: Triton refuses it.
+#: Config, and the load it sustains; None: Triton refuses it.
 TRIALS: tuple[tuple[Candidate, float | None], ...] = (
     (CURRENT, 121.0),
     (Candidate.of_models({"": {COUNT: 2, BATCH: 16, PREFERRED: None, DELAY: 0}}), 1410.0),
@@ -40,7 +40,7 @@ TRIALS: tuple[tuple[Candidate, float | None], ...] = (
     (Candidate.of_models({"": {COUNT: 2, BATCH: 32, PREFERRED: (8,), DELAY: 1210}}), 2120.0),
 )
 REFUSED = "load failed: failed to allocate pinned memory for 3 instances"
-#: A real trial takes longer than these together, so the view has more to do here.
+#: A real trial takes longer than all of these, so the view has more to do here.
 DEPLOY_S, MEASURE_S = 0.4, 1.0
 
 
@@ -85,7 +85,7 @@ def _better(best: Trial | None, trial: Trial) -> Trial | None:
 
 
 def _measurement(rate: float, share: float) -> Measurement:
-    """At a ``share`` of the load that the config stands."""
+    """At a ``share`` of the load that the config sustains."""
     p99_us = 37_000.0 * share**4
     return Measurement(
         load=LoadPoint(Arrivals.POISSON, rate),
@@ -104,7 +104,7 @@ def _measurement(rate: float, share: float) -> Measurement:
 
 
 def picture(path: Path, seconds: float) -> None:
-    """The screen at the end of the run, without the fonts from outside that rich names."""
+    """The screen at the end of the run, without the external fonts that rich refers to."""
     console = Console(file=io.StringIO(), record=True, width=100, force_terminal=True)
     with LiveEvents(Console(file=io.StringIO(), width=100)) as events:
         tell(events, seconds)

@@ -26,7 +26,7 @@ ROWS, COLUMNS = 40, 120
 
 @contextlib.contextmanager
 def terminal() -> Iterator[tuple[int, list[int]]]:
-    """The end a program writes to, and the bytes that were read off it so far."""
+    """The end that a program writes to, and the bytes read from it so far."""
     screen, program = os.openpty()
     read: list[int] = []
     try:

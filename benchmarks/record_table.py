@@ -6,11 +6,10 @@
     python benchmarks/record_table.py emulated-accelerator --pack
 
 The space is that of ``tables/MODEL.yaml``. Each config gets loads well below, just below, just
-above and far above its capacity, which is guessed from its recorded neighbours; more where the
-guess was wrong.
-Goes on where it stopped. ``--repeats`` measures a sample, and the best, at the same loads twice
-more; ``--noise`` a smaller sample three times in windows as long as a run's own, which says how
-noisy the measurements of a run are.
+above and far above its capacity, which is guessed from its recorded neighbours; more if the guess
+was wrong. The script continues where it stopped. ``--repeats`` measures a sample, and the best, at
+the same loads twice more. ``--noise`` measures a smaller sample three times in windows as long as a
+run's own, which shows how noisy the measurements of a run are.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from tuner.steps.tools import find_programs
 PREFERRED = "dynamic_batching.preferred_batch_size"
 COUNT = "instance_group.count"
 
-#: Requests in a window at the least: a p99 with five beyond it.
+#: Fewest requests in a window: a p99 with five beyond it.
 REQUESTS = 510
 #: Shares of the guessed capacity: well below, just below, just above, and overloaded, since
 #: searches overload configs too and learn from the most that one answers.
@@ -56,17 +55,17 @@ CLOSE = 0.25
 MOST_CLIMBS = 4
 #: Others' share of the machine above which a measurement is repeated, over what is flagged.
 MUCH = 2.0
-#: Of the first config, where there are no neighbours, per second.
+#: Guessed capacity of the first config, which has no neighbours, per second.
 FIRST_GUESS = 150.0
-#: A guess that overloads a server until perf_analyzer gives up is made so much smaller.
+#: A guess that overloads a server until perf_analyzer gives up is divided by this.
 FAR_TOO_HIGH = 4.0
-#: The best configs are measured again beside the sample: the best of many single measurements
-#: looks better than it is. And how often.
+#: How many of the best configs are measured again beside the sample, since the best of many single
+#: measurements looks better than it is; and how often.
 BEST, REPEATS = 24, 2
-#: Configs of the sample that are measured so often in windows of a run's length, and up to which
-#: share of their capacity: far beyond it no search looks twice.
+#: How many configs of the sample are measured in windows of a run's length, how often, and up to
+#: which share of their capacity: no search measures far beyond it twice.
 NOISY, LONG_REPEATS, BEYOND = 18, 3, 1.3
-#: A slot ends when so much or less of it is left.
+#: A slot ends when this much or less of it is left.
 LAST_S = 9.0
 
 
@@ -97,7 +96,7 @@ def _slot(model: str, kind: str, *, stop_at: float) -> None:
         if table.machine["cpu"] != programs.host.cpu:
             raise SystemExit(
                 f"{path.name} was begun on {table.machine['cpu']}, this is {programs.host.cpu}: "
-                f"go on there, or remove the table and begin anew"
+                f"continue there, or remove the table and start again"
             )
         recorder = Recorder(job, list(table.recordings))
         left = list(recorder.left(kind))
@@ -125,7 +124,7 @@ class Recorder:
     """Decides which loads a config gets.
 
     Attributes:
-        capacities: Of the configs recorded so far; those that stand no load are left out.
+        capacities: Of the configs recorded so far, without those that sustain no load.
     """
 
     job: Job
@@ -146,7 +145,7 @@ class Recorder:
         return ((c, 0) for c in in_order(self.job.space) if c.key not in done)
 
     def repeats_left(self) -> Iterator[tuple[Candidate, int]]:
-        """The sample, as far as it is recorded, and the best of a table that is complete."""
+        """The recorded part of the sample, and the best configs of a complete table."""
         done = {(r.candidate.key, r.repeat) for r in self.recordings}
         chosen = sampled(self.job.space)
         if not any(self.firsts_left()):
@@ -160,14 +159,14 @@ class Recorder:
                     yield candidate, repeat
 
     def noise_left(self) -> Iterator[tuple[Candidate, int]]:
-        """A part of the sample again and again, in windows of a run's length."""
+        """A part of the sample repeatedly, in windows of a run's length."""
         done = {(r.candidate.key, r.repeat) for r in self.recordings}
         chosen = [c for c in sampled(self.job.space) if (c.key, 0) in done][:NOISY]
         for repeat in range(tables.LONG, tables.LONG + LONG_REPEATS):
             yield from ((c, repeat) for c in chosen if (c.key, repeat) not in done)
 
     def record(self, server: Rig, candidate: Candidate, repeat: int) -> Recording | None:
-        """Serves and measures one config, once more when something fails; None if it does again."""
+        """Serves and measures one config, in at most two attempts; None if both fail."""
         try:
             recording = self._record(server, candidate, repeat, 1.0)
         except TrialError as error:
@@ -220,7 +219,7 @@ class Recorder:
     def _climb(
         self, tool: PerfAnalyzer, rates: Sequence[float], repeat: int, number: int
     ) -> list[Measurement]:
-        """One run; another where something spoilt it, which then counts."""
+        """One run; if something spoilt it, a second one, which then counts."""
         workload = self.job.spec.workload
         window_s = float((Workload() if repeat >= tables.LONG else workload).window)
         steps = [
@@ -235,9 +234,9 @@ class Recorder:
         return points
 
     def _doubt(self, point: Measurement) -> str:
-        """Why to measure once more: what disturbed it only a little is flagged and kept.
+        """Why to measure once more; a slightly disturbed measurement is flagged and kept.
 
-        On a few cores a client falls behind in an overload, which misses the SLO all the same.
+        On few cores a client falls behind in an overload, which misses the SLO anyway.
         """
         host = point.host
         much = (host.other_cpu_percent or 0.0) > MUCH * OTHER_CPU_PERCENT
@@ -260,7 +259,7 @@ def _seed(repeat: int, number: int, index: int) -> int:
 
 
 def next_rates(probes: Sequence[Probe]) -> list[float]:
-    """What to climb next; nothing once the capacity is bracketed closely."""
+    """The rates to climb next; none once the capacity is bracketed closely."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
     if floor is None:
@@ -279,10 +278,10 @@ def next_rates(probes: Sequence[Probe]) -> list[float]:
 
 
 def in_order(space: Space) -> list[Candidate]:
-    """The whole space, so that most configs differ from the one before in their instances only.
+    """The whole space, ordered so that most configs differ from the previous one only in instances.
 
-    Delay by delay, the ends of its range first: a table that is not complete covers the space of
-    fewer delays.
+    Delay by delay, the ends of the range first: an incomplete table covers a space of fewer
+    delays.
     """
     every = list(space.enumerate())
     delays = spread(sorted({d for c in every if isinstance(d := c.of("").get(DELAY), int)}))
@@ -301,7 +300,7 @@ def in_order(space: Space) -> list[Candidate]:
 
 
 def spread(values: Sequence[int]) -> list[int]:
-    """Ends first, then again and again the one farthest from all before."""
+    """The ends first, then always the one farthest from all before it."""
     left, chosen = list(values), []
     while left:
         index = {v: i for i, v in enumerate(values)}

@@ -1,12 +1,12 @@
-"""A bench that answers from a recorded table: a replay, nothing is put on any server.
+"""A bench that answers from a recorded table: a replay, no load is put on any server.
 
-Between the loads that were recorded of a config its figures are interpolated, below them they fall
-on, above them they follow from the throughput of the saturated server. Each measurement in a
-replay borrows the noise of repeats of the table, of those in windows of a run's length where there
-are such: how far they were from the mean of the repeats of their config. One repeat is the
-deployment's, another the measurement's own; how much each counts is how much the errors of one
-repeat at two loads are alike (`RecordedWorld.likeness`). Of a mix each stream has figures of its
-own, interpolated as those of the whole are, and errors of the same repeats.
+Between the recorded loads of a config its results are interpolated. Below them latencies keep
+falling, and above them the results follow from the throughput of the saturated server. Each
+measurement in a replay takes its noise from repeats in the table, preferably those in windows of a
+run's length: how far they were from the mean of the repeats of their config. One repeat supplies
+the noise of the deployment, another that of the measurement itself; their weights follow from how
+much the errors of one repeat at two loads are alike (`RecordedWorld.likeness`). In a mix each
+stream has its own results, interpolated like those of the whole, and errors from the same repeats.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 from tuner.triton.deploy import DeploymentKind
 
-#: A row holds the logarithms of these and of the answered share of the load, of the whole first,
-#: then of each stream by name.
+#: A row holds the logarithms of these and of the answered share of the load, first for the whole,
+#: then for each stream by name.
 FIGURES = (
     "p50_latency_us",
     "p90_latency_us",
@@ -41,7 +41,7 @@ FIGURES = (
 )
 ANSWERED = len(FIGURES)
 _WIDTH = ANSWERED + 1
-#: Where those percentiles lie, for latencies drawn through them; the fastest and slowest beside.
+#: The ranks of those percentiles, for latencies drawn through them, with the fastest and slowest.
 _SHARES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 _FASTEST, _SLOWEST = 0.6, 1.1
 
@@ -55,13 +55,13 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RecordedCurve:
-    """What a config does under load, from all its recordings.
+    """How a config behaves under load, from all its recordings.
 
     Attributes:
         levels: Recorded rates per second, ascending.
         logs: A row for each level, the mean over repeats.
         nearest: The first recording of each level, for everything that is not interpolated.
-        capacity: Rate at which an SLO begins to be missed; None when it is at every rate.
+        capacity: Rate at which an SLO begins to be missed; None when one is missed at every rate.
     """
 
     levels: Vector
@@ -91,7 +91,7 @@ class RecordedCurve:
     def at(self, level: float) -> Measurement:
         """Interpolated between the two loads beside ``level``; beyond the last, overloaded.
 
-        Below the first, latencies fall on as they do from the second to the first.
+        Below the first, latencies keep falling as they do from the second to the first.
         """
         index = int(np.argmin(np.abs(np.log(self.levels / level))))
         below = max(int(np.searchsorted(self.levels, level, side="right")) - 1, 0)
@@ -108,7 +108,7 @@ class RecordedCurve:
 
     @property
     def served(self) -> npt.NDArray[np.float64]:
-        """What of each recorded load was answered, of the whole and each stream, as levels."""
+        """The answered part of each recorded load, of the whole and each stream, as levels."""
         return self.levels[:, None] * np.exp(self.logs[:, ANSWERED::_WIDTH])
 
     def _answered(self, level: float) -> Vector:
@@ -131,9 +131,9 @@ class RecordedCurve:
         return np.minimum(fall, _LEAST_SHARE)
 
     def _overloaded(self, found: Measurement, row: Vector) -> Measurement:
-        """A queue that grew for as long as the load went on, on top of the last recorded load.
+        """A queue that grew for as long as the load lasted, on top of the last recorded load.
 
-        The server answers the most it was ever seen to.
+        The server answers the most that was ever recorded.
         """
         level = found.load.level
         most = self.served.max(axis=0)
@@ -147,7 +147,7 @@ class RecordedCurve:
 
 @dataclass(frozen=True)
 class RecordedNoise:
-    """How one repeat was off: log residuals by load as a share of the capacity, ascending."""
+    """The errors of one repeat: log residuals by load as a share of the capacity, ascending."""
 
     shares: Vector
     residuals: npt.NDArray[np.float64]
@@ -193,7 +193,7 @@ class RecordedWorld:
         return self.curves[key].capacity or 0.0
 
     def with_ordinary_best(self) -> RecordedWorld:
-        """The best config answers as the hundredth best does, or as the worst of fewer."""
+        """Makes the best config answer as the hundredth best does, or as the worst of fewer."""
         ranked = sorted(self.curves, key=self.goodput, reverse=True)
         ordinary = self.curves[ranked[:ORDINARY][-1]]
         return replace(self, curves={**self.curves, ranked[0]: ordinary})
@@ -230,7 +230,7 @@ class RecordedWorld:
 
 
 class RecordedBench:
-    """Stands where `tuner.bench.protocol.Bench` does in a search; see this module.
+    """Takes the place of `tuner.bench.protocol.Bench` in a search; see this module.
 
     Args:
         world: What answers.
@@ -292,7 +292,7 @@ class RecordedBench:
         return {n: float(s) for n, s in zip(names, np.exp(shortest) / 1e6, strict=True)}
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
-        """The most that it was seen to answer, in requests per second."""
+        """The most that it answered, in requests per second."""
         assert self._curve is not None
         return float(self._curve.served[:, 0].max())
 
@@ -302,7 +302,7 @@ def row_of(measurement: Measurement) -> Vector:
     streams = _streams(measurement)
     if not streams:
         return _figures(measurement, measurement.load.level)
-    # Of a stream with few requests in the window chance makes those due fewer or more.
+    # For a stream with few requests in the window, the number due varies by chance.
     every = (measurement, *streams.values())
     return np.concatenate([_figures(own, own.due_per_s or own.load.level) for own in every])
 
@@ -318,7 +318,7 @@ def _streams(measurement: Measurement) -> dict[str, Measurement]:
 
 
 def _size(measurement: Measurement) -> float:
-    """Inferences in a request; of a mix in the average one."""
+    """Inferences per request; for a mix, in the average one."""
     if not measurement.streams:
         return measurement.batch_size
     return measurement.throughput_infer_per_s / measurement.requests_per_s
@@ -338,7 +338,7 @@ def _with_latencies(measurement: Measurement) -> Measurement:
 
 
 def _under(near: Measurement, level: float, duration_s: float, below: Measurement) -> Measurement:
-    """Under another load, for so long; how steady it was is said by the load ``below``."""
+    """Under another load and duration; its steadiness is that of the load ``below``."""
     streams = {
         name: _under(
             own,
@@ -372,7 +372,7 @@ def _with_figures(measurement: Measurement, row: Vector) -> Measurement:
 
 
 def _mean_row(level: float, recordings: Sequence[Recording]) -> Vector:
-    """Of all recordings that reach so far; between two of its loads one is interpolated."""
+    """Over all recordings that reach this load; between two of their loads it is interpolated."""
     found = [row for r in recordings for row in _rows_at(level, r.points)]
     return np.asarray(np.mean(found, axis=0))
 
@@ -389,7 +389,7 @@ def _rows_at(level: float, points: Sequence[Measurement]) -> list[Vector]:
 
 
 def _noises(recordings: Sequence[Recording], slos: Sequence[Slo]) -> list[RecordedNoise]:
-    """One for each recording of a config; the mean they are off from holds a part of each."""
+    """One for each recording of a config; the mean they deviate from includes each of them."""
     curve = RecordedCurve.of(recordings, slos)
     widened = math.sqrt(len(recordings) / (len(recordings) - 1))
     capacity = curve.capacity or float(curve.levels[0])

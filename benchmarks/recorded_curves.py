@@ -15,7 +15,7 @@ from recorded_bench import RecordedWorld
 from tuner.space.space import Space
 
 RESULTS = Path(__file__).parent / "results"
-#: Counts of measured configs the table has columns for.
+#: Numbers of measured configs that have a column in the table.
 COLUMNS = (6, 12, 24)
 #: The goals, over the seeds: median, and reached by 9 of 10.
 MEDIAN_GOAL, TENTH_GOAL = 0.99, 0.97
@@ -31,10 +31,11 @@ COLOURS = {
     "model-analyzer brute": "#e69f00",
 }
 _LEGEND = (
-    "Share of the best feasible goodput, without noise, that the search's best config has after n "
-    "measured ones (the current config is among them): median over the seeds, and in brackets what "
-    "9 of 10 seeds reach. Written: that of the config that a run would write which ends there, "
-    "after it has measured the finalists again. Proposals: time to choose the next config."
+    "The table shows the share of the best feasible goodput, without noise, that the search's best "
+    "config has after n measured ones (the current config is among them): median over the seeds, "
+    "and in brackets what 9 of 10 seeds reach. Written: the share of the config that a run ending "
+    "there would write, after it has measured the finalists again. Proposals: time to choose the "
+    "next config."
 )
 DASHES = {"random": (0, (4, 2)), "grid": (0, (1, 1)), "model-analyzer brute": (0, (5, 1, 1, 1))}
 
@@ -62,10 +63,10 @@ class Replay:
     """One search over a recorded table.
 
     Attributes:
-        asked: Its budget of configs, which it may not use up.
+        asked: Its budget of configs; it may use fewer.
         reason: Why it ended.
-        notes: What it would have told the user on the way.
-        written: By number of configs, the share of what a run that ends there would write.
+        notes: What it would have reported to the user on the way.
+        written: By number of configs, the share of the config that a run ending there would write.
     """
 
     strategy: str
@@ -90,7 +91,7 @@ class Replay:
 
 
 def read(table: str) -> list[Replay]:
-    """The raw curves that are kept; none when there is no file."""
+    """The stored raw curves; none when there is no file."""
     path = RESULTS / f"{table}.json"
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""What a config's recorded neighbours say about its capacity: where to look for it first."""
+"""A config's capacity as guessed from its recorded neighbours: where to look for it first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.space.candidate import Candidate
 
 Places = npt.NDArray[np.float64]
 
-#: How far, in doublings, capacities resemble each other; and how far a recorded one may be off.
+#: Over how many doublings capacities resemble each other; and how far a recorded one may be off.
 _REACH, _OFF = 20.0, 0.03
 #: A delay weighs less than a doubling of instances or batches.
 _DELAY_WEIGHT = 0.3
@@ -20,7 +20,7 @@ _LEAST_DELAY_US = 250.0
 
 
 def guess(candidate: Candidate, capacities: Mapping[Candidate, float]) -> float | None:
-    """The mean of a Gaussian process through the logarithms of what is known; None of nothing.
+    """The mean of a Gaussian process through the known logarithms; None if nothing is known.
 
     Its exponential kernel makes the guess between two neighbours nearly a straight line. Configs
     with and without a dynamic batcher say nothing about each other.
@@ -37,7 +37,7 @@ def guess(candidate: Candidate, capacities: Mapping[Candidate, float]) -> float 
 
 
 def _likeness(one: Places, other: Places) -> Places:
-    """1 for equal places, less with each doubling, weighted by what it usually matters."""
+    """1 for equal places, less with each doubling, weighted by how much it usually matters."""
     apart = np.abs(one[:, None, :] - other[None, :, :]).sum(axis=2)
     return np.exp(-apart / _REACH)
 

@@ -59,7 +59,7 @@ class Rig:
 
 @contextmanager
 def rig(job: Job, programs: Programs) -> Iterator[Rig]:
-    """Everything of it is gone afterwards."""
+    """Nothing of it is left afterwards."""
     with private_directory() as directory:
         log = directory / "server.log"
         with Deployer(programs.launcher, job.served, log) as deployer:

@@ -16,14 +16,14 @@ from tuner.steps.job import Job, Request, prepare
 #: Configs of the sample, and its seed.
 SAMPLE, _SEED = 40, 4
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
-#: A part of fewer configs is nothing to search.
+#: A part with fewer configs is not worth searching.
 _FEWEST = 8
 
 
 def covered(name: str, table: Table) -> Job:
-    """The job of a table's spec; values of which a config is not recorded are left out.
+    """The job of a table's spec, without values for which a config is not recorded.
 
-    Those first of which the largest share is missing, and none that the current config has.
+    Values with the largest missing share go first, but none that the current config has.
 
     Raises:
         ValueError: Next to nothing is left, or the current config is not recorded.
@@ -33,12 +33,12 @@ def covered(name: str, table: Table) -> Job:
     while missing := [c for c in space.enumerate() if c.key not in recorded]:
         space = _without(space, missing)
     if space.size().count < _FEWEST:
-        raise ValueError(f"the table {name} has no part of the space of which all is recorded")
+        raise ValueError(f"the table {name} records no part of the space in full")
     return replace(job, space=space)
 
 
 def _without(space: Space, missing: Sequence[Candidate]) -> Space:
-    """Without the value of which most is missing."""
+    """The space without the value of which most is missing."""
     every = list(space.enumerate())
 
     def lacks(value: tuple[Parameter, FieldValue]) -> tuple[float, int]:

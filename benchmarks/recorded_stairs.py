@@ -3,7 +3,7 @@
 Starting and ending perf_analyzer takes about a second, as long as a window of a table does. Each
 step has its own seed and its own settling time before its window, and holds the same arrivals as
 a run of its own would, see `tuner.load.traffic.arrivals`. Only the queue at its beginning differs:
-it is what the step below left, which is less than nothing to tell while the server keeps up.
+it is what the step below left, which is negligible while the server keeps up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tuner.server import health
 TAIL_S = 0.15
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _DEADLINE_S = 60.0
-#: The server's statistics are cut at samples: a period is how far they are off at most.
+#: The server's statistics are cut at samples, so they are off by at most one period.
 _SAMPLES_EVERY_S = 0.15
 #: Inputs in the list perf_analyzer goes round.
 _INPUTS = 500
@@ -41,7 +41,7 @@ _INPUTS = 500
 
 @dataclass(frozen=True)
 class Step:
-    """A rate that is kept for ``duration_s`` after settling."""
+    """A rate that is held for ``duration_s`` after settling."""
 
     rate_per_s: float
     duration_s: float
@@ -53,7 +53,7 @@ class Step:
 
 
 def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Measurement]:
-    """Measures each step, ascending; what a step says that found a queue is left out.
+    """Measures each step, ascending, and leaves out those that began with a queue.
 
     Raises:
         LoadFailedError: No usable result.
@@ -98,7 +98,7 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
 
 
 def schedule(steps: Sequence[Step], settle_s: float) -> tuple[arrivals.Times, list[Window]]:
-    """When requests are due, and each step's window as seen from the start of the load."""
+    """When requests are due, and each step's window relative to the start of the load."""
     times, windows, start_s = [], [], 0.0
     for step in steps:
         spans_s = (settle_s, step.duration_s, TAIL_S + _SLACK_S)

@@ -22,7 +22,7 @@ from tuner.space.candidate import Candidate
 TABLES = Path(__file__).parent / "tables"
 #: Specs of several models; their tables are beside the others.
 SERVED = Path(__file__).parent / "served_models"
-#: Fields that say nothing once the programs are gone, or follow from others.
+#: Fields that are meaningless once the programs have ended, or follow from others.
 _LEFT_OUT = ("command", "warnings", "restarts", "slices")
 _DIGITS = 6
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Measurement)}
@@ -35,11 +35,11 @@ class Recording:
     """One config measured once: ``points`` by ascending load.
 
     Attributes:
-        points: None of a cell of a grid from the time when only its loads were stored.
+        points: Empty for an older cell of a grid, of which only the loads were stored.
         repeat: 0 for the recording every config has, from 1 on for repeats, see also `LONG`.
         deployment: How it came onto the server.
         seconds: Deployment and measurements together.
-        alone: Of a grid: the model that was asked by itself; empty where all were served together.
+        alone: In a grid, the model that was loaded by itself; empty if all were served together.
     """
 
     candidate: Candidate
@@ -81,7 +81,7 @@ def read_table(name: str) -> Table:
 
 
 def parse_table(lines: Iterator[str]) -> Table:
-    """A table from its lines; cells without measurements, or of a model by itself, are left out.
+    """A table from its lines, without cells that have no measurements or are of a model by itself.
 
     Raises:
         ValueError: There is no first line.
@@ -111,7 +111,7 @@ def unpack(growing: Path) -> Path:
 
 
 def lines_of(growing: Path) -> Iterator[str]:
-    """The lines of a table, packed or still growing; none where there is neither."""
+    """The lines of a table, packed or still growing; none if there is neither."""
     packed = _packed(growing)
     if growing.exists():
         with growing.open() as file:
@@ -142,7 +142,7 @@ def line_of(recording: Recording) -> dict[str, Any]:
 
 
 def recording_of(line: Mapping[str, Any], machine: Mapping[str, Any]) -> Recording:
-    """From a line, also from one of a grid that has no measurements (``round`` for ``repeat``)."""
+    """From a line, also that of a grid cell without measurements (``round`` for ``repeat``)."""
     return Recording(
         candidate=Candidate.from_json(line["candidate"]),
         repeat=line["repeat"] if "repeat" in line else line["round"],
@@ -158,7 +158,7 @@ def _packed(growing: Path) -> Path:
 
 
 def _plain(measurement: Measurement) -> dict[str, Any]:
-    """What differs from a field's default, of each stream too."""
+    """The fields that differ from their defaults, of each stream too."""
     kept = _told(measurement.to_json())
     if measurement.streams:
         kept["streams"] = {name: _told(data) for name, data in kept["streams"].items()}

@@ -6,12 +6,12 @@
     python benchmarks/replay.py --strategy twin --ordinary-best --trials 12
     python benchmarks/replay.py --report
 
-Everything is the product's own (search loop, racing, capacity search, strategies) but the server:
-a table of real measurements answers, with the noise of its repeats drawn by the seed. A search's
-share after n measured configs is the true goodput of its best config so far, without noise, over
-that of the table's best feasible config. Results go to ``benchmarks/results/``; runs that are
-there already are not made again without ``--again``. With ``--ordinary-best`` the table's best
-config answers as its hundredth best does, which takes a lucky guess away from everybody.
+Everything is the product's own (search loop, racing, capacity search, strategies) except the
+server: a table of real measurements answers, with the noise of its repeats drawn by the seed. A
+search's share after n measured configs is the true goodput of its best config so far, without
+noise, over that of the table's best feasible config. Results go to ``benchmarks/results/``; runs
+that are there already are repeated only with ``--again``. With ``--ordinary-best`` the table's best
+config answers as its hundredth best does, so that no strategy gains by a lucky guess.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
         "--strategy", action="append", choices=COMPARED, help="default: all that are comparable"
     )
     parser.add_argument("--again", action="store_true", help="replace what is there")
-    parser.add_argument("--report", action="store_true", help="only figure and table")
+    parser.add_argument("--report", action="store_true", help="only write figure and table")
     parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
     args = parser.parse_args()
@@ -112,7 +112,7 @@ class Ground:
 
 
 def compared_on(ground: Ground) -> list[str]:
-    """All; of several models not Model Analyzer's generators, which vary a single one here."""
+    """All; for several models without Model Analyzer's generators, which vary only one here."""
     job, _ = world_of(ground)
     one = not any(job.served.models)
     return [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
@@ -121,7 +121,7 @@ def compared_on(ground: Ground) -> list[str]:
 def replayed(
     ground: Ground, todo: Sequence[tuple[str, int]], trials: int, stop_at: float
 ) -> Iterator[Replay]:
-    """Each run as it ends; none begins once the time is over. What cannot run here is left out."""
+    """Each run as it ends; none begins once the time is over. Skips what cannot run here."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         waiting = {
             pool.submit(replay, ground, name, seed, trials, stop_at): f"{name}, seed {seed}"
@@ -158,7 +158,7 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
 def _written(
     session: Session, space: Space, history: Sequence[Trial], world: RecordedWorld, trials: int
 ) -> dict[str, float]:
-    """What runs that end after so many configs would write, as a share of the best."""
+    """What runs that end after these numbers of configs would write, as a share of the best."""
     found = {}
     for count in (n for n in results.COLUMNS if n <= trials):
         candidate = written_after(session, history[:count])
@@ -176,14 +176,14 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     every = {c.key for c in (now, *job.space.enumerate())}
     inside = tuple(r for r in recorded.recordings if r.candidate.key in every)
     whole = prepare(Request(spec=tables.spec_path(ground.table))).space
-    # Of a grid the best are measured again, as often as there was time for.
+    # In a grid the best are measured again, as often as time allowed.
     noisy = None if any(job.served.models) else {c.key for c in sampled(whole)}
     world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slos, noisy)
     return job, world.with_ordinary_best() if ground.ordinary_best else world
 
 
 def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:
-    """The spec of one of those that are compared: no time ends its search."""
+    """The spec of one compared strategy: no time limit ends its search."""
     search = type(spec.search).model_validate({**COMPARED[name], "seed": seed})
     budget = spec.budget.model_copy(update={"trials": trials, "time": None})
     return spec.model_copy(update={"search": search, "budget": budget})

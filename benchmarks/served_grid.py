@@ -1,4 +1,4 @@
-"""A measured grid of a composed space: how it is stored, and what it says of a config."""
+"""A measured grid of a composed space: how it is stored, and what it says about a config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import recorded_table as tables
 from recorded_table import Recording
 
-from tuner.score.capacity import SATURATED, Bracket
+from tuner.score.capacity import Bracket, saturated
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
@@ -27,10 +27,10 @@ CLOSE = 0.2
 _STEEP = 3.0
 #: Steps up and down: no smaller and no larger than these.
 _LEAST_STEP, _MOST_STEP = 1.12, 2.5
-#: What a saturated server answers is a little more than it stands.
+#: What a saturated server answers is a little more than it sustains.
 _BELOW_SATURATION = 0.95
-#: In how many differing fields capacities resemble each other, and how far one may be off; where
-#: no known config is nearer than so many fields, nothing is known.
+#: Over how many differing fields capacities resemble each other, and how far one may be off; if no
+#: known config is within this many fields, nothing is known.
 _REACH, _OFF, _NEAR = 10.0, 0.05, 2
 
 
@@ -39,9 +39,9 @@ class Cell:
     """One config measured once.
 
     Attributes:
-        recording: Whose repeat is 0 for the measurement every config has, and from 1 on for those
-            made again, in turn. One that was stored when only loads were has no points: it counts
-            in the report, and is nothing to a replay.
+        recording: Its repeat is 0 for the measurement that every config has, and from 1 on for
+            repeated ones, in turn. An older one, with only loads, has no points: it counts in
+            the report but is of no use to a replay.
         capacity: Load up to which it meets every SLO, requests per second; 0 for none.
     """
 
@@ -63,14 +63,14 @@ class Cell:
 
 @dataclass
 class Grid:
-    """The file of a grid; it is added to line by line, so that it can be made in slots."""
+    """The file of a grid; it grows line by line, so that the grid can be measured in slots."""
 
     path: Path
     cells: list[Cell]
 
     @classmethod
     def read(cls, path: Path, machine: Mapping[str, Any]) -> Self:
-        """Its cells so far; without a ``machine`` nothing is to be added.
+        """Its cells so far; without a ``machine``, for reading only.
 
         Raises:
             ValueError: It was begun on another machine, or with other programs.
@@ -89,7 +89,7 @@ class Grid:
         self.cells.append(cell)
 
     def firsts(self, alone: str = "") -> dict[Candidate, float]:
-        """What each config stood when it was measured first; the newest where that was twice."""
+        """What each config sustained in its first measurement; the newest if there are two."""
         return {
             c.candidate: c.capacity
             for c in self.cells
@@ -97,12 +97,12 @@ class Grid:
         }
 
     def bare(self) -> set[Candidate]:
-        """Configs of which only the loads are known, and no measurement."""
+        """Configs with known loads but no measurement."""
         firsts = [c for c in self.cells if not (c.recording.repeat or c.recording.alone)]
         return {c.candidate for c in firsts} - {c.candidate for c in firsts if c.replays}
 
     def rounds(self) -> dict[Candidate, list[float]]:
-        """What configs stood in turn, on fresh servers."""
+        """What configs sustained in turn, on fresh servers."""
         found: dict[Candidate, list[float]] = {}
         for cell in self.cells:
             if cell.recording.repeat:
@@ -110,7 +110,7 @@ class Grid:
         return found
 
     def worth(self) -> dict[Candidate, float]:
-        """Of each config the mean of its rounds, or its first measurement where there are none."""
+        """For each config the mean of its rounds, or its first measurement if there are none."""
         return self.firsts() | {c: mean(found) for c, found in self.rounds().items()}
 
 
@@ -122,10 +122,10 @@ def owners(candidates: Sequence[Candidate]) -> list[str]:
 def one_by_one(
     worth: Mapping[Candidate, float], start: Candidate, min_gain: float
 ) -> Iterator[tuple[tuple[str, ...], Candidate, int]]:
-    """Model after model, in each order: the best of its configs beside what the others have by now.
+    """Tunes model after model, in each order: the best config of each, given those of the others.
 
     Yields:
-        The order, where it ends, and how many configs were measured on the way.
+        The order, the result, and how many configs were measured on the way.
     """
     for order in permutations(owners(list(worth))):
         now, tried = start, {start}
@@ -149,9 +149,9 @@ def _cell(line: Mapping[str, Any], machine: Mapping[str, Any]) -> Cell:
 def in_order(space: Space) -> list[Candidate]:
     """The whole space in an order in which a grid that is cut short is worth most.
 
-    The current config comes first, then all without a delay, delay by delay the others: so soon
-    the table covers a whole space of fewer delays. Within it those with the most of everything
-    lead, and configs that differ in their instances only, which Triton changes in place, follow
+    The current config comes first, then all without a delay, then the others delay by delay, so the
+    table soon covers a whole space of fewer delays. Within it, those with the most of everything
+    come first. Configs that differ only in their instances, which Triton changes in place, follow
     each other.
     """
     current = space.canonical(space.current)
@@ -174,10 +174,10 @@ def _size(value: FieldValue) -> float:
 
 
 def guess(candidate: Candidate, known: Mapping[Candidate, float]) -> float | None:
-    """What a config may stand, by what others do; None where nothing near it is known.
+    """What a config probably sustains, from what others do; None if nothing near it is known.
 
-    The mean of a Gaussian process over the logarithms, of which configs say the less of each other
-    the more fields they differ in.
+    The mean of a Gaussian process over the logarithms; the more fields two configs differ in, the
+    less one says about the other.
     """
     stood = {c: capacity for c, capacity in known.items() if capacity}
     if not stood or candidate in stood:
@@ -193,7 +193,7 @@ def guess(candidate: Candidate, known: Mapping[Candidate, float]) -> float | Non
 
 
 def next_load(points: Sequence[Point]) -> float | None:
-    """Where to look after ``points``; None where the capacity lies between two that are close."""
+    """The next level after ``points``; None if the capacity lies between two that are close."""
     bracket = Bracket.of(points)
     floor, ceiling = bracket.floor, bracket.ceiling
     if bracket.gap <= CLOSE:
@@ -204,7 +204,7 @@ def next_load(points: Sequence[Point]) -> float | None:
         used = None if floor is None else highest.slo_utilisation
         return highest.level * _step(1.0 / used if used else None, loads[-2:])
     lowest = min((p for p in points if not (p.passed or p.undecided)), key=lambda p: p.level)
-    full = _answered(lowest)
+    full = lowest.served_per_s if saturated(lowest) else None
     few = max((p.level for p in points if p.undecided), default=0.0)
     if floor is None and few:  # there are too few answers below, too
         return math.sqrt(few * ceiling.level)
@@ -218,19 +218,10 @@ def next_load(points: Sequence[Point]) -> float | None:
     return min(max(near, floor.level * step), ceiling.level / step)
 
 
-def _answered(point: Point) -> float | None:
-    """The level at which no stream is sent more than it answered; None where none was."""
-    shares = [
-        own.requests_per_s / (own.due_per_s or own.load.level)
-        for own in point.measurement.shared.values()
-    ]
-    return point.level * min(shares) if min(shares) < SATURATED else None
-
-
 def _step(beyond: float | None, last: Sequence[float]) -> float:
-    """How far to go where a utilisation is to change by this factor.
+    """How far to step if the utilisation should change by this factor.
 
-    A latency may hardly change for long, and so say nothing of how far it is: ever longer steps.
+    A latency may hardly change over a wide range, and so not show the distance: steps get longer.
     """
     step = _MOST_STEP if beyond is None else beyond ** (1.0 / _STEEP)
     faster = (last[-1] / last[0]) ** 2

@@ -2,10 +2,10 @@
 
     python benchmarks/twin_accuracy.py [--points]
 
-The first six configs of each recording (``twin_record.py``) are fitted as the first round measured
-them, all others predicted and compared with the mean of all rounds. Open-loop throughput below
-saturation is the offered load, which is no feat: throughput is given for closed loops, where it is
-what the config can do, and over all points.
+The twin is fitted to the first six configs of each recording (``twin_record.py``) as measured in
+the first round. All others are predicted and compared with the mean of all rounds. Open-loop
+throughput below saturation is just the offered load and trivial to predict. So throughput is given
+separately for closed loops, where it is what the config can do, and over all points.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests" / "cases" / "recorded"
 MODELS = ("emulated-accelerator", "tiny-bert")
 FITTED = 6
-#: Of the machine both were recorded on, shared by server and client.
+#: Cores of the machine that both were recorded on, shared by server and client.
 CORES = 2
 
 
@@ -148,7 +148,7 @@ def _predict(twin: Twin, trial: Trial, load: int) -> Prediction:
 
 
 def predict(twin: Twin, network: Network, traffics: Sequence[Traffic], seed: int) -> Prediction:
-    """What a measurement would show, with what resampled fits and no fit at all explain."""
+    """What a measurement would show, with the spread of resampled fits and unexplained noise."""
     best = figures_of(twin.costs.simulate(network, traffics, seed))
     others = [figures_of(c.simulate(network, traffics, seed)) for c in twin.refits]
     ranges = {
@@ -166,7 +166,7 @@ def _range(value: float, others: Sequence[float], noise: float) -> Range:
     return Range(value, value / width, value * width)
 
 
-#: What one says of a figure of a load, beside what it is.
+#: An estimate of one number of a load, and the value to compare it with.
 Told = Callable[[Compared, Figure], tuple[float, float]]
 
 
@@ -177,7 +177,7 @@ def accuracy_of(pairs: Sequence[Compared]) -> Accuracy:
 
 
 def repeatability(pairs: Sequence[Compared]) -> Accuracy | None:
-    """How well each round predicts the mean of the others: what nobody can do much better.
+    """How well each round predicts the mean of the others, which is hard to beat.
 
     None where there is one round only.
     """
@@ -188,7 +188,7 @@ def repeatability(pairs: Sequence[Compared]) -> Accuracy | None:
 
 
 def _errors(pairs: Sequence[Compared], tellers: Sequence[Told]) -> Accuracy:
-    """Of all tellers together; the order is the mean of theirs."""
+    """Over all tellers together; the order is the mean of theirs."""
     closed = [pair for pair in pairs if pair.closed]
 
     def off(figure: Figure, chosen: Sequence[Compared] = pairs) -> float:

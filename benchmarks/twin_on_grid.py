@@ -1,11 +1,11 @@
-"""Whether the twin's network of schedulers fits what was measured of several models together.
+"""Whether the twin's network of schedulers fits the measurements of several models together.
 
     python benchmarks/twin_on_grid.py pair
     python benchmarks/twin_on_grid.py chain --fitted 12 --seed 1
 
 Fitted to the cells of a measured grid that a search would measure first (the current config and its
 designs) and to some more, drawn by the seed; then every other cell's capacity is simulated and
-compared with the measured one. What one cell repeats by is in the grid itself (``again``).
+compared with the measured one. The repeatability of a cell is in the grid itself (``again``).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tuner.twin.setting import setting_of, with_measured
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of the configs that the twin was not fitted to.
+    """The result for the configs that the twin was not fitted to.
 
     Attributes:
         off: Median of the absolute error of the capacity, as a share.
         order: Spearman's rank correlation of the capacities.
-        best: Measured capacity of the one that it takes for the best, as a share of the best.
+        best: Measured capacity of the one that it considers best, as a share of the best.
     """
 
     configs: int
@@ -80,7 +80,7 @@ def main() -> None:
 def chosen_cells(
     space: Space, firsts: dict[str, Recording], args: argparse.Namespace
 ) -> list[Recording]:
-    """Those of a search's beginning, and others by chance."""
+    """Those at the beginning of a search, and others by chance."""
     begin = [space.canonical(c).key for c in (space.current, *designs(space))]
     others = sorted(firsts.keys() - begin)
     random.Random(args.seed).shuffle(others)

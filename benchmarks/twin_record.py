@@ -1,12 +1,12 @@
-"""Records what the twin's accuracy is tested with: configs of an example model under load.
+"""Records the data that tests the twin's accuracy: configs of an example model under load.
 
     python benchmarks/twin_record.py emulated-accelerator --seconds 280
     python benchmarks/twin_record.py tiny-bert --seconds 1200 --rounds 4
 
 Each config is loaded by a closed loop of 32 first, then by Poisson arrivals at shares of what it
-answered there. Further rounds go over all configs again, in another order, with other arrivals at
-the loads of the first: they tell the machine's noise from the twin's error. Goes on where it
-stopped, one line of JSON a config and round, until the time is over.
+answered there. Further rounds measure all configs again, in another order, with other arrivals at
+the loads of the first round; they separate the machine's noise from the twin's error. The script
+continues where it stopped, with one line of JSON per config and round, until the time is over.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def config(
     return Candidate.of_models({"": fields})
 
 
-#: The first six are those the twin is fitted to.
+#: The twin is fitted to the first six.
 CONFIGS = (
     config(1, 16),
     config(1, 16, delay_us=0),

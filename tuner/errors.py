@@ -14,7 +14,7 @@ from typing import ClassVar
 ENDINGS = {
     0: "done: improved, or nothing better than the current config",
     10: "no config meets the SLOs, or a check missed one",
-    11: "not confirmed: a winner, or that nothing became worse",
+    11: "not confirmed: neither a winner nor the absence of a regression",
     12: "regression",
 }
 
@@ -58,7 +58,7 @@ class EnvironmentNotReadyError(TunerError):
 
 
 class TooManyFailedTrialsError(TunerError):
-    """More trials failed than the budget allows; the search says nothing about the model."""
+    """More trials failed than the budget allows; the search shows nothing about the model."""
 
     exit_code = 5
     meaning = "the current config cannot be measured, or too many trials failed"
@@ -87,7 +87,7 @@ class DeployRefusedError(TrialError):
 
 
 class ServerGoneError(TrialError):
-    """The server crashed, hangs or cannot be reached; it must be started afresh."""
+    """The server crashed, hangs or cannot be reached; it must be restarted."""
 
 
 class LoadFailedError(TrialError):
@@ -103,10 +103,10 @@ class UndecidedError(LoadFailedError):
 
 
 class ClientLimitError(TrialError):
-    """The load generator could not send what was asked for: no verdict on the config.
+    """The load generator could not send the requested load: no verdict on the config.
 
     Args:
-        message: What was asked for.
+        message: The requested load.
         hint: What to do next.
         sent_per_s: Requests per second that it did send; None when not known.
     """

@@ -1,4 +1,4 @@
-"""Facts of a run as JSON and back: what a frozen dataclass says is all there is to say of it."""
+"""Facts of a run as JSON and back, defined by nothing but frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Facts:
     """A frozen dataclass that is stored as JSON, its attributes being the keys.
 
     Attributes:
-        unknown: What is done about keys that it does not have.
+        unknown: How keys that it does not have are treated.
     """
 
     unknown: ClassVar[Literal["forbid", "ignore"]] = "forbid"

@@ -1,4 +1,4 @@
-"""Advisory locks that a file system may not know."""
+"""Advisory locks, which some file systems do not support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNKNOWN = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EBADF
 
 
 class Lock(Enum):
-    """What came of asking for a lock."""
+    """The outcome of asking for a lock."""
 
     HELD = "held"  # until the descriptor is closed, or its process dies
     HELD_BY_ANOTHER = "held by another"
@@ -22,7 +22,7 @@ def lock(descriptor: int, *, shared: bool = False) -> Lock:
     """Asks for the lock of an open file or directory, without waiting.
 
     Raises:
-        OSError: For anything but that somebody holds it, or that there are no locks here.
+        OSError: Anything else than a lock held by another, or a file system without locks.
     """
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

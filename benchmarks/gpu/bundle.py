@@ -2,8 +2,8 @@
 
     python benchmarks/gpu/bundle.py --libpython /usr/lib/x86_64-linux-gnu/libpython3.12.so.1.0
 
-To be run where the project is installed (``pip install -e '.[local]'``) and pip works. Versions
-are those installed here; wheels are those for the other machine's Python. How the bundle is made,
+Run it where the project is installed (``pip install -e '.[local]'``) and pip works. It packs the
+versions installed here, as wheels for the other machine's Python. How the bundle is made,
 carried and used: docs/gpu.md.
 """
 
@@ -28,13 +28,13 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-#: What can be carried to the machine in one go, less a margin for the file names around it.
+#: Largest size that can be carried to the machine in one go, less a margin for file names.
 LARGEST_MIB = 62.0
-#: Of the project: what the other machine runs. The rest of the repository stays behind.
+#: The parts of the project that the other machine runs; the rest of the repository is left out.
 PROJECT = ("tuner", "benchmarks/gpu")
 #: Only what is in these packages is used, not what they require.
 FILES_ONLY = ("nvidia-pytriton",)
-#: Images with PyTorch have these; `run.py` checks it. ``--also`` packs one nevertheless.
+#: Images with PyTorch have these; `run.py` checks it. ``--also`` packs one anyway.
 ALREADY_THERE = ("numpy", "scipy", "pandas", "numba", "matplotlib", "pillow", "packaging")
 NOT_NEEDED = {
     "onnxruntime": "only the example model tiny-bert imports it",
@@ -83,7 +83,7 @@ class Contents:
 
 
 def contents(python: str, also: Sequence[str]) -> Contents:
-    """What the installed project requires on the other machine, with the versions found here."""
+    """The installed project's requirements on the other machine, with the versions found here."""
     environment = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -145,18 +145,18 @@ def install(pins: Sequence[str], python: str, site: Path) -> None:
     command += [f"--python-version={python}", *(f"--platform={name}" for name in platforms)]
     done = subprocess.run([*command, *pins], check=False)
     if done.returncode != 0:
-        raise BundleError(f"pip ended with {done.returncode}; what it says stands above")
+        raise BundleError(f"pip ended with {done.returncode}; see its output above")
 
 
 def dropped(name: str, python: str) -> bool:
-    """Whether a file of ``site`` stays behind."""
+    """Whether a file of ``site`` is left out."""
     if name.startswith(_STUBS):
         return not name.startswith(f"{_STUBS}/{python}/")
     return any(fnmatch(name, pattern) for pattern in DROPPED)
 
 
 def project_files() -> list[str]:
-    """The tracked files of the project that travel, and those git does not know yet."""
+    """The files of the project to be packed: tracked ones, and those not yet added to git."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
     command += ["--exclude-standard", "--", *PROJECT]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -164,7 +164,7 @@ def project_files() -> list[str]:
 
 
 def write(bundle: Path, members: Sequence[tuple[str, Path]]) -> None:
-    """Writes the tar file; like files stand together, which makes it smaller."""
+    """Writes the tar file; similar files are next to each other, which makes it smaller."""
     filters = [
         {"id": lzma.FILTER_X86},
         {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 26},
@@ -179,7 +179,7 @@ def write(bundle: Path, members: Sequence[tuple[str, Path]]) -> None:
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without this machine's users and dates."""
+    """Removes this machine's users and dates."""
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     info.mtime = 0

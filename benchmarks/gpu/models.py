@@ -1,6 +1,7 @@
 """Writes the model repository of the GPU benchmark: `served_model.py` under three configs.
 
-On a CPU the same models are served small, to try the path; their figures say nothing of a GPU.
+On a CPU, small versions of the same models are served to test the procedure; their results say
+nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Model:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, device: Device) -> str:
-        """The text of config.pbtxt: where a tune starts, every request alone."""
+        """The text of config.pbtxt from which tuning starts: every request runs alone."""
         entries = "".join(
             f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
             for key, value in self.parameters.items()
@@ -77,7 +78,7 @@ def small(model: Model) -> Model:
 
 
 def write_repository(repository: Path, device: Device) -> None:
-    """Writes all models, over those that are there."""
+    """Writes all models, replacing existing ones."""
     for model in MODELS:
         served = model if device is Device.GPU else small(model)
         version = repository / model.name / "1"

@@ -3,13 +3,13 @@
     python3 benchmarks/gpu/run.py --bundle gpu-bundle.tar.xz --output DIR
     python3 benchmarks/gpu/run.py --bundle gpu-bundle.tar.xz --output DIR --stages bert-100ms table
 
-Needs nothing but Python's standard library to start. Unpacks the bundle (see `bundle.py`) beside
-a virtual environment that also sees the packages of the Python it was started with, writes the
-models, and runs the stages one after the other until the time is up. What each leaves is packed
-into ``DIR/STAGE.tar.gz`` at once, and ``DIR/ends.json`` says how it ended, so that a lost machine
-loses one stage. Called again with the same ``--output``, here or on another machine, it goes on:
-with the stages that have no answer yet, and in a run that was interrupted. Several calls with the
-same ``--work`` unpack the bundle once.
+Needs only Python's standard library to start. Unpacks the bundle (see `bundle.py`) beside a virtual
+environment that also sees the packages of the Python it was started with, writes the models, and
+runs the stages one after the other until the time is up. The results of each stage are packed into
+``DIR/STAGE.tar.gz`` at once, and ``DIR/ends.json`` says how it ended, so a lost machine costs only
+one stage. When called again with the same ``--output``, here or on another machine, it continues
+with the stages that have no answer yet, and resumes an interrupted run. Several calls with the same
+``--work`` unpack the bundle once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: In the order in which they are worth having.
+#: The most valuable first.
 SPECS = (
     "bert-100ms",
     "bert-25ms",
@@ -42,11 +42,11 @@ SPECS = (
 )
 SWEEPS = ("memory", "loads", "transports")
 STAGES = ("doctor", *SWEEPS, *SPECS, "table")
-#: Of the directory that is unpacked into. `tune` up to 0.1 removes old ``triton-tune-*``.
+#: Name of the directory to unpack into. `tune` up to 0.1 removes old ``triton-tune-*``.
 WORK = "tune-gpu-bundle"
 #: How our own archives are unpacked; Python 3.11.4 has it first.
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-#: Exit codes that are an answer; after another one the stage is tried again.
+#: Exit codes that are an answer; after any other the stage is tried again.
 ANSWERS = (0, 3, 10, 11)
 INTERRUPTED = "interrupted"
 #: A stage is not begun with less time than this.
@@ -59,7 +59,7 @@ PACKABLE = ("numpy", "scipy", "pandas", "numba", "matplotlib")
 
 
 class NotReadyError(Exception):
-    """The machine or the bundle is not what it must be."""
+    """The machine or the bundle does not meet the requirements."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Place:
         return self.work / f"results-{self.device}"
 
     def environment(self) -> dict[str, str]:
-        """With the bundled libpython last: only a Python that has none of its own takes it."""
+        """The bundled libpython comes last: only a Python without its own uses it."""
         variables = dict(os.environ)
         libraries = [variables.get("LD_LIBRARY_PATH", ""), str(self.work / "lib")]
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
@@ -175,7 +175,7 @@ def _call(command: Sequence[str], place: Place, cwd: Path | None = None) -> str:
 
 
 def _write_specs(place: Place) -> None:
-    """Beside the models, since a spec names them by a relative path."""
+    """Beside the models, since a spec refers to them by a relative path."""
     specs = place.work / place.device / "specs"
     specs.mkdir(parents=True, exist_ok=True)
     for name in SPECS:
@@ -183,7 +183,7 @@ def _write_specs(place: Place) -> None:
 
 
 def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]:
-    """The command line of a stage; what it leaves lies in ``results/STAGE``."""
+    """The command line of a stage; its results are in ``results/STAGE``."""
     own = place.results / stage
     if stage == "doctor":
         return [str(place.tune), "doctor"]
@@ -206,7 +206,7 @@ def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]
 
 
 def unfinished_run(own: Path) -> Path | None:
-    """The newest run of a stage, when it was interrupted or its machine was lost."""
+    """The newest run of a stage, if it was interrupted or its machine was lost."""
     runs = sorted(path.parent for path in own.glob("*/manifest.json"))
     if not runs:
         return None
@@ -247,7 +247,7 @@ def run_stage(stage: str, place: Place, given: argparse.Namespace, seconds: floa
 
 @contextmanager
 def gpu_log(path: Path) -> Iterator[None]:
-    """Memory, use, power and clocks of the GPUs twice a second, whatever else records them."""
+    """Records memory, use, power and clocks of the GPUs twice a second, independently of runs."""
     program = shutil.which("nvidia-smi")
     if program is None:
         yield
@@ -264,7 +264,7 @@ def gpu_log(path: Path) -> Iterator[None]:
 
 
 def pack(stage: str, place: Place, output: Path) -> None:
-    """All that a stage left, as one file that is easy to carry; the one before it until then."""
+    """All results of a stage in one file that is easy to carry; replaces the previous one whole."""
     unfinished = output / f"{stage}.tar.gz.unfinished"
     with tarfile.open(unfinished, "w:gz") as archive:
         archive.add(place.results / stage, stage)
@@ -272,7 +272,7 @@ def pack(stage: str, place: Place, output: Path) -> None:
 
 
 def unpack_earlier(place: Place, output: Path) -> None:
-    """What earlier calls on a machine that is gone left of each stage."""
+    """The results that earlier calls, on a lost machine, left of each stage."""
     for archive in sorted(output.glob("*.tar.gz")):
         if not (place.results / archive.name.removesuffix(".tar.gz")).exists():
             with tarfile.open(archive) as packed:
@@ -287,18 +287,18 @@ def read_ends(output: Path) -> dict[str, str]:
 
 
 def has_answer(end: str) -> bool:
-    """Whether a stage need not be run again."""
+    """Whether a stage can be skipped."""
     return end.startswith(tuple(f"exit {code} " for code in ANSWERS))
 
 
 def run_all(given: argparse.Namespace, begun: float) -> None:
-    """All stages asked for; what became of each stands in ``ends.json`` at once."""
+    """Runs all requested stages; the outcome of each is written to ``ends.json`` at once."""
     given.output.mkdir(parents=True, exist_ok=True)
     place = prepared(given.bundle, given.work, given.device)
     unpack_earlier(place, given.output)
     say(f"ready after {time.monotonic() - begun:.0f} s in {place.work}")
     ends = read_ends(given.output)
-    # The tables are of all there is, so they are made anew.
+    # The tables cover all results, so they are always rebuilt.
     owed = [s for s in STAGES if s == "table" or not has_answer(ends.get(s, ""))]
     for stage in given.stages or owed:
         left = given.minutes * 60 - (time.monotonic() - begun) - STOPPING_S

@@ -1,7 +1,7 @@
 """BERT or a small CNN with seeded random weights, on the GPU or the CPU.
 
 The Python backend runs it; `models.py` copies it as ``1/model.py`` beside a config that says which
-network. Its answers mean nothing, its work is that of the real network. Tensors go in and out by
+network. Its answers mean nothing, but its work is that of the real network. Tensors are passed by
 DLPack: the stub of tritonserver 24.10 was built for NumPy 1 and gives empty arrays with NumPy 2.
 """
 
@@ -67,12 +67,12 @@ EXAMPLES = {"bert": torch.ones(128, dtype=torch.int64), "cnn": torch.zeros(1, 16
 
 
 def padded(count: int) -> int:
-    """The batch that is computed for ``count`` inputs: few sizes, each warmed up at the start."""
+    """The batch size used for ``count`` inputs: few sizes, each warmed up at the start."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def ballast_bytes(text: str, total: int) -> int:
-    """Memory an instance takes beside its weights: 0, 4GiB, or a share of the GPU such as 27%."""
+    """Memory of an instance besides its weights: 0, 4GiB, or a share of the GPU such as 27%."""
     if text.endswith("%"):
         return int(total * float(text.removesuffix("%")) / 100)
     return int(float(text[:-3]) * UNITS[text[-3:]]) if text != "0" else 0

@@ -1,12 +1,12 @@
-"""Closed loops and memory on the served models: what the tuning runs do not say.
+"""Closed loops and memory on the served models: what the tuning runs do not show.
 
     python benchmarks/gpu/sweep.py loads --repository DIR --output FILE [--device cpu]
     python benchmarks/gpu/sweep.py memory --repository DIR --output FILE
     python benchmarks/gpu/sweep.py transports --repository DIR --output FILE
 
 ``loads`` puts 1 to 128 requests in flight on a few fixed configs of BERT, ``memory`` loads more
-and more instances until they are refused, ``transports`` compares gRPC with HTTP and shared memory
-with none. Each adds a line of JSON to FILE for every figure, as soon as it is there.
+and more instances until they are refused, ``transports`` compares gRPC with HTTP, and shared memory
+with none. Each appends a JSON line to FILE for every result at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ CONFIGS = (
 
 @dataclass(frozen=True)
 class Bed:
-    """A running server and where the figures go."""
+    """A running server and the file for the results."""
 
     repository: Path
     device: Device
@@ -153,7 +153,7 @@ def _figures(measured: Measurement) -> dict[str, Any]:
 
 
 def memory(bed: Bed, counts: Sequence[int]) -> None:
-    """GPU memory by instances, of a model that is small and of one of which four do not fit."""
+    """GPU memory by instances, for a small model and for a heavy one, four of which do not fit."""
     for model in (BERT.name, HEAVY.name):
         bed.add({"kind": "memory", "model": model, "instances": 0, **_memory_mib()})
         for instances in counts:
@@ -168,7 +168,7 @@ def memory(bed: Bed, counts: Sequence[int]) -> None:
 
 
 def _memory_mib() -> dict[str, float]:
-    """Used and in all, of the first GPU, as ``nvidia-smi`` says; nothing without it."""
+    """Used and total memory of the first GPU, by ``nvidia-smi``; nothing without it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}
@@ -185,7 +185,7 @@ def _memory_mib() -> dict[str, float]:
 
 
 def transports(bed: Bed, levels: Sequence[int]) -> None:
-    """gRPC and HTTP on both models, and shared memory under images of two sizes."""
+    """gRPC and HTTP on both models, and shared memory with images of two sizes."""
     shared = ["none", "system", *(["cuda"] if bed.device is Device.GPU else [])]
     ids = bed.directory / "ids.json"
     ids.write_text(json.dumps({"data": [{"input_ids": [1] * 128}]}))

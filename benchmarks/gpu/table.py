@@ -2,7 +2,8 @@
 
     python benchmarks/gpu/table.py DIR > table.md
 
-DIR holds what the stages of `run.py` left, unpacked. What is not there says so; nothing is guessed.
+DIR holds the unpacked results of the stages of `run.py`. What is missing is marked as missing;
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 MIB = 1 << 20
 NOTHING = "not measured"
-#: Mean latency times throughput is the number in flight; a row that is further off is told.
+#: Mean latency times throughput is the number in flight; rows that are further off are listed.
 LITTLE = 0.10
 NO_GPU = (
     "**No GPU.** This only tried the path, with small models on a CPU: nothing here says anything "
@@ -27,7 +28,7 @@ NO_GPU = (
 BERT, HEAVY = "bert-base", "bert-heavy"
 UNBATCHED, RECOMMENDED = "unbatched", "recommended"
 OURS, DEFAULT, MODEL_ANALYZER = "bert-100ms", "bert-default", "bert-model-analyzer"
-#: Shares of the GPU's memory that the seeds want to see used at the most.
+#: The largest shares of the GPU's memory that the seeds allow to be used.
 FORMULA_SHARE, HEADROOM_SHARE = 0.85, 0.80
 
 Facts = Mapping[str, Any]
@@ -47,13 +48,13 @@ class Run:
 
     @property
     def outside_measuring(self) -> float:
-        """Share of the whole time in which nothing was measured."""
+        """Share of the total time in which nothing was measured."""
         time = self.result["time"]
         return 1.0 - float(time["measuring_s"]) / float(time["wall_s"])
 
     @property
     def prediction_error(self) -> float | None:
-        """Median of how far the simulation was off, over the trials it predicted."""
+        """Median error of the simulation, over the trials it predicted."""
         pairs = [
             (t["predicted"]["value"], t["score"]["value"])
             for t in self.trials
@@ -85,7 +86,7 @@ class Figures:
 
     @property
     def gpus(self) -> list[str]:
-        """Names of all GPUs that runs and sweeps saw."""
+        """Names of all GPUs in the runs and sweeps."""
         tuned = (gpu["name"] for run in self.runs.values() for gpu in run.manifest["gpus"])
         swept = (name for row in self.rows if row["kind"] == "machine" for name in row["gpus"])
         return sorted({*tuned, *swept})
@@ -114,7 +115,7 @@ def _lines(path: Path) -> Iterator[Facts]:
 
 
 def configs(figures: Figures) -> Iterator[str]:
-    """The config of each run, current and best; those of one objective stand together."""
+    """The config of each run, current and best, grouped by objective."""
     yield "| within | config | goodput /s | p99 ms | mean batch | GPU memory | GPU busy | minutes |"
     yield "|---|---|---|---|---|---|---|---|"
     ours = figures.runs.get(OURS)
@@ -240,7 +241,7 @@ def _enough(figures: Figures) -> str | None:
 
 
 def per_instance_mib(used: Mapping[int, float]) -> float | None:
-    """What each further instance takes; the first may pay for what all share."""
+    """Memory of each further instance; the first may include what all share."""
     counts = [n for n in used if n > 0]
     if len(counts) < 2:
         return None
@@ -296,7 +297,7 @@ def _headroom_text(figures: Figures) -> str | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """One of the seeds' figures, and how ours is found."""
+    """One number from the seeds, and how to get ours."""
 
     number: str
     said: str
@@ -320,7 +321,7 @@ CLAIMS = (
 
 
 def claims(figures: Figures) -> Iterator[str]:
-    """Beside what a GPU showed; the figures of a CPU have no place there."""
+    """The seeds' claims beside a GPU's results; those of a CPU have no place there."""
     if not figures.gpus:
         yield "Not measured: no GPU."
         return
@@ -336,7 +337,7 @@ def claims(figures: Figures) -> Iterator[str]:
 
 
 def littles_law(figures: Figures) -> Iterator[str]:
-    """Whether in-flight = throughput x mean latency in every closed loop."""
+    """Whether number in flight = throughput x mean latency in every closed loop."""
     rows = [r for r in figures.rows if r["kind"] in ("load", "transport") and "failed" not in r]
     if not rows:
         yield f"Little's law: {NOTHING}."

@@ -44,8 +44,8 @@ from tuner.triton.deploy import Deployer, Deployment, DeploymentKind
 
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
-#: A model that takes longer for a request is looked at by asking so many, one after another, or as
-#: many as it answers in this time.
+#: A model that takes longer for a request gets this many requests, one after another, or as many as
+#: it answers in this time.
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
@@ -58,18 +58,18 @@ _Asked = TypeVar("_Asked")
 
 @dataclass(frozen=True)
 class BenchRules:
-    """How every measurement of a run is made.
+    """How every measurement in a run is made.
 
     Attributes:
         window: Load point and the requests per second to expect, None where that is not known, to
             the length of its measurement.
         checkpoint: Called before each step; raises when the run is to stop.
         cache: Which candidates have one, and what is to be in it.
-        rejected: Gets each measurement that counts for nothing.
-        note: Told what takes long.
+        rejected: Receives each measurement that does not count.
+        note: Receives a sentence about anything that takes long.
         first_answer_s: A model that was just loaded may take this long to answer.
-        soak: As ``window`` for a load on what is to be written, which is to last for so many
-            seconds; None: no longer than any other.
+        soak: Like ``window``, for the long load on the config to be written, which is to last this
+            many seconds; None: no longer than any other.
     """
 
     slos: Sequence[Slo]
@@ -91,7 +91,7 @@ class TritonBench:
         deployer: Owns the server.
         generator: Makes the load generator for a server's endpoints.
         rules: What to measure and how to judge it.
-        book: Gets the seconds.
+        book: Records the seconds spent.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class TritonBench:
         self._book = book
         self._rejects = Rejects(rules.rejected)
         self._repeating = Repeating(
-            self._put, rules.slos, self._rejects, rules.note, rules.checkpoint
+            self._put, rules.slos, self._rejects, rules.note, rules.checkpoint, book
         )
         self._generator: LoadClient | None = None
         self._endpoints: Endpoints | None = None
@@ -122,7 +122,7 @@ class TritonBench:
         return self._rules.arrivals
 
     def enter(self, stage: Stage) -> None:
-        """What is measured from now on is for this."""
+        """Sets the purpose of what is measured from now on."""
         self._rejects.stage = stage
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
@@ -144,7 +144,7 @@ class TritonBench:
             self._candidate = candidate
             new = deployment.kind is not DeploymentKind.UNCHANGED
             if deployment.endpoints != self._endpoints or self._generator is None:
-                new = True  # whoever loaded it did not ask it anything
+                new = True  # it was loaded, but received no request yet
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
             if new:
@@ -166,18 +166,17 @@ class TritonBench:
     def measure(
         self, level: float, seed: int, least_s: float = 0.0, window_at: WindowAt | None = None
     ) -> Point:
-        """One level of the run's arrivals on the deployed candidate, for ``least_s`` at least.
+        """Measures the deployed candidate at one level, for at least ``least_s``.
 
-        One that cannot be believed is made again, see `tuner.bench.repeating`.
-
-        It is measured again where only its start missed an SLO and the model may have been warming
-        up, and for longer where too few requests were answered for a verdict.
+        A measurement that cannot be believed is repeated, see `tuner.bench.repeating`. So is one
+        in which only the start missed an SLO, since the model may have been warming up. One with
+        too few answers for a verdict is repeated with a longer window.
 
         Args:
             level: Of the load.
             seed: Of the arrivals.
-            least_s: It lasts for so long at least.
-            window_at: How long, by the requests per second to expect; None: as the rules say.
+            least_s: The measurement lasts at least this long.
+            window_at: Length by the requests per second to expect; None: as the rules say.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -206,7 +205,7 @@ class TritonBench:
         return point
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        """The same for as long as a soak lasts, ``least_s`` if that is possible; see `measure`."""
+        """As `measure`, for as long as a soak lasts: at least ``least_s``, if possible."""
         load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
         if soak is None:
             return self.measure(level, seed, least_s)
@@ -217,7 +216,7 @@ class TritonBench:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
     def _was_warming_up(self, point: Point) -> bool:
-        """The first measurement of a model is made again where only its start missed an SLO."""
+        """Repeats the first measurement of a model where only its start missed an SLO."""
         first, self._unmeasured = self._unmeasured, False
         if not first or not missed_while_warming_up(self._rules.slos, point):
             return False
@@ -232,14 +231,15 @@ class TritonBench:
         self._rejects.reject(short, point.measurement)
 
     def lost(self, reason: str) -> None:
-        """The deployed candidate's trial ended without a result, and so did what was measured."""
+        """The deployed candidate's trial ended without a result: its measurements do not count."""
         self._rejects.trial_lost(reason)
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        """Mean latency in seconds of one request after another: where to begin with rates.
+        """Mean latency in seconds of requests sent one after another: where to begin with rates.
 
-        By stream, as far as it was seen; that of all together is that of ``""``. Where one is slow,
-        over `LOOK_ANSWERS` requests of each, or those that are answered in `LOOK_S`.
+        The latency of each stream, as far as it was seen; ``""`` is that of all together. For a
+        slow model, the mean is over `LOOK_ANSWERS` requests of each stream, or as many as are
+        answered in `LOOK_S`.
 
         Raises:
             LoadFailedError: No usable result.
@@ -253,7 +253,7 @@ class TritonBench:
         return found
 
     def _ask_slowly(self) -> Mapping[str, float] | None:
-        """None of models that are fast, or that cannot be asked so."""
+        """None for models that are fast, or that cannot be asked in this way."""
         taken: list[Mapping[str, float]] = []
         while len(taken) < LOOK_ANSWERS and sum(took_s[""] for took_s in taken) <= LOOK_S:
             took_s = self._ask(lambda load: load.seconds_alone(self._rules.first_answer_s))
@@ -276,10 +276,10 @@ class TritonBench:
             raise
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
-        """Requests answered per second with so many under way: about where the server saturates.
+        """Requests answered per second with this many in flight: about where the server saturates.
 
         Raises:
-            LoadFailedError: No usable result; it may refuse so many.
+            LoadFailedError: No usable result; it may refuse that many.
             ServerGoneError: The server died, or none is deployed.
         """
         patience_s = self._rules.first_answer_s
@@ -293,8 +293,8 @@ class TritonBench:
         """What the deployed candidate does beyond its capacity, and afterwards.
 
         Args:
-            capacity: Requests per second that it stood.
-            slo: On a latency; what it is to come back to.
+            capacity: Requests per second that it sustained.
+            slo: The latency SLO that it should meet again afterwards.
             seed: Of the arrivals.
 
         Raises:
@@ -340,7 +340,7 @@ class TritonBench:
                 break
             except TrialError as error:
                 self._rejects.failed(error.message, load.level, time.monotonic() - begin)
-                # a dead server is replaced anyway; a living one may be full of what was asked
+                # a dead server is replaced anyway; a running one may still be full of requests
                 self._backlog = not isinstance(error, ServerGoneError)
                 if not (isinstance(error, UndecidedError) and window.ends_early):
                     raise

@@ -1,8 +1,8 @@
 """What a measurement finds in the response cache: what its traffic leaves there, or nothing.
 
 Triton's cache outlives a reload of the model, so a config that uses it gets a server of its own,
-with an empty cache. Warm is then brought about once for each server, and goes on through the
-measurements there; empty needs a new server for every measurement.
+with an empty cache. A warm cache is filled once for each server and stays warm through the
+measurements there. An empty cache needs a new server for every measurement.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def cache_of(
         served: The models; what their configs say counts beside the candidate's fields.
         own_args: The server's own arguments, which count beside the candidate's.
         candidate: Any of the space.
-        remote: The server's arguments are not known: a config that asks for a cache may have one.
+        remote: The server's arguments are not known: a config that enables a cache may have one.
     """
     if not any(_uses_cache(model, candidate) for model in served.models.values()):
         return None

@@ -21,7 +21,7 @@ from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
 from tuner.spec.objective import Goal, Objective
 
-#: Measurements of a candidate at the most, the race included.
+#: At most this many measurements of a candidate, the race included.
 MOST_PROBES = 5
 #: An informative candidate that lost the race is measured at this share of what it answered there.
 WELL_BELOW_SATURATION = 0.75
@@ -29,15 +29,16 @@ WELL_BELOW_SATURATION = 0.75
 
 @dataclass(frozen=True)
 class Race:
-    """What a candidate must stand to be measured in full.
+    """The load a candidate must sustain to be measured in full.
 
     Attributes:
         to_beat: Level the incumbent sustains times one plus the smallest gain worth having.
-        rate_to_beat: The same in inferences per second, for closed loops: how many clients wait is
-            not what they get (Little's law), so one that fails has only lost where it answers
-            less than that, too.
-        informative: Where it fails there it is measured once more, where it should pass.
-        second: Where it fails there by no more than noise; one that stands it has not lost.
+        rate_to_beat: The same in inferences per second, for closed loops. The number of clients
+            does not give their throughput (Little's law), so a candidate that fails at this level
+            has lost only if it also answers less than this rate.
+        informative: A candidate that fails there is measured once more, at a load it should pass.
+        second: A second chance for one that fails there by no more than noise. If it sustains that
+            load, it has not lost.
     """
 
     to_beat: float
@@ -48,7 +49,7 @@ class Race:
     def lost(self, point: Point) -> bool:
         """A closed loop that fails but answers more may be the better one with fewer clients.
 
-        With fewer than it failed at it answers no more than there.
+        With fewer clients it answers no more than it did there.
         """
         if point.passed or point.undecided:
             return False
@@ -61,8 +62,8 @@ class Evaluation:
     """Every point measured, and the score.
 
     Attributes:
-        limit: What ended the measuring where that was not the config: the load generator, which
-            could not send more. None where the score is the config's own.
+        limit: Why measuring ended, where the load generator and not the config was the limit. None
+            where the score is the config's own.
     """
 
     state: TrialState
@@ -73,12 +74,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SecondChance:
-    """Of a candidate that nearly stood the load to beat.
+    """For a candidate that nearly sustained the load to beat.
 
     Attributes:
-        near_miss: SLO utilisation up to which a lost race is one: two measurements of one config
-            at one load may differ by as much.
-        measure: At the load that the incumbent itself stands, under other arrivals.
+        near_miss: SLO utilisation up to which a lost race counts as a near miss: two measurements
+            of one config at one load may differ by as much.
+        measure: Measures at the load that the incumbent itself sustains, under other arrivals.
     """
 
     near_miss: float
@@ -93,7 +94,7 @@ class Raced:
     lost: bool
 
     def evaluation(self, objective: Objective) -> Evaluation:
-        """Of a candidate that lost: the race gives the bound."""
+        """The evaluation of a candidate that lost: the race gives its bound."""
         score = score_points(objective, self.points[:1])
         return Evaluation(TrialState.PRUNED, self.points, score)
 
@@ -101,8 +102,8 @@ class Raced:
 def race(measure: Callable[[float], Point], plan: LoadPlan, rules: Race) -> Raced:
     """Measures a deployed candidate at the load to beat: one that fails there cannot win.
 
-    One that nearly stood the load is tried at the incumbent's own. An informative one that is far
-    from it is measured once more.
+    One that nearly sustained the load is tried at the incumbent's own. An informative one that is
+    far from it is measured once more.
     """
     first = measure(plan.levels.nearest(rules.to_beat))
     if not rules.lost(first):
@@ -192,14 +193,14 @@ def evaluate_listed(
 
 
 def nearly(probe: Probe, most: float) -> bool:
-    """It missed an SLO by no more than up to this utilisation, and the server kept up."""
+    """It missed an SLO, but its utilisation is at most this, and the server kept up."""
     return (
         not saturated(probe) and probe.slo_utilisation is not None and probe.slo_utilisation <= most
     )
 
 
 def _well_below(lost: Probe) -> float:
-    """Where a candidate that lost the race should pass, with a latency that tells of its work."""
+    """A load at which a loser of the race should pass, with a latency that reflects its work."""
     if saturated(lost) and lost.served_per_s:
         return WELL_BELOW_SATURATION * lost.served_per_s
     return next_level([lost])

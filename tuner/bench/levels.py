@@ -1,4 +1,4 @@
-"""What a trial's measurements say about the load it stands."""
+"""What a trial's measurements say about the load it sustains."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from tuner.score.trial import Trial
 
 
 def sustained_level(trial: Trial) -> float | None:
-    """The load that the score stands for; None where the trial met the SLOs at none.
+    """The load that the score is for; None where the trial met the SLOs at none.
 
-    Of those at which it met every SLO the highest; of a closed loop that with the most answers.
+    It is the highest load at which every SLO was met; in a closed loop, the one of those with the
+    highest throughput.
     """
     if trial.score is None or trial.score.best_point is None:
         return None

@@ -27,10 +27,10 @@ class Rates:
             self._answered[load.level] = rate
 
     def expected(self, load: LoadPoint) -> float | None:
-        """At the least, as far as is known; None where nothing is.
+        """A lower bound, as far as is known; None where nothing is.
 
-        More clients are taken to get no less than fewer did, and fewer their share of what more
-        got, or what one got alone.
+        More clients are assumed to get at least as much as fewer did. Fewer clients are assumed to
+        get their share of what more clients got, or what one client got alone.
         """
         if load.arrivals.open_loop:
             return load.level

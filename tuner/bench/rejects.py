@@ -1,4 +1,4 @@
-"""Which measurements count for nothing, and why; each is passed on, none is lost in silence."""
+"""Which measurements do not count, and why; each is passed on, none is lost silently."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rejects:
         self.stage = Stage.SEARCH
 
     def begin(self, candidate_key: str) -> None:
-        """Another candidate, or the same one once more: what was measured before is settled."""
+        """Another candidate, or the same one again: earlier measurements are settled."""
         self._candidate_key = candidate_key
         self._kept = []
 
@@ -47,12 +47,12 @@ class Rejects:
     def failed(
         self, reason: str, level: float, wall_s: float, measurement: Measurement | None = None
     ) -> None:
-        """A measurement that gave nothing that counts."""
+        """Passes on a measurement that does not count."""
         found = Rejected(reason, self._candidate_key, level, wall_s, self.stage, measurement)
         self._sink(found)
 
     def trial_lost(self, reason: str) -> None:
-        """A trial that fails takes along what it measured; a confirmation has its rows."""
+        """Rejects all that a failed trial measured; a confirmation has stored its rows."""
         if self.stage is Stage.SEARCH:
             for measurement in self._kept:
                 self.reject(f"its trial ended without a result: {reason}", measurement)

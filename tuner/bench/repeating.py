@@ -1,4 +1,4 @@
-"""A measurement that cannot be believed is made again, as often as may help."""
+"""A measurement that cannot be believed is repeated, as often as that may help."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tuner.bench.rejects import Rejects, doubt_about
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, TrialError
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.disturbance import stolen_from
@@ -15,8 +16,8 @@ from tuner.measurement.window import Window
 from tuner.score.point import judge_point
 from tuner.spec.slo import Slo
 
-#: Before each further measurement while the hypervisor takes CPU: it comes in spells of seconds to
-#: minutes, and shows only under load, so that nothing can be learnt by looking on.
+#: Pauses before each further measurement while there is steal time. It comes in bursts of seconds
+#: to minutes and shows only under load, so that an idle machine does not show whether it is over.
 PAUSES_S = (5.0, 15.0, 40.0)
 
 #: One measurement under a load.
@@ -26,17 +27,18 @@ _Put = Callable[[LoadPoint, Window, int], Measurement]
 class Repeating:
     """Measures until it can be believed, within bounds.
 
-    What is in doubt is repeated at once, unless that did not help the last time. Where the
-    hypervisor took so much that the client fell behind, or an SLO was missed and may not have been
-    (what is taken from a server never helps it), the spell is waited for, `PAUSES_S`. A client
-    that was behind all the while gives no result. Of the others the one counts that was disturbed
-    least; misses are not waited for again until a spell has passed.
+    A doubtful measurement is repeated at once, unless that did not help the last time. If steal
+    time made the client fall behind, or may have caused a missed SLO (steal never makes a server
+    faster), the next measurement waits for the burst to pass (`PAUSES_S`). If the client was
+    behind every time, there is no result. Otherwise the least disturbed measurement counts. Misses
+    are not waited for again until a burst has passed.
 
     Args:
         put: Makes one measurement.
-        rejects: Gets those that do not count.
-        note: Told why it is waited.
+        rejects: Receives those that do not count.
+        note: Receives the reason for waiting.
         checkpoint: Called while waiting; raises when the run is to stop.
+        book: Records the seconds of waiting.
     """
 
     def __init__(
@@ -46,17 +48,19 @@ class Repeating:
         rejects: Rejects,
         note: Callable[[str], None],
         checkpoint: Callable[[], None],
+        book: TimeBook,
     ) -> None:
         self._put = put
         self._slos = slos
         self._rejects = rejects
         self._note = note
         self._checkpoint = checkpoint
-        self._in_vain = False  # what disturbed the last measurement disturbed its repetition too
-        self._waited_in_vain = False  # the hypervisor takes much, and took it after all pauses
+        self._book = book
+        self._in_vain = False  # the last measurement and its repetition were both disturbed
+        self._waited_in_vain = False  # there is much steal time, and all pauses did not help
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        """One measurement, made again where it is in doubt.
+        """One measurement, repeated where it is in doubt.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -81,16 +85,16 @@ class Repeating:
         return self._best_of(made)
 
     def _doubtful(self, made: Sequence[Measurement]) -> bool:
-        """Whether the last one asks for another."""
+        """Whether the last measurement must be repeated."""
         last = made[-1]
         if len(made) > 1:
-            return not client_kept_up(last) or self._robbed(last)
+            return not client_kept_up(last) or self._missed_by_steal(last)
         if client_kept_up(last) and self._in_vain:
-            return self._robbed(last) and not self._waited_in_vain
+            return self._missed_by_steal(last) and not self._waited_in_vain
         return bool(doubt_about(last))
 
-    def _robbed(self, measurement: Measurement) -> bool:
-        """An SLO was missed, perhaps since the hypervisor took as much as in a spell."""
+    def _missed_by_steal(self, measurement: Measurement) -> bool:
+        """An SLO was missed, perhaps because of a burst of steal time."""
         point = judge_point(self._slos, measurement)
         missed = not (point.passed or point.undecided)
         return missed and _taken(measurement) > SPELL_PERCENT
@@ -101,7 +105,7 @@ class Repeating:
         return not self._waited_in_vain
 
     def _best_of(self, made: Sequence[Measurement]) -> Measurement:
-        """The one that was disturbed least, of several the last."""
+        """The one that was disturbed least; of several, the last."""
         usable = [m for m in made if client_kept_up(m)]
         if not usable:
             self._reject(made)
@@ -118,15 +122,16 @@ class Repeating:
             self._rejects.reject(doubt_about(measurement), measurement)
 
     def _pause(self, measurement: Measurement, pause_s: float) -> None:
-        """Idle, so that whoever takes the CPU may be done; a stop is heeded."""
+        """Idles, so that whatever takes the CPU may end; a request to stop is heeded."""
         behind = not client_kept_up(measurement)
         what = "the load generator could not keep up" if behind else "an SLO was missed"
         why = stolen_from(measurement.host)
         self._note(f"{what}. {why} Measured again in {pause_s:.0f} s")
         until = time.monotonic() + pause_s
-        while (left_s := until - time.monotonic()) > 0.0:
-            self._checkpoint()
-            time.sleep(min(left_s, 1.0))
+        with self._book.phase(Phase.WAITING):
+            while (left_s := until - time.monotonic()) > 0.0:
+                self._checkpoint()
+                time.sleep(min(left_s, 1.0))
 
 
 def _taken(measurement: Measurement) -> float:

@@ -14,8 +14,8 @@ from tuner.spec.slo import Slo
 def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
     """An SLO was missed, and would not have been without the start of the window.
 
-    See `tuner.load.latency.settling` for where the start ends. A busy spell at the start looks the
-    same: this is a reason to measure again, not for a verdict.
+    See `tuner.load.latency.settling` for where the start ends. A busy period at the start looks
+    the same, so this is a reason to measure again, not for a verdict.
     """
     import numpy as np
 

@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.score.capacity import LevelRange, NoResult
 
-#: The load is lowered this often at the most.
+#: The load is lowered at most this often.
 MOST_STEPS = 4
-#: To this share of what the load generator did send; without a result to half of what was asked.
+#: It is lowered to this share of what the load generator did send; without a result, to half the
+#: level.
 BELOW_SENT, BELOW = 0.9, 0.5
 
 Result = TypeVar("Result")

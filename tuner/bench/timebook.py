@@ -12,7 +12,8 @@ class Phase(Enum):
     STARTING = "starting_s"  # reading, checking, finding programs
     SEARCHING = "searching_s"  # choosing candidates
     DEPLOYING = "deploying_s"  # starting servers, loading models
-    MEASURING = "measuring_s"  # perf_analyzer runs, from start to end
+    MEASURING = "measuring_s"  # loads, from start to end
+    WAITING = "waiting_s"  # for a machine whose CPU others took
     WRITING = "writing_s"  # storing, reporting, writing back
 
 
@@ -33,7 +34,7 @@ class TimeBook:
 
     @contextmanager
     def followed(self, told: Callable[[Phase], None]) -> Iterator[None]:
-        """``told`` is called with each phase that begins, or goes on after an inner one."""
+        """``told`` is called with each phase that begins, or resumes after an inner one."""
         self._told = told
         try:
             yield

@@ -9,15 +9,15 @@ import click
 from tuner import __version__
 from tuner.cli.boundary import exit_codes_table, guarded
 
-#: Command to the module that holds it; imported when it is used, so that `--help` is quick.
+#: Each command with its help; its module is imported when it is used, so that `--help` is quick.
 COMMANDS = {
     "init": "draft a spec for a model, with bounds from the model and this machine",
-    "doctor": "check programs, ports, GPU and permissions, and say how to mend each",
-    "plan": "show what a run would do, and start nothing",
+    "doctor": "check programs, ports, GPU and permissions, and say how to fix each problem",
+    "plan": "show what a run would do, without starting anything",
     "run": "search, prove and write the best config: the main job",
     "worker": "measure for a run from another GPU or machine",
     "check": "measure the config in the repository against its SLOs and the last accepted result",
-    "report": "render a run again, or list the runs there are",
+    "report": "render a run's reports again, or list all runs",
     "compare": "show two runs side by side",
     "apply": "write a run's winner into the model repository",
     "rollback": "put back the config that was there before the last write",
@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group that imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -72,11 +72,11 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, debug: bool) -> None:
     """Finds, proves and writes the Triton config that meets your latency SLOs.
 
-    Start with `tune init MODEL`, look with `tune plan SPEC`, then `tune run SPEC`.
+    Start with `tune init MODEL`, preview with `tune plan SPEC`, then start `tune run SPEC`.
     """
     ctx.obj = {"debug": debug}
 
 
 def main() -> None:
-    """Entry point: the exit code says how it ended."""
+    """Entry point: the exit code says how the command ended."""
     sys.exit(guarded(cli, sys.argv[1:]))

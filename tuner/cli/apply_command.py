@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 @click.option(
     "--repository",
     type=options.EXISTING_DIRECTORY,
-    help="Model repository to write to, where it is not at the path it had for RUN.",
+    help="Model repository to write to, if it is no longer at the path that RUN used.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the diff, check that it fits, write nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the diff, check that it applies, write nothing."
+)
 @options.through_links_option
 def command(run: Path, repository: Path | None, dry_run: bool, through_links: bool) -> None:
     """Write the winner of RUN into the model repository, and note that in the run's reports.
 
-    Shows which files it writes and their diffs: each model's config that the winner changes, all
-    of them or none. Refused with exit code 13 when a config changed since the run read it. Nothing
-    but a model's config.pbtxt is ever written, whatever RUN says.
+    Writes the config of each model that the winner changes, all of them or none, and shows the
+    files and their diffs. Refused with exit code 13 if a config changed since the run read it.
+    Only a model's config.pbtxt is ever written, whatever RUN says.
     """
     from tuner.run.store import RunStore
     from tuner.writeback.apply import apply, preview
@@ -68,7 +70,7 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
 
 
 def _result(store: RunStore) -> dict[str, Any]:
-    """Checked as a whole: the run may be somebody else's."""
+    """The run's result. All of it is checked, since the run may be somebody else's."""
     from tuner.run.result_schema import check, not_version_1
     from tuner.run.store import RESULT
 
@@ -79,7 +81,7 @@ def _result(store: RunStore) -> dict[str, Any]:
 
 
 def _tell_the_run(store: RunStore, written: Written) -> None:
-    """The run and its reports say from now on that its winner was written."""
+    """Records in the run and its reports that its winner was written."""
     from tuner.report.render import report_run
 
     result = store.result() or {}
@@ -88,13 +90,13 @@ def _tell_the_run(store: RunStore, written: Written) -> None:
             store.write_result({**result, "written": written.to_json()})
         report_run(store.directory, pictures=False)
     except (OSError, TunerError) as error:
-        say(f"the run {store.directory} could not be told of it: {error}", err=True)
+        say(f"this could not be recorded in the run {store.directory}: {error}", err=True)
 
 
 def next_lines(
     run: Path, manifest: Manifest, plan: WritePlan, options: Sequence[str], *, dry_run: bool
 ) -> list[str]:
-    """What to do after it; ``options`` are those it was called with."""
+    """What to do next; ``options`` are those that `tune apply` was called with."""
     if dry_run:
         return [f"next:  {shlex.join(['tune', 'apply', str(run), *options])}"]
     through_links = [option for option in options if option == "--through-links"]
@@ -104,5 +106,5 @@ def next_lines(
     check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
     return [
         f"undo:  {shlex.join(undo)}",
-        f"next:  {shlex.join(check)}   (later checks are compared with what that finds)",
+        f"next:  {shlex.join(check)}   (later checks are compared with its result)",
     ]

@@ -44,15 +44,15 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     except Exception as error:  # a defect of ours; say so
         say_lines(traceback.format_exc(), err=True)
         say_lines(
-            f"\ntune: this is a defect of tune ({type(error).__name__}); the lines above and the "
-            "run's logs/ help to mend it",
+            f"\ntune: this is a defect in tune ({type(error).__name__}); the lines above and the "
+            "run's logs/ help to fix it",
             err=True,
         )
         return TunerError.exit_code
 
 
 def show_error(error: TunerError) -> None:
-    """What happened, then what to do next; as annotations too where CI reads them."""
+    """What happened, then what to do next; also as annotations where CI reads them."""
     say_lines(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
     if error.hint:
         say_lines(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
@@ -62,7 +62,7 @@ def show_error(error: TunerError) -> None:
 
 
 def ci_annotations(error: TunerError) -> Iterator[str]:
-    """GitHub workflow commands: one a mistake with its place, or one for the whole."""
+    """GitHub workflow commands: one for each mistake with its place, or one for the error."""
     mistakes = getattr(error, "mistakes", ())
     for m in mistakes:
         yield annotation("error", m.message, file=m.file, line=m.line, column=m.column)
@@ -71,7 +71,7 @@ def ci_annotations(error: TunerError) -> Iterator[str]:
 
 
 def exit_codes_table() -> str:
-    """For `tune --help`; made from the error classes, so it cannot be out of date."""
+    """For `tune --help`; made from the error classes, so it is always up to date."""
     errors: list[type[TunerError]] = [TunerError, *TunerError.__subclasses__()]
     errors.remove(TrialError)
     rows = sorted([*ENDINGS.items(), *((e.exit_code, e.meaning) for e in errors)])

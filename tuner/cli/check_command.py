@@ -26,12 +26,13 @@ _COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusiv
 @click.option(
     "--update-baseline",
     is_flag=True,
-    help="Accept this result as what later checks are compared with; also makes the first one.",
+    help="Accept this result as the baseline that later checks are compared with; also creates the "
+    "first one.",
 )
 @click.option(
     "--any-machine",
     is_flag=True,
-    help="Compare with the accepted result of another machine where this one has none.",
+    help="Compare with the accepted result of another machine if this one has none.",
 )
 @options.results_option
 @options.quiet_option
@@ -46,11 +47,12 @@ def command(
 ) -> int:
     """Measure the config in the repository, and compare it with the last accepted result.
 
-    Rounds on fresh servers, as a run confirms its winner. Searches and writes nothing.
+    Measures in rounds on fresh servers, as a run confirms its winner. Searches and writes nothing.
 
     Exit code 0: every SLO is met, and a loss above check.fail is ruled out (one above check.warn
-    is told). 10: an SLO is missed. 11: it cannot be said, or there is no accepted result to compare
-    with: that is no pass. 12: a regression. Everything is stored before the code is decided.
+    is reported). 10: an SLO is missed. 11: there is no clear answer, or no accepted result to
+    compare with: that is not a pass. 12: a regression. All results are stored before the exit code
+    is decided.
     """
     from tuner.programs.check import CheckRequest, check
     from tuner.report.check_report import render_check
@@ -73,7 +75,7 @@ def command(
 
 
 def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
-    """What stdout gets of a check."""
+    """Prints a check on stdout."""
     if output_format == "json":
         say_json(facts.to_json())
         return
@@ -110,7 +112,7 @@ def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
 
 
 def annotation_lines(facts: CheckFacts) -> list[str]:
-    """One for what did not pass, or is worth a warning; at the spec's first line."""
+    """One, at the spec's first line, if the check did not pass or deserves a warning."""
     if not facts.exit_code and facts.status.value != "worse":
         return []
     level = "error" if facts.exit_code else "warning"

@@ -18,10 +18,10 @@ from tuner.cli.terminal import say, say_document, say_json
 @options.results_option
 @options.format_option("text", "json", "md")
 def command(a: Path, b: Path, output: Path, output_format: str) -> None:
-    """Show two runs side by side: how they ended, their config, goodput with its interval.
+    """Show two runs side by side: how they ended, their configs, goodput with its interval.
 
-    A and B are directories of runs, or their ids below --output. Says what makes them
-    incomparable: another machine, version, workload or SLO.
+    A and B are directories of runs, or their ids below --output. Names what makes them
+    incomparable: a different machine, version, workload or SLO.
     """
     del output  # read by the arguments
     from tuner.report.compare import compared, markdown_of, text_table

@@ -41,7 +41,7 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
 def complete_spec(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """YAML files that are specs, in the directory begun and in those just below it."""
+    """YAML files that are specs, in the directory typed so far and its direct subdirectories."""
     del ctx, param
     typed = Path(incomplete)
     directory = typed if incomplete.endswith("/") else typed.parent

@@ -1,4 +1,4 @@
-"""How a run looks on a terminal, in a CI log, or nowhere. All of it goes to stderr."""
+"""The progress of a run in a CI log or a pipe. All of it goes to stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuner.spec.digits import digits
 
 
 def point_text(point: Point) -> str:
-    """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the SLO that is nearest."""
+    """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the tightest SLO."""
     verdict, tightest = "ok" if point.passed else "missed", tightest_slo(point.slo)
     if tightest.verdict is Verdict.NOT_STEADY:
         verdict = f"not steady ({tightest.reason})"
@@ -25,7 +25,10 @@ def point_text(point: Point) -> str:
 
 
 def tightest_slo(results: Sequence[SloResult]) -> SloResult:
-    """Of the worst verdicts the one with the least margin; a bound of zero has none to show."""
+    """The SLO with the worst verdict and, among those, the least margin.
+
+    A bound of zero has no margin.
+    """
     return min(results, key=lambda r: (rank(r.verdict), r.bound == 0, r.margin or 0.0))
 
 
@@ -36,7 +39,7 @@ def slo_text(result: SloResult) -> str:
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of equal length, their cells in columns."""
+    """Rows of equal length as lines, with their cells aligned in columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [
         "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
@@ -94,13 +97,13 @@ class PlainEvents:
 
 
 def outcome_text(trial: Trial) -> str:
-    """One trial's end in a few words."""
+    """How a trial ended, in a few words."""
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return f"failed: {first_line(trial.reason or 'no reason given')}"
     if trial.state is TrialState.PRUNED:
         race, *less = trial.points
-        stood = "".join(f"; it stands {p.measurement.load}" for p in less if p.passed)
-        return f"out of the race: {point_text(race)}{stood}"
+        sustained = "".join(f"; it sustains {p.measurement.load}" for p in less if p.passed)
+        return f"out of the race: {point_text(race)}{sustained}"
     if trial.score.best_point is None:
         lowest = min(trial.points, key=lambda p: p.level)
         nearest = slo_text(tightest_slo(lowest.slo))

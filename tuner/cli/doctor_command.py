@@ -36,18 +36,18 @@ _SHIPPED_SPEC = Path("search_spaces/quickstart.yaml")
     type=options.DIRECTORY,
     default=Path("results"),
     show_default=True,
-    help="Directory runs would be stored in; holds the noise that was measured.",
+    help="Directory that runs are stored in; the measured noise is kept there.",
 )
 @options.output_format
 def command(spec: Path | None, noise: bool, output: Path, output_format: str) -> int:
-    """Check programs by running them, ports, GPU, permissions; say how to mend each.
+    """Check programs (by running them), ports, GPU and permissions; say how to fix each problem.
 
-    With SPEC, what that spec needs; else what the local mode needs. Exit code 4 when something
-    is missing.
+    With SPEC, checks what that spec needs; otherwise, what the local mode needs. Exit code 4 if
+    something is missing.
 
-    With --noise, the machine's own repeatability instead: SPEC's current config (the shipped
-    quickstart's when none is given) measured again and again on fresh servers near its capacity.
-    Later runs record what was found.
+    With --noise, measures how well measurements repeat on this machine instead: SPEC's current
+    config (by default, the shipped quickstart's) is measured repeatedly on fresh servers near its
+    capacity. Later runs record the result.
     """
     return _noise(spec, output, output_format) if noise else _checks(spec, output, output_format)
 
@@ -68,7 +68,7 @@ def _checks(spec: Path | None, output: Path, output_format: str) -> int:
         say_json([asdict(c) for c in checks])
     else:
         for check in checks:
-            mark = click.style("ok  ", fg="green") if check.ok else click.style("MEND", fg="red")
+            mark = click.style("ok  ", fg="green") if check.ok else click.style("FIX ", fg="red")
             say(f"{mark}  {check.label}: {check.found}")
             if check.mend:
                 say(f"        {check.mend}")
@@ -113,7 +113,7 @@ def noise_lines(noise: Noise) -> list[str]:
         "",
         *noise.advice.reasons,
         f"A spread of {noise.servers} rounds is itself uncertain by about {unsure:.0%}.",
-        *(f"DISTURBED: {d} Measure again when it is quiet." for d in noise.disturbances),
+        *(f"DISTURBED: {d} Measure again when the machine is quiet." for d in noise.disturbances),
         "",
         f"workload.window   {advised.window_s:.1f}s{_was(now.window_s, advised.window_s, '.1f')}",
         f"confirm.rounds    {advised.rounds}{_was(now.rounds, advised.rounds, 'd')}",

@@ -1,4 +1,4 @@
-"""What GitHub Actions reads of a step: annotations on its output, and the step's summary."""
+"""What GitHub Actions reads from a step: annotations in its output, and the step's summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def annotation(
 
 
 def append_summary(report: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Appends a Markdown report to the step's summary, where there is one; capped."""
+    """Appends a Markdown report to the step's summary, if there is one, up to its limit."""
     summary = environment.get("GITHUB_STEP_SUMMARY")
     if not summary or not report.is_file():
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
     from tuner.space.draft import Part
 
-#: Where models are sought when nothing else is said.
+#: Where models are looked for by default.
 REPOSITORY = Path("model_repository")
 
 
@@ -29,12 +29,12 @@ REPOSITORY = Path("model_repository")
     "--from-model-analyzer",
     "analyzer_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take over what a YAML of NVIDIA's Model Analyzer says; MODEL may be left out.",
+    help="Take settings from a YAML file of NVIDIA's Model Analyzer; MODEL may be left out.",
 )
 @click.option(
     "--repository",
     type=options.EXISTING_DIRECTORY,
-    help=f"Model repository that holds MODEL; default the YAML's, or {REPOSITORY}.",
+    help=f"Model repository that holds MODEL; by default the YAML's, or {REPOSITORY}.",
 )
 @click.option(
     "--slo", default="p99_latency <= 100ms", show_default=True, help="The SLO to start with."
@@ -42,9 +42,9 @@ REPOSITORY = Path("model_repository")
 @click.option(
     "--output",
     type=options.FILE,
-    help="File to write; default MODEL.yaml, - for stdout.",
+    help="File to write, - for stdout; by default MODEL.yaml.",
 )
-@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def command(
     model: str | None,
     analyzer_file: Path | None,
@@ -61,11 +61,11 @@ def command(
         profile = read_profile(analyzer_file, model)
         model = profile.model
     if model is None:
-        raise SpecError("which model? none is named", "tune init MODEL")
+        raise SpecError("no model is named", "tune init MODEL")
     target = output or Path(f"{model}.yaml")
     to_stdout = str(target) == "-"
     if target.exists() and not force and not to_stdout:
-        raise SpecError(f"{target} is there already", "--force replaces it, --output names another")
+        raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
     directory = Path.cwd() if to_stdout else target.absolute().parent
     text = _drafted(model, repository, slo, directory, profile)
     if profile is not None:
@@ -146,11 +146,11 @@ def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, 
 
 
 def _tell(profile: Profile) -> None:
-    """What the draft does not have of the file, on stderr."""
+    """Prints on stderr what the draft leaves out of the file."""
     if profile.left:
         say(f"not carried over from {profile.path}:", err=True)
     for left in profile.left:
         say(f"  {left}", err=True)
     if profile.others:
         names = ", ".join(profile.others)
-        say(f"other models of the file, each with a spec of its own: {names}", err=True)
+        say(f"other models of the file, each needs a spec of its own: {names}", err=True)

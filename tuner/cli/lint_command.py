@@ -20,19 +20,19 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 @click.command("lint")
 @click.argument("repository", type=options.EXISTING_DIRECTORY)
-@click.option("--model", help="Look at this model only.")
+@click.option("--model", help="Check this model only.")
 @click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
-    help="Say nothing of this rule, such as model-file. May be given again. A comment in a "
-    "config.pbtxt or model.py does it there: # tune: ignore RULE",
+    help="Skip this rule, such as model-file. May be repeated. To skip a rule in one config.pbtxt "
+    "or model.py, put a comment there: # tune: ignore RULE",
 )
 @click.option(
     "--no-weights",
     is_flag=True,
-    help="Versions and model files are not here, as in a git checkout without them. Found out by "
-    "itself when no model has a directory in it.",
+    help="Version directories and model files are absent, as in a git checkout without them. "
+    "Detected automatically when no model has a directory in it.",
 )
 @options.output_format
 def command(

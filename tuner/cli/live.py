@@ -25,7 +25,7 @@ _RECENT = 6
 
 
 class LiveEvents:
-    """Trial n of N, what is going on, the incumbent with its margins, the last outcomes."""
+    """Shows trial n of N, what is going on, the incumbent with its margins, the last outcomes."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -133,7 +133,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Nothing in it is obeyed: neither rich's markup nor what a terminal takes for a command."""
+    """Text in which nothing is obeyed: neither rich's markup nor a terminal's escape sequences."""
     return Text(harmless(text), style=style)
 
 
@@ -144,7 +144,7 @@ def _best_point(trial: Trial) -> Point:
 
 
 def _outcome(trial: Trial) -> str:
-    """Shorter than a plain line has it: the reason of a failure and the SLOs stand below."""
+    """Shorter than in a plain line: the reason for a failure and the SLOs are shown below."""
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return "failed"
     if trial.score.best_point is not None and trial.state is TrialState.MEASURED:

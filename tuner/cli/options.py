@@ -42,7 +42,7 @@ optional_spec_argument = _spec(required=False)
 run_argument = click.argument("run", type=RunDirectory(), metavar="RUN")
 
 
-def format_option(*formats: str, help: str = "What stdout gets.") -> Callable[[F], F]:  # noqa: A002
+def format_option(*formats: str, help: str = "Output format.") -> Callable[[F], F]:  # noqa: A002
     """`--format`, the first of ``formats`` by default."""
     choice = click.Choice(formats)
     return click.option(
@@ -60,11 +60,11 @@ results_option = click.option(
     default=Path("results"),
     show_default=True,
     is_eager=True,  # a RUN may be named by its id in there
-    help="Directory runs are stored in.",
+    help="Directory that runs are stored in.",
 )
 
 through_links_option = click.option(
     "--through-links",
     is_flag=True,
-    help="Also when config.pbtxt is a link to a file outside the repository: that is written.",
+    help="If config.pbtxt is a link to a file outside the repository, write that file.",
 )

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.option(
     "--candidates", type=click.IntRange(min=0), default=3, show_default=True, help="Diffs to show."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also the whole spec with its defaults.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the whole spec with its defaults.")
 @options.output_format
 def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> None:
-    """Show the size of the space, the time, the first candidates, and the command lines.
+    """Show the size of the space, the expected time, the first candidates and the command lines.
 
-    Starts no server, puts no load on anything, and runs nothing that the spec names: a stranger's
-    spec may be planned. JSON has the whole spec with its defaults too.
+    Starts no server, generates no load, and runs nothing that the spec names, so it is safe with a
+    stranger's spec. The JSON output also has the whole spec with its defaults.
     """
     from tuner.programs.plan import draw_plan
 
@@ -46,7 +46,7 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> N
 
 
 def lines_of(plan: DrawnPlan) -> list[str]:
-    """How much, how long, what is tried first, and how."""
+    """The size of the space, the time, what is tried first, and with which command lines."""
     lines = [f"space     {plan.space_text}", f"time      {plan.estimate.text}"]
     lines += [f"error     {problem}" for problem in plan.problems]
     lines += [f"note      {note}" for note in plan.notes]

@@ -18,15 +18,15 @@ from tuner.errors import SpecError, TunerError
 @options.results_option
 @options.format_option(
     *("text", "json", "markdown", "pr", "patch", "png"),
-    help="What stdout gets: pr is the text of a pull request with the winner, patch its diff for "
-    "git apply, png the paths of the main charts as pictures. All other files of the run are "
-    "rendered in any case.",
+    help="What to print on stdout: pr is the text of a pull request with the winner, patch its "
+    "diff for git apply, png the paths of the main charts as pictures. All other files of the run "
+    "are rendered in any case.",
 )
 def command(run: Path | None, output: Path, output_format: str) -> None:
-    """Render the reports of RUN again, or list the runs and checks there are.
+    """Render the reports of RUN again or, without RUN, list all runs and checks.
 
-    RUN is a directory, or an id below --output. Works from what is stored, also for a run that
-    failed or was interrupted, and for a check.
+    RUN is a directory, or an id below --output. Works from the stored results, even if the run
+    failed or was interrupted. RUN may also be a check.
     """
     from tuner.run.baseline import CHECK
 
@@ -92,7 +92,7 @@ def _list_runs(output: Path, output_format: str) -> None:
     from tuner.run.store import MANIFEST
 
     if output_format not in ("text", "json"):
-        raise SpecError("a list of runs is text or json", f"name a run to have its {output_format}")
+        raise SpecError("a list of runs is text or json", f"name a run to get its {output_format}")
     runs = sorted(d for d in output.glob("*/") if os.path.lexists(d / MANIFEST))
     rows = [{"run": str(run), "status": _status(run)} for run in runs]
     if output_format == "json":
@@ -105,7 +105,7 @@ def _list_runs(output: Path, output_format: str) -> None:
 
 
 def _status(run: Path) -> str:
-    """How a run or check ended, in a word; why that cannot be said of one that is damaged."""
+    """How a run or check ended, in a word; for a damaged one, why that is not known."""
     from tuner.run.baseline import CHECK
     from tuner.run.reading import read_json
     from tuner.run.status import CheckStatus, Status

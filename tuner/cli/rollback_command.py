@@ -22,18 +22,20 @@ from tuner.errors import TunerError
     help="Model repository that holds MODEL.",
 )
 @options.results_option
-@click.option("--force", is_flag=True, help="Even when the file was changed since tune wrote it.")
+@click.option(
+    "--force", is_flag=True, help="Restore the config even if it was changed since tune wrote it."
+)
 @options.through_links_option
 def command(model: str, repository: Path, output: Path, force: bool, through_links: bool) -> None:
     """Put back MODEL's config as it was before tune's last write, byte for byte.
 
-    What was written together is taken back together: the configs of all models that the run
-    changed, or none where one of them was changed since. MODEL may be an ensemble of them too.
-    Only the last write is taken back, however often this is called; of one that a crash cut short,
-    the one before it. Every config that was ever replaced lies beside config.pbtxt as
-    .config.pbtxt.tune.*.bak, for going back further by hand.
+    Configs that were written together are taken back together: those of all models that the run
+    changed, or none if one of them was changed since. MODEL may also be an ensemble of these
+    models. Only the last write is taken back, however often this is called; if a crash cut it
+    short, the write before it. To go back further by hand, use the backups: every config that was
+    ever replaced is kept beside config.pbtxt as .config.pbtxt.tune.*.bak.
 
-    The reports of the run whose winner it was are rendered again where it lies below --output.
+    If the run that made the write is below --output, its reports are rendered again.
     """
     from tuner.writeback.rollback import rollback
 
@@ -49,11 +51,11 @@ def command(model: str, repository: Path, output: Path, force: bool, through_lin
 
 
 def _render_again(run: Path) -> None:
-    """Reports say whether a winner is in the repository, by the file itself."""
+    """Renders the reports again: they show whether the winner is in the repository now."""
     from tuner.report.render import report_run
     from tuner.run.store import RESULT
 
-    why = "it is not there"
+    why = "the run is not there"
     try:
         if (run / RESULT).is_file():
             report_run(run, pictures=False)
@@ -61,4 +63,4 @@ def _render_again(run: Path) -> None:
     except (OSError, TunerError) as error:
         why = str(error)
     say(f"the reports of {run} could not be rendered again: {why}", err=True)
-    say("next:  tune report RUN   (they still say that its winner is written)", err=True)
+    say("next:  tune report RUN   (its reports still say that its winner is written)", err=True)

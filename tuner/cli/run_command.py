@@ -21,7 +21,7 @@ from tuner.steps.events import Events, Silent
 
 @click.command("run")
 @options.optional_spec_argument
-@click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at the most.")
+@click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at most.")
 @click.option(
     "--time-budget",
     metavar="TIME",
@@ -34,7 +34,7 @@ from tuner.steps.events import Events, Silent
     "--resume",
     metavar="RUN",
     type=RunDirectory(),
-    help="Go on with an interrupted run, with all that was chosen for it; SPEC may be left out.",
+    help="Resume an interrupted run with the options it was started with; SPEC may be left out.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @storage_option
@@ -43,7 +43,7 @@ from tuner.steps.events import Events, Silent
     type=click.Choice(["auto", "live", "plain", "none"]),
     default="auto",
     show_default=True,
-    help="How to show what is going on.",
+    help="How to show progress.",
 )
 @options.verbose_option
 @options.quiet_option
@@ -64,10 +64,10 @@ def command(
 ) -> int:
     """Search, prove and write the best config for SPEC.
 
-    Measures the current config first, then the ones the search proposes, each on a real
+    Measures the current config first, then the configs that the search proposes, each on a real
     tritonserver under perf_analyzer's load. The best ones are measured again beside the current
-    config; one that holds is written into the repository, the old file kept as a backup. What it
-    proposes lies in the run as best/proposal.patch and best/pull_request.md too.
+    config. A winner that proves better is written into the repository, and the old file is kept as
+    a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
     """
     from tuner.programs.run import run
     from tuner.report.render import report_run
@@ -76,7 +76,7 @@ def command(
 
     if spec is None:
         if resume is None:
-            raise click.UsageError("name a SPEC, or a run to go on with: --resume RUN")
+            raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
         spec = spec_of(resume)
     request = Request(
         spec=spec,

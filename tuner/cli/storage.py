@@ -16,7 +16,7 @@ VARIABLE, FILE_VARIABLE = "TUNE_STORAGE", "TUNE_STORAGE_FILE"
 storage_option = click.option(
     "--storage",
     metavar="URL",
-    help="Optuna storage to use instead of the run's own. With a password put it into "
+    help="Optuna storage to use instead of the run's own. If the URL has a password, put it into "
     f"${VARIABLE}, or into a file that ${FILE_VARIABLE} names: anybody on this machine can read "
     "a command line.",
 )
@@ -50,12 +50,12 @@ def storage_of(given: str | None, environment: Mapping[str, str]) -> str | None:
 
 
 def children_environment() -> dict[str, str]:
-    """Variables for the server and the load generator: the storage is none of their business."""
+    """Environment of the server and the load generator, without the storage's variables."""
     return {k: v for k, v in os.environ.items() if k not in (VARIABLE, FILE_VARIABLE)}
 
 
 def warn_of_password(given: str | None, note: Callable[[str], None]) -> None:
-    """Tells that a password on the command line is no secret."""
+    """Warns that a password on the command line is no secret."""
     if given is None:
         return
     from tuner.search.study.storage_url import has_password

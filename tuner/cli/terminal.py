@@ -1,8 +1,8 @@
-"""Everything that is printed goes through here: what comes from outside is shown, never obeyed.
+"""Everything that is printed goes through here: text from outside is shown, never obeyed.
 
 A terminal obeys escape sequences; a CI system obeys lines that begin with ``::`` or hold ``##[``.
-Both may stand in a config.pbtxt, a directory's name, a YAML key or a server's message. Passwords
-are hidden here once more, whatever way they came.
+Both may occur in a config.pbtxt, a directory's name, a YAML key or a server's message. Passwords
+are hidden here once more, wherever they came from.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import click
 from tuner.cli.terminal import say_json, say_lines
 from tuner.report.data import is_taken_back
 from tuner.report.quantities import count_text, metric_text
-from tuner.report.sentence import bottleneck_text
+from tuner.report.sentence import AT_LEAST, bottleneck_text
 from tuner.run.confirmation import Soak
 from tuner.run.result_schema import ConfigFacts, Improvement, Result
 from tuner.run.status import Status
@@ -74,7 +74,7 @@ def _soaks(facts: ConfigFacts | None) -> list[str]:
 
 
 def _gain(result: Result, winner: ConfigFacts) -> list[str]:
-    """What was optimised, of the winner and of the current config, and the ratio of the proof."""
+    """The optimised metric of the winner and of the current config, and the proved ratio."""
     baseline, gain = result.baseline, result.improvement
     metric = Objective.parse(result.objective or Goal.MAXIMIZE_GOODPUT.value).metric
     if metric is None:
@@ -91,13 +91,13 @@ def _gain(result: Result, winner: ConfigFacts) -> list[str]:
         ratio = gain.goodput_ratio
         of = "better" if metric else f"the current config's {gain.compared or 'goodput'}"
         interval = f"{gain.confidence:.0%} interval {digits(ratio.low)} to {digits(ratio.high)}"
-        why = "it was only measured at a load that it does not stand" if gain.at_least else interval
+        why = AT_LEAST if gain.at_least else interval
         lines.append(f"  gain      {gain.times_text} {of} ({why})")
     return lines
 
 
 def _goodput(facts: ConfigFacts | None, gain: Improvement | None = None) -> str:
-    """What a config stood in every round, that is the worst of them; told where not in every."""
+    """What a config sustained in every round, which is the worst one; or in how many it did."""
     if facts is None:
         return "unknown"
     if facts.goodput_infer_per_s is None and gain is not None and gain.at_least and gain.means:
@@ -113,7 +113,7 @@ def _goodput(facts: ConfigFacts | None, gain: Improvement | None = None) -> str:
 
 
 def _means(gain: Improvement) -> list[str]:
-    """What the ratio is of."""
+    """The means whose ratio is the gain."""
     means, compared, rounds = gain.means, gain.compared, gain.rounds
     if means is None or compared is None:
         return []

@@ -59,13 +59,13 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 @click.option(
     "--storage",
     metavar="URL",
-    help="Optuna storage that `tune run` was given; of a RUN by default its own file. With a "
-    f"password put it into ${VARIABLE}, or into a file that ${FILE_VARIABLE} names.",
+    help="Optuna storage that `tune run` was given; by default, the file of RUN. If the URL has a "
+    f"password, put it into ${VARIABLE}, or into a file that ${FILE_VARIABLE} names.",
 )
 @click.option(
     "--repository",
     type=options.EXISTING_DIRECTORY,
-    help="This machine's copy of the model repository, where it is not at the run's path.",
+    help="This machine's copy of the model repository, if it is not at the run's path.",
 )
 @click.option(
     "--gpus",
@@ -76,13 +76,13 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 @click.option(
     "--logs",
     type=options.DIRECTORY,
-    help="Directory for the server's log; without one it is not kept.",
+    help="Directory for the server's log; by default the log is not kept.",
 )
 @click.option(
     "--trust",
     is_flag=True,
     help="Start what the run's spec names: programs, arguments, environment, image, mounts. "
-    "Whoever may write to the storage can have written it.",
+    "Anyone who can write to the storage could have put them there.",
 )
 @options.results_option
 @options.verbose_option
@@ -101,9 +101,9 @@ def command(
     """Measure for a run from another GPU or machine.
 
     RUN-OR-STUDY is the directory or id of a run, or the name of its study, which is its model's
-    name. The worker starts a server of its own, tries what the run's search proposes next, and
-    hands the trials over. The run alone confirms, writes and reports. The worker ends when the
-    run's search ends; Ctrl-C gives back what it was measuring.
+    name. The worker starts a server of its own, measures the configs that the run's search
+    proposes, and hands the trials to the run. Only the run confirms, writes and reports. The worker
+    ends when the run's search ends; Ctrl-C frees the candidate it was measuring.
     """
     from tuner.programs.worker import JoinRequest, join
 
@@ -111,7 +111,7 @@ def command(
     url = storage or own or storage_of(None, os.environ)
     if url is None:
         raise click.UsageError(
-            f"say where the study is, as `tune run` was told: --storage URL or ${VARIABLE}"
+            f"name the storage that `tune run` was given: --storage URL or ${VARIABLE}"
         )
     events = PlainEvents(verbose - quiet)
     warn_of_password(storage, events.note)

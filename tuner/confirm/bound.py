@@ -1,4 +1,4 @@
-"""Where utilisation is one, by what measurements near a bound tell."""
+"""Where utilisation is one, estimated from measurements near a bound."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
 
 
 def is_near(probe: Probe) -> bool:
-    """Whether its utilisation tells where the bound is, and was what it passed or failed by."""
+    """Whether its utilisation tells where the bound is, and decided whether it passed."""
     if (
         probe.slo_utilisation is None
         or saturated(probe)
@@ -44,8 +44,8 @@ def is_near(probe: Probe) -> bool:
 def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
     """The power of the load with which utilisation rises near the bound; None: too few near it.
 
-    Least squares of log utilisation on log load within each round (so that what differs between
-    rounds does not count), over all rounds of a config.
+    Least squares of log utilisation on log load within each round (so that differences between
+    rounds do not count), over all rounds of a config.
     """
     sxx = sxy = 0.0
     for probes in rounds:
@@ -61,9 +61,10 @@ def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
 def capacity_level(probes: Sequence[Probe], slope: float | None) -> float:
     """The level at which utilisation is one.
 
-    Between a level that passed and one close above it that failed, where it crosses one;
-    otherwise the mean of what each measurement near the bound says by the ``slope``. When there is
-    none, the highest level that passed, or the lowest of all or what was answered there.
+    Between a level that passed and one close above it that failed, it is where utilisation crosses
+    one. Otherwise it is the mean of what each measurement near the bound gives with the ``slope``.
+    Without such a measurement, it is the highest level that passed; if none passed, the lowest
+    level tried, or what was answered there.
     """
     bracket = Bracket.of(probes)
     near = [p for p in probes if is_near(p)]

@@ -1,17 +1,17 @@
 """The winner must prove itself: finalists and the current config measured again, interleaved.
 
 The best of forty noisy scores is too good to be true. So the finalists and the current config are
-measured again in rounds, each on a freshly started server, all with the same arrivals in a round
-and other ones in the next, and in an order that cancels a steady drift of the machine. A winner
+measured again in rounds, each on a freshly started server. All have the same arrivals within a
+round, and different ones in the next; their order cancels a steady drift of the machine. A winner
 must meet every SLO in every round, and the lower end of the interval of its gain must be worth a
 change.
 
 What is compared is the capacity of each round (see `tuner.confirm.rounds`). The rounds are looked
-at twice: when the spec's number of them is over, and, where that leaves it open, after as many
-again; the intervals are wide enough for both looks.
+at twice: when the spec's number of them is over and, if that is inconclusive, after as many again.
+The intervals are wide enough for both looks.
 
 A current config that is `OUTCLASSED` is not measured in further rounds, which could only tell how
-many times less it stands; the finalists still have to stand them all.
+many times less it sustains. The finalists still have to pass them all.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from tuner.spec.objective import Objective
 
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
 BEHIND = 0.90
-#: A config that is expected to stand this share of the best finalist's load is compared closely.
+#: A config expected to sustain this share of the best finalist's load is compared closely.
 COMPARABLE = 0.75
-#: Where each finalist stood so many times the load of the current config in the search, a percent
-#: in the capacity of a round is no matter.
+#: Where each finalist sustained this many times the load of the current config in the search, a
+#: percent in the capacity of a round does not matter.
 LARGE = 1.5
 
 
@@ -80,7 +80,7 @@ class Confirmation:
 
     Attributes:
         gain: None when the current config met the SLOs at no load.
-        error: Of the gain's interval: its share of what all looks at all finalists may err.
+        error: Of the gain's interval: its share of the error that all looks at all finalists share.
     """
 
     outcome: Outcome
@@ -105,7 +105,7 @@ class Confirmation:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The finalist's own measurements, one a round, each at the highest load it stood."""
+        """The finalist's own measurements, one a round, each at the highest load it sustained."""
         return self.own.points
 
 
@@ -118,8 +118,8 @@ class Rules:
         rounds: At the first look; twice as many at the second.
         seed: Different from every seed of the search.
         record: Stores a row at once.
-        claim_window_s: From what was measured of a config to the window that its claim needs.
-        soaked: What comes of it is put under one long load afterwards.
+        claim_window_s: From the measurements of a config to the window that its claim needs.
+        soaked: The confirmed config is put under one long load afterwards.
         length_s: How long a measurement at a level takes.
     """
 
@@ -181,10 +181,10 @@ class _Rotation:
         return [self._judge(f) for f in self._finalists]
 
     def _lengthen_windows(self) -> None:
-        """What is compared closely has one window, the longest that any of it needs.
+        """Configs compared closely share one window, the longest that any of them needs.
 
-        Of a config that is far behind no claim is made that would need one. Where that is the
-        current one the gain is in no doubt, and what is claimed is what the soak is for.
+        A config that is far behind has no claim that needs one. Where that is the current config,
+        the gain is not in doubt, and the soak tests what is claimed.
         """
         sides = [self._current, *self._racing()]
         best = max((f.entrant.level or 0.0 for f in self._finalists), default=0.0)
@@ -196,7 +196,7 @@ class _Rotation:
             side.window_s = window_s
 
     def _claim_window_s(self, side: Contender) -> float:
-        """By its search and its rounds so far, which see busy spells that the search did not."""
+        """By its search and its rounds so far, with busy periods that the search missed."""
         points = [p for r in side.rounds for p in r.points]
         return max(side.entrant.window_s, side.window_s, self._rules.claim_window_s(points))
 
@@ -206,7 +206,7 @@ class _Rotation:
     def _settled(self, rounds_done: int) -> bool:
         """At the first look: one is confirmed, or none can be any more.
 
-        A finalist that more rounds can show no gain of is not measured in them.
+        A finalist for which more rounds cannot show a gain is not measured in them.
         """
         if rounds_done != self._rules.rounds:
             return False
@@ -231,15 +231,15 @@ class _Rotation:
         return ratio.low > 1.0 + self._rules.min_gain
 
     def _nothing_to_compare(self) -> bool:
-        """The current config met the SLOs in the search, and on two fresh servers no more."""
+        """The current config met the SLOs in the search, but not on two fresh servers."""
         return self._sustained_in_search and not self._current_sustains
 
     def _in_order(self, sides: list[Contender], number: int) -> list[Contender]:
-        """Of a round, such that a drift of the machine favours none.
+        """The order of a round, such that a drift of the machine favours no side.
 
-        Where the rounds are a multiple of the sides each side has each place equally often;
-        otherwise every other round goes back, which cancels in pairs of rounds, and the seed says
-        who is first in the one that is left over.
+        Where the number of rounds is a multiple of the number of sides, each side has each place
+        equally often. Otherwise every other round is in reverse order, which cancels drift in
+        pairs of rounds, and the seed decides who is first in the one left over.
         """
         if self._rules.rounds % len(sides) == 0:
             first = number % len(sides)
@@ -267,7 +267,7 @@ class _Rotation:
                 self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
 
     def _measure_again(self, number: int) -> None:
-        """The current config, which has stood a load before: one bad server is not to decide."""
+        """The current config, which has sustained a load before: one bad server must not decide."""
         if self._rules.levels is not None and self._sustained_in_search:
             del self._current.rounds[-1]
             self._current.rounds.append(self._measure(self._current, number))
@@ -315,9 +315,9 @@ class _Rotation:
         now = BEHIND * geometric_mean(current) if current else 0.0
         for finalist in racing:
             if means[finalist.candidate] < now:
-                finalist.dropped = "measured again it stands less than the current config"
+                finalist.dropped = "it sustains less than the current config when measured again"
             elif means[finalist.candidate] < bar:
-                finalist.dropped = "measured again another finalist stands more"
+                finalist.dropped = "another finalist sustains more when measured again"
 
     def _current_is_outclassed(self) -> bool:
         racing, searched = self._racing(), self._current.entrant.level
@@ -348,32 +348,33 @@ class _Rotation:
             outcome = self._outcomes.get(finalist.candidate, Outcome.NOT_BETTER)
             return outcome, finalist.dropped
         if self._worth_it(ratio):
-            return Outcome.CONFIRMED, self._standing(finalist)
+            return Outcome.CONFIRMED, self._why_confirmed(finalist)
         if ratio is None:
             return Outcome.NOT_COMPARED, (
                 "the current config met every SLO in the search, but under no load when measured "
                 "again on fresh servers: there is nothing to compare with"
             )
         return Outcome.NOT_BETTER, (
-            f"measured again in {len(finalist.rounds)} rounds it is {digits(ratio.estimate)} times "
-            f"the current config (95 % interval {digits(ratio.low)} to {digits(ratio.high)}), not "
-            f"surely better by the {self._rules.min_gain:.0%} a change must be worth"
+            f"measured again in {len(finalist.rounds)} rounds, it is {digits(ratio.estimate)} "
+            f"times the current config (95 % interval {digits(ratio.low)} to "
+            f"{digits(ratio.high)}), which does not prove the {self._rules.min_gain:.0%} gain that "
+            "a change must be worth"
         )
 
-    def _standing(self, finalist: Contender) -> str:
+    def _why_confirmed(self, finalist: Contender) -> str:
         sustained = f"every SLO met in each of {len(finalist.rounds)} rounds"
         for name, side in (("it", finalist), ("the current config", self._current)):
             if said := [r.astray for r in side.rounds if r.astray]:
                 sustained += (
-                    f"; in {len(said)} of {len(side.rounds)} {name} may stand more than was seen: "
-                    f"{said[-1].rstrip('.')}"
+                    f"; in {len(said)} of {len(side.rounds)} {name} may sustain more than was "
+                    f"seen: {said[-1].rstrip('.')}"
                 )
         if not self._current.outclassed:
             return sustained
         behind = f"the current config, more than {OUTCLASSED:g} times behind"
         where = f"in {len(self._current.rounds)} of them"
         if self._current.at_most:
-            where = "only at a load that it does not stand: windows for less are long"
+            where = "only at a load it does not sustain: lower loads would need long windows"
         return f"{sustained}; {behind}, was measured {where}"
 
     def _gain(self, finalist: Contender) -> Gain | None:

@@ -1,12 +1,12 @@
-"""A slow config that is far behind: one load that it does not stand says by how much at least.
+"""A slow config that is far behind: one load it does not sustain shows by how much at least.
 
-A window that proves a p99 holds 459 requests: at 0.8/s nearly ten minutes, and a round has two and
-more. A load above what the config can answer needs no such window: by the utilisation law no
-config answers more than what is served at once over the time that takes (Denning and Buzen, The
-operational analysis of queueing network models, 1978), so a queue grows, and once more requests are
-late than the percentile allows of the whole window the SLO is missed for certain
-(`tuner.load.watch.early_end`). Loads above that one are not stood either. So the gain is at
-least what the other config stands over that load.
+A window that proves a p99 holds 459 requests: at 0.8/s that takes nearly ten minutes, and a round
+has two or more windows. A load above what the config can answer needs no such window. By the
+utilisation law, no config answers more than the requests served at once divided by the time they
+take (Denning and Buzen, The operational analysis of queueing network models, 1978), so a queue
+grows. Once more requests are late than the percentile allows for the whole window, the SLO is
+certainly missed (`tuner.load.watch.early_end`). Higher loads are not sustained either, so the gain
+is at least the ratio of what the other config sustains to that load.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tuner.confirm.rounds import Round, search_round
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.point import Point
 
-#: Every finalist stands so many times the load of the current config, in a round and by the search:
-#: two servers with arrivals of their own would have to be wrong by that much.
+#: Every finalist sustains this many times the load of the current config, both in a round and in
+#: the search: two servers, each with its own arrivals, would have to be wrong by that much.
 OUTCLASSED = 3.0
-#: The load is so many times what is expected of the config. It is known from few requests.
+#: The load is this many times the expected capacity, which is known from few requests.
 ABOVE = 1.5
 #: Only where a measurement at what is expected takes longer than this, in seconds.
 LONG_S = 60.0
@@ -34,12 +34,12 @@ def search_far_behind(
     levels: LevelRange,
     length_s: Callable[[float], float],
 ) -> Round:
-    """A rough round, or one load that the config does not stand where that is enough to know.
+    """A rough round, or one load that the config does not sustain, where that is enough to know.
 
     Args:
         measure: At a level.
         expected: Capacity of the config.
-        others: What those are expected to stand that it is compared with.
+        others: What the configs it is compared with are expected to sustain.
         levels: Loads that may be asked for.
         length_s: Of a measurement at a level.
     """

@@ -13,9 +13,9 @@ from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, unequal_ratio
 from tuner.spec.objective import Goal, Objective
 
-#: From round to round the logarithm of a capacity is taken to vary by this (standard deviation)
-#: where one round is too few to tell: half as much again as of a config that stands a hundred
-#: requests a second (docs/measuring.md, What limits it).
+#: The assumed standard deviation of the logarithm of a capacity between rounds, where one round is
+#: too few to tell: one and a half times that of a config that sustains a hundred requests a second
+#: (docs/measuring.md, What limits it).
 ROUND_DEVIATION = 0.15
 
 
@@ -27,7 +27,7 @@ class Gain:
         ratio: Of capacities (or of the minimised metric, the other way round); above 1 is better.
         means: What the ratio is of, the one and the other: geometric means over the rounds.
         rounds: That each of them was measured in. Fewer of the other where it was outclassed.
-        at_least: The other stands less than its mean: the ratio is a lower bound.
+        at_least: The other sustains less than its mean: the ratio is a lower bound.
     """
 
     ratio: Ratio
@@ -40,8 +40,8 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     """Of ``own`` over ``other``; None where there is nothing to compare: no common round, or the
     other met no SLO at the load of a minimised metric.
 
-    An outclassed ``other`` is compared by all rounds of each, which are not paired. ``error`` is
-    the interval's (`tuner.confirm.interim`).
+    For an outclassed ``other``, all rounds of each are compared, unpaired. ``error`` is that of
+    the interval (`tuner.confirm.interim`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.

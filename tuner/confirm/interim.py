@@ -1,11 +1,11 @@
 """Interim analyses: how often rounds are looked at, and how much of the error each look spends.
 
-The rounds are looked at twice: when as many as the spec says are over, and, where that leaves it
-open, after as many again. All looks at all finalists share one error (Bonferroni), so that the
-chance of any wrong "better" is the stated one. After three rounds Student's t of two degrees of
-freedom proves little but large gains, at whatever share of the error; so the first look gets a
-small one. Source: Lan and DeMets, Discrete sequential boundaries for clinical trials (1983), on
-spending an error unevenly.
+The rounds are looked at twice: when as many as the spec says are over and, if that is inconclusive,
+after as many again. All looks at all finalists share one error (Bonferroni), so that the chance of
+any wrong "better" is the stated one. After three rounds, Student's t with two degrees of freedom
+proves little but large gains, whatever its share of the error; so the first look gets a small one.
+Source: Lan and DeMets, Discrete sequential boundaries for clinical trials (1983), on spending an
+error unevenly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InterimAnalyses:
 
     Attributes:
         rounds: At the first look; `ANALYSES` times as many at the last.
-        tests: Candidates of which any may be called better.
+        tests: Number of candidates that may be called better.
         first: The first look's share of the error.
     """
 
@@ -34,6 +34,6 @@ class InterimAnalyses:
     first: float = FIRST_ANALYSIS
 
     def error(self, rounds_done: int) -> float:
-        """Two-sided, of the interval that is looked at after so many rounds."""
+        """The two-sided error of the interval that is looked at after this many rounds."""
         share = self.first if rounds_done <= self.rounds else 1.0 - self.first
         return ERROR * share / self.tests

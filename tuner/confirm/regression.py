@@ -2,7 +2,7 @@
 
 Both were measured in rounds on fresh servers, on different days. The ratio of their geometric means
 (now over then, above 1 is better) has an interval, and two thresholds are held against it: a loss
-of ``warn`` is worth telling, one of ``fail`` is a regression.
+of ``warn`` is worth reporting, one of ``fail`` is a regression.
 
 - *Fine*: a loss of ``fail`` is ruled out, and the estimate is no loss of ``warn``.
 - *Worse*: a loss of ``fail`` is ruled out and the estimate is a loss of ``warn``; or some loss of
@@ -10,7 +10,7 @@ of ``warn`` is worth telling, one of ``fail`` is a regression.
 - *Regression*: surely a loss of ``warn``, and by the estimate one of ``fail``.
 - *Inconclusive*: the interval reaches from a loss of ``fail`` to less than one of ``warn``.
 
-"Ruled out" and "surely" are by the end of the interval. Inconclusive is not a pass.
+"Ruled out" and "surely" refer to the end of the interval. Inconclusive is not a pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Change(Enum):
 
 
 class Held(Enum):
-    """Whether the SLOs were met at the load that must be stood."""
+    """Whether the SLOs were met at the load that must be sustained."""
 
     MET = "met"  # in every round
     MISSED = "missed"  # in every round

@@ -18,7 +18,7 @@ from tuner.score.point import Point
 LEAST_ROUNDS, MOST_ROUNDS = 3, 10
 #: Gains below this are not worth a change on any machine.
 LEAST_GAIN = 0.01
-#: Share of runs in which a gain should be found that is there.
+#: Share of runs in which an existing gain should be found.
 POWER = 0.8
 #: Longest window recommended, as a multiple of the present one.
 MOST_WINDOWS = 8
@@ -53,13 +53,13 @@ def spread(groups: Iterable[Sequence[float]]) -> Spread:
 
 
 def provable_gain(deviation: float, rounds: int, min_gain: float) -> float:
-    """The true gain that a confirmation calls one in `POWER` of its runs.
+    """The true gain that a confirmation recognises in `POWER` of its runs.
 
-    It is called one where the lower end of the interval of n rounds' logarithms of ratios is above
-    ``min_gain``: where ``(mean - log(1 + min_gain)) / (s / sqrt(n))`` exceeds Student's t, which is
-    a noncentral t statistic. Of the last look, with ``n`` twice the rounds: the first one finds
-    hardly any gain of this size. Source: any text on the power of the t test; Johnson and Welch,
-    Applications of the non-central t-distribution (1940).
+    A gain is recognised where the lower end of the interval of n rounds' logarithms of ratios is
+    above ``min_gain``: where ``(mean - log(1 + min_gain)) / (s / sqrt(n))``, a noncentral t
+    statistic, exceeds Student's t. This is for the last look, with ``n`` twice the rounds: the
+    first one hardly ever finds a gain of this size. Source: any text on the power of the t test;
+    Johnson and Welch, Applications of the non-central t-distribution (1940).
 
     Args:
         deviation: Standard deviation of the logarithm of a round's ratio of two configs.
@@ -108,9 +108,10 @@ class Advice:
 def advice(deviation: float, now: Settings, max_window_s: float) -> Advice:
     """The cheapest change that lets a gain of twice ``min_gain`` be confirmed as a rule.
 
-    Rounds, then longer windows, then a larger ``min_gain``. Noise is taken to fall with the square
-    root of the window (independent stretches). What is only between one start of the server and
-    the next does not fall with it, so a longer window is worth another look at the noise.
+    Rounds, then longer windows, then a larger ``min_gain``. Noise is assumed to fall with the
+    square root of the window (independent stretches). Noise between one start of the server and
+    the next does not fall with it, so after lengthening the window the noise should be measured
+    again.
 
     Args:
         deviation: Standard deviation of the logarithm of a round's ratio of two configs.
@@ -137,7 +138,7 @@ def advice(deviation: float, now: Settings, max_window_s: float) -> Advice:
     if factor is not None:
         longer = Settings(factor * now.window_s, with_window(factor) or MOST_ROUNDS, now.min_gain)
         said = (
-            f"{MOST_ROUNDS} rounds would not do for {wanted}: windows {factor} times as long and "
+            f"{MOST_ROUNDS} rounds are not enough for {wanted}: windows {factor} times as long and "
             f"{rounds_text(longer.rounds)} would, if noise falls with the square root of the "
             "window; measure it again with them."
         )
@@ -146,8 +147,8 @@ def advice(deviation: float, now: Settings, max_window_s: float) -> Advice:
 
 
 def rounds_text(rounds: int) -> str:
-    """``3 rounds (6 where they leave it open)``."""
-    return f"{rounds} rounds ({rounds * ANALYSES} where they leave it open)"
+    """``3 rounds (6 if those are inconclusive)``."""
+    return f"{rounds} rounds ({rounds * ANALYSES} if those are inconclusive)"
 
 
 def _smallest(good: Callable[[int], bool], window_s: float, max_window_s: float) -> int | None:
@@ -156,14 +157,14 @@ def _smallest(good: Callable[[int], bool], window_s: float, max_window_s: float)
 
 
 def _larger(deviation: float, now: Settings, first: str) -> Advice:
-    """A ``min_gain`` that is confirmed where it is had twice; more rounds would bring little."""
+    """A ``min_gain`` of which twice can be confirmed; more rounds would bring little."""
     rounds = max(now.rounds, min(2 * LEAST_ROUNDS, MOST_ROUNDS))
     # provable_gain is worth_of where log(1 + min_gain) is what noise adds to it
     noise = math.log1p(provable_gain(deviation, rounds, 0.0))
     gain = max(LEAST_GAIN, math.ceil(100.0 * math.expm1(noise)) / 100.0)
     said = (
-        f"Twice min_gain = {now.min_gain:.1%} cannot be confirmed as a rule here, neither with "
-        f"{MOST_ROUNDS} rounds nor with the longest windows: with min_gain = {gain:.0%} "
+        f"A gain of twice min_gain = {now.min_gain:.1%} can rarely be confirmed here, even with "
+        f"{MOST_ROUNDS} rounds or with the longest windows: with min_gain = {gain:.0%} "
         f"{rounds_text(rounds)} confirm {worth_of(gain):.1%}."
     )
     return Advice(Settings(now.window_s, rounds, gain), (first, said))

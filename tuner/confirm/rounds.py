@@ -1,9 +1,10 @@
-"""One config in the confirmation: what it stood in each round, on a fresh server each time.
+"""One config in the confirmation: what it sustained in each round, on a fresh server each time.
 
 Where loads are searched, a round measures a config just below and just above the load it is
-expected to stand. That gives two things: the level that *met every SLO* (the proof), and the
-round's capacity (the comparison), far finer than the distance between the levels: each measurement
-near its bound tells where the bound is, by how steeply utilisation rises with load.
+expected to sustain. That gives two things: the level that *met every SLO* (the proof), and the
+round's capacity (the comparison). The capacity is far finer than the distance between the levels:
+how steeply utilisation rises with load tells, from each measurement near its bound, where the
+bound is.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from tuner.space.candidate import Candidate
 
 #: A round measures this share below the expected capacity, and as far above it.
 SPREAD = 0.04
-#: Measurements in one round at the most; from the third on each step is twice the last.
+#: Most measurements in one round; from the third on each step is twice the last.
 MOST_STEPS = 6
-#: The flattest and the steepest line that is thought of, and the difference between the capacities
-#: they tell, as a share, above which another measurement is made between.
+#: The flattest and the steepest line considered, and the difference between the capacities they
+#: give, as a share, above which another measurement is made in between.
 SHAPES = (-0.01, -2.0)
 STRAIGHT = 0.01
-#: A round that ends below this share of what was expected, over a failure while the machine was
-#: disturbed, was led astray: what is taken from a server never helps it.
+#: A round was led astray if a failure on a disturbed machine ended it below this share of what was
+#: expected: a disturbance never makes a server faster.
 ASTRAY = 0.9
-#: A round may end without a level that failed close by where so much of the bound was used up.
+#: A round may end without a failed level nearby once this much of the bound was used up.
 CLOSE = 0.85
 
 
@@ -39,7 +40,7 @@ class Entrant:
     """A config and where to begin.
 
     Attributes:
-        level: The load it stood in the search, or should stand; None when it met no SLO.
+        level: The load it sustained in the search, or should sustain; None when it met no SLO.
         sustained: It met every SLO at some load in the search.
         window_s: Length of the windows its claim needs, where it is known to need longer ones.
     """
@@ -55,11 +56,11 @@ class Round:
     """One round of one config: its measurements, in the order they were made.
 
     Attributes:
-        fixed: At the one load that the spec lists; it tells no capacity.
-        drowned: Levels above one that passed from which no result came: too much for it.
-        missed: Its one load is certainly not stood; how much is was not searched.
-        astray: What disturbed the machine when a level failed by which the round ended far below
-            what was expected, and when that was looked at again; empty where nothing did.
+        fixed: Measured at the one load that the spec lists; it gives no capacity.
+        drowned: Levels that gave no result, above one that passed: too much for it.
+        missed: Its one load is certainly not sustained; what it does sustain was not searched.
+        astray: What disturbed the machine when a failed level ended the round far below what was
+            expected, and again when that level was repeated; empty where nothing did.
     """
 
     points: tuple[Point, ...]
@@ -93,15 +94,15 @@ class Round:
 
     @property
     def compares(self) -> bool:
-        """Whether it tells what the config stands, or what it does not."""
+        """Whether it shows what the config sustains, or what it does not."""
         return self.passed or self.missed
 
     @property
     def bounded(self) -> bool:
-        """Whether it saw that more is not stood: a level failed, or used up nearly all of a bound.
+        """Whether it saw an upper limit: a level failed, or used up nearly all of a bound.
 
-        A round has so many steps only, and may end below the capacity of a config that was
-        expected to stand far less; and a level that failed on a disturbed machine shows nothing.
+        A round has a limited number of steps. It may end below the capacity of a config that was
+        expected to sustain far less, and a level that failed on a disturbed machine shows nothing.
         """
         if self.astray:
             return False
@@ -144,7 +145,7 @@ class Contender:
 
     @property
     def at_most(self) -> bool:
-        """Its capacities are loads that it does not stand."""
+        """Its capacities are loads that it does not sustain."""
         return any(r.missed for r in self.rounds)
 
     def levels(self) -> list[float]:
@@ -172,7 +173,7 @@ class Contender:
 
 
 def measure_fixed_round(measure: Callable[[float], Point], level: float) -> Round:
-    """Where the spec lists the loads: one measurement at the one it is held to."""
+    """Where the spec lists the loads: one measurement, at the load that must be sustained."""
     return Round((measure(level),), fixed=True)
 
 
@@ -193,14 +194,14 @@ def search_round(
     capacity by the slope of another config. A ``fine`` one has another measurement where the
     capacity seems to be, if that depends on how the utilisation rises between those around it. A
     ``rough`` one takes larger steps, and is over once a level passed and one failed. Any round is
-    over with a level under which less than ``least`` requests a second were answered: what stands
-    so little need not be known any better.
+    over with a level under which fewer than ``least`` requests a second were answered: a config
+    that sustains so little need not be known any better.
 
-    What of the round is ``known`` is not measured again.
-    A round that was led `ASTRAY` goes on once more without what failed so.
+    Levels of the round that are ``known`` are not measured again.
+    A round that was led `ASTRAY` is continued once, without the levels that failed for that reason.
 
     Raises:
-        ClientLimitError: The load generator cannot even send what the config should stand.
+        ClientLimitError: The load generator cannot even send what the config should sustain.
         LoadFailedError: No result came from any load that it was measured at.
     """
     how = _How(expected, levels, brief=brief, fine=fine, rough=rough, least=least)
@@ -246,7 +247,7 @@ def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point]
             if not any(p.passed for p in points):
                 raise
             if isinstance(error, ClientLimitError):
-                break  # it stands all that can be sent
+                break  # it sustains all that can be sent
             drowned.append(level)
         probes = _probes(points, drowned)
         if how.over(probes[-1]):
@@ -258,7 +259,7 @@ def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point]
 
 
 def _led_astray(found: Round, expected: float) -> str:
-    """What disturbed the failure over which it ended far too low; empty where none did."""
+    """What disturbed the failure that ended it far too low; empty where nothing did."""
     bracket = Bracket.of(found.probes)
     if bracket.floor is not None and bracket.floor.level >= ASTRAY * expected:
         return ""
@@ -303,7 +304,7 @@ def _next_level(probes: Sequence[Probe], levels: LevelRange, *, rough: bool) -> 
 
 
 def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
-    """Where the capacity seems to be, unless a line of any shape puts it there about."""
+    """Where the capacity seems to be; None where lines of any shape put it at about one place."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
     if floor is None or ceiling is None:
@@ -316,7 +317,7 @@ def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None
 
 
 def _answered(round_: Round) -> float:
-    """The level it stood, or what was answered of a searched one where that was less."""
+    """The level it sustained; for a searched level, what was answered where that was less."""
     level = round_.sustained.level
     served = round_.sustained.served_per_s
     return level if served is None or round_.fixed else min(level, served)

@@ -24,8 +24,8 @@ def same_answers(
 ) -> Comparison:
     """Asks both, each on a fresh server.
 
-    The current config is asked again before the winner is blamed: a model that does not even
-    agree with itself cannot be compared.
+    The current config is asked again before the winner is blamed: a model that does not agree with
+    itself cannot be compared.
 
     Raises:
         TrialError: One of them cannot be served, or died when asked.

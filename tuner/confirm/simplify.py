@@ -1,16 +1,16 @@
 """The simplest config that is as good: changes that make no measurable difference are undone.
 
 Each simpler config is measured in the winner's own rounds: on a fresh server, with the arrivals of
-that round, around the capacity that the winner had in it. What is compared is the pair of each
-round. A change stays undone where the simpler config meets every SLO in every round, loses no more
-than a stated share of the winner, and is itself better than the current config by what a change
-must be worth. So what is written has been proved, and small losses cannot add up: each simpler
-config is held against the winner, not against the last that held.
+that round, around the capacity that the winner had in it. The two are compared round by round. A
+change stays undone where the simpler config meets every SLO in every round, loses no more than a
+stated share of the winner's value, and is itself better than the current config by what a change
+must be worth. So the config that is written has been proved, and small losses cannot add up: each
+simpler config is compared with the winner, not with the previous simpler one.
 
-A response cache comes first. The winner without it is always measured, and it goes when it is not
-missed; otherwise the smallest size is looked for that is within `MOST_LOSS` of the winner. Then
-each changed field is put back to its old value in turn, those that others depend on last. A field
-that matters costs one round, and where it matters much one measurement.
+A response cache comes first. The winner is always measured without it, and the cache is removed if
+it makes no difference; otherwise the smallest size within `MOST_LOSS` of the winner is searched
+for. Then each changed field is put back to its old value in turn, those that others depend on last.
+A field that matters costs one round, and one that matters much only one measurement.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MOST_LOSS = 0.02
 #: A gain is large where the lower end of its interval is above this: a round of the simpler config
 #: is brief then.
 LARGE = 1.15
-#: By how much the rounds to come may be better than the winner's at most. A simpler config that
-#: would lose too much even so is given up.
+#: By how much the remaining rounds may at most be better than the winner's. A simpler config that
+#: would lose too much even then is given up.
 LUCK = 1.04
 #: A config that misses an SLO, or is saturated, below this share of the winner's capacity is
 #: not measured again.
@@ -75,11 +75,11 @@ def simplify(
         rules: As they were for the confirmation.
         allowed: Whether Triton would load a candidate; one that it would not is not tried.
         cache_sizes: Those the spec lets choose from, in bytes, in any order.
-        ceiling: The load that the search saw a candidate not stand, or what it answered under it,
-            in inferences per second, as far as that is known. A candidate for which that is far
+        ceiling: The load that a candidate did not sustain in the search, or what it answered under
+            that load, in inferences per second, where known. A candidate whose ceiling is far
             below the winner is not tried again.
-        same: Whether two are one config to Triton: a field with its default value goes without
-            being measured.
+        same: Whether two are the same config to Triton: a field with its default value is removed
+            without being measured.
     """
     current = winner.current.candidate
     trials = _Trials(bench, winner, rules, allowed)
@@ -147,7 +147,7 @@ class _Trials:
     def instead(
         self, name: str, candidate: Candidate, *, loss: float | None = None
     ) -> Confirmation | None:
-        """``candidate`` as it was proved, if it may stand in for the winner."""
+        """``candidate`` as it was proved, if it may replace the winner."""
         loss = self._loss if loss is None else loss
         simpler = Contender(Entrant(candidate, None), slope=self._winner.own.steepness())
         try:
@@ -164,7 +164,7 @@ class _Trials:
         return proof
 
     def lost_already(self, name: str, ceiling: float | None) -> bool:
-        """Notes a change without which the search saw far less stood than the winner stands."""
+        """Records a change without which the search saw far less than the winner sustains."""
         winner = geometric_mean(self._readings)
         if ceiling is None or ceiling >= FAR_BELOW * winner:
             return False

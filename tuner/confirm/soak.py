@@ -1,12 +1,12 @@
-"""One long load on what is to be written: the claim that users act on, tested itself.
+"""One long load on the config to be written: a direct test of the claim that users act on.
 
-The windows of the rounds are short, and late requests come in busy spells that a short window may
-not hold. So the load that a config is credited with is put on it once more, on a fresh server, for
-as long as production would feel it. Where rounds differ much, the lowest of them says little but
-how short its window was: then the soak begins nearly at their mean. Where a load does not hold (an
-SLO is missed, or it is not steady), the claim is lowered to where it does: by the utilisation
-that was seen, or, of an overloaded server, by what it answered. One that did not hold while
-something else disturbed the machine says nothing, either way.
+The windows of the rounds are short, and late requests come in busy periods that a short window may
+miss. So the load that a config is credited with is put on it once more, on a fresh server, for as
+long as production would feel it. Where rounds differ much, the lowest mainly shows how short its
+window was, so the soak begins nearly at their mean. Where a load does not hold (an SLO is missed,
+or it is not steady), the claim is lowered to one that does, by the utilisation that was seen or,
+for an overloaded server, by what it answered. A load that failed while something else disturbed
+the machine shows nothing either way.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 
-#: A soak lasts for so many of the times for which the latency remembers what was before: a hundred
-#: independent requests put a p99 within a fifth, and so the load, where it is near its bound,
-#: within 2 or 3 % (see `tuner.confirm.window.claim_window_s`).
+#: A soak lasts this many relaxation times of the latency: a hundred independent requests give a
+#: p99 within a fifth, and so the load, where it is near its bound, within 2 or 3 % (see
+#: `tuner.confirm.window.claim_window_s`).
 RELAXATIONS = 200.0
-#: One that held is made once more where its own window shows that it had to be so much longer.
+#: A soak that held is repeated if its own window shows that it should be longer by this factor.
 LONGER = 1.5
 #: Soaks of one config, the first and those at lowered claims.
 MOST = 3
@@ -40,9 +40,9 @@ OF_MEAN = 0.95
 #: The tail of the latency rises with this power of the load at least: in a queue at 75 % of its
 #: saturation it is 0.75 / (1 - 0.75). One more failed soak costs less than a claim far too low.
 STEEP = 3.0
-#: A lowered claim is this share below where the utilisation would be one, twice that the next time.
+#: A lowered claim is this share below where utilisation would be one; twice that the next time.
 BELOW = 0.015
-#: What the rounds have shown is not lowered by more than this share at once.
+#: What the rounds have shown is lowered by at most this share at once.
 MOST_AT_ONCE = 0.15
 
 
@@ -55,7 +55,7 @@ class SoakRules:
         seed: Different from all others; a lowered load has the same arrivals, slower.
         least_s: How long a soak is to last at least, if that is possible.
         record: Stores a row at once.
-        told: Told of each soak when it is over, and why one that held is made once more.
+        told: Receives a sentence about each finished soak, and why one that held is repeated.
     """
 
     slos: Sequence[Slo]
@@ -76,12 +76,12 @@ def soak(
     begin: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
-    """Puts the load a config is credited with on it for long, and lower ones until one holds.
+    """Tests for long the load a config is credited with, then lower loads until one holds.
 
     Args:
         bench: Measures.
         candidate: Gets a fresh server each time.
-        level: What it is credited with. The last soak is at no more.
+        level: What it is credited with. The last soak is at most at this level.
         rules: What is common to all soaks of a run.
         slope: Power of the load with which utilisation rises, as rounds show it; None: not known.
         begin: The first load, see `first_level`; None: ``level``.
@@ -114,14 +114,14 @@ def soak(
             if next_level is not None and len(tried) == at_most - 1:
                 next_level = min(next_level, level)
         elif len(tried) < at_most:
-            rules.told(f"it is slow to forget busy spells: once more, for {least_s:.0f} s")
+            rules.told(f"latency recovers slowly after busy periods: repeated for {least_s:.0f} s")
     return Soak(tuple(tried))
 
 
 def first_level(proof: Confirmation, plan: LoadPlan) -> float:
-    """The load to begin with: what it stood in each round, or nearly the mean of what it can stand.
+    """The load to begin with: what it sustained in each round, or nearly its mean capacity.
 
-    The second only of searched rates, for which rounds tell a capacity.
+    The second only where rates are searched, since only then do rounds give a capacity.
     """
     if plan.listed is not None or not plan.arrivals.open_loop:
         return proof.level
@@ -137,7 +137,7 @@ def remembered_s(points: Sequence[Point]) -> float:
 def _measure(
     bench: Bench, candidate: Candidate, level: float, rules: SoakRules, least_s: float
 ) -> Point:
-    """A load that gave no result is put on it once more: the generator may have failed."""
+    """Repeats a load that gave no result: the generator may have failed."""
     bench.deploy(candidate, fresh=True)
     try:
         return bench.soak(level, rules.seed, least_s)

@@ -1,4 +1,4 @@
-"""How long the windows must be in which a claim is made."""
+"""How long the windows behind a claim must be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.spec.workload import Workload
 
 #: Standard error of a window's capacity, as a share, that is good enough.
 ERROR = 0.08
-#: A claim's window is at most so many of the spec's windows: what is written is soaked besides.
+#: A claim's window is at most this many of the spec's windows: what is written is also soaked.
 MOST_WINDOWS = 5.0
 
 
@@ -28,9 +28,9 @@ def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:
     Requests are late together, so a window holds as many independent ones as it is long in
     relaxation times (over two). From n of them, with an exponential tail, the quantile q of the
     latency has a relative standard error of sqrt(q / (1 - q) / n) / -ln(1 - q) (asymptotic variance
-    of a sample quantile, q (1 - q) / (n f^2)); the capacity one that is smaller by the power of the
-    load with which the latency rises. Short windows also put it too high, by about as much: most
-    of them hold no busy spell.
+    of a sample quantile, q (1 - q) / (n f^2)). The error of the capacity is smaller by the power of
+    the load with which the latency rises. Short windows also overestimate it, by about as much:
+    most of them hold no busy period.
 
     Args:
         points: Measurements of the config, at several loads.

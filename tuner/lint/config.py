@@ -1,4 +1,4 @@
-"""A model's config: Triton's rules, and settings that load and are seldom meant."""
+"""A model's config: Triton's rules, and settings that load but are seldom intended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.modelconfig.rules import Rule, is_delay, queue_policies, violations
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate
 
-#: How a server is started is not known here: these may be right.
+#: How the server will be started is not known here, so these may be right.
 _DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
 _TURN_ON_BATCHING = ("onnxruntime", "tensorrt")
 _PLATFORMS = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt"}
@@ -61,7 +61,7 @@ def _preferred_sizes(config: ModelConfig) -> Iterator[_Remark]:
 def _no_eviction(config: ModelConfig) -> Iterator[_Remark]:
     """default_timeout_microseconds and max_queue_size are 0, no limit, by default.
 
-    Told where somebody may have taken the delay for the limit.
+    Reported where somebody may have mistaken the delay for the limit.
     """
     if config.dynamic_batching.max_queue_delay_microseconds < _LONG_DELAY_US:
         return
@@ -71,13 +71,13 @@ def _no_eviction(config: ModelConfig) -> Iterator[_Remark]:
             Severity.NOTE,
             "no-queue-timeout",
             "dynamic_batching",
-            "queued requests are never evicted; max_queue_delay_microseconds does not do it",
+            "queued requests are never evicted; max_queue_delay_microseconds does not evict them",
             "set default_queue_policy { default_timeout_microseconds max_queue_size }",
         )
 
 
 def _timeout_within_delay(config: ModelConfig) -> Iterator[_Remark]:
-    """A lone request waits for the whole delay, and is rejected when its time is up by then."""
+    """A lone request waits for the whole delay, and is rejected if it has timed out by then."""
     delay = config.dynamic_batching.max_queue_delay_microseconds
     for path, policy in queue_policies(config):
         timeout = policy.default_timeout_microseconds
@@ -105,7 +105,7 @@ def _stateless_sequences(config: ModelConfig) -> Iterator[_Remark]:
             "stateless-sequences",
             "sequence_batching",
             "no control_input and no state: only the correlation id tells sequences apart",
-            "keep it for a model that remembers by that id; one without memory needs no sequences",
+            "keep it for a model that keeps state by that id; a stateless one needs no sequences",
         )
 
 
@@ -133,7 +133,7 @@ def _mixed_kinds(config: ModelConfig) -> Iterator[_Remark]:
             Severity.WARNING,
             "mixed-kinds",
             "instance_group",
-            "CPU instances beside GPU instances are no fallback: they serve an equal share",
+            "CPU instances beside GPU instances are not a fallback: they serve an equal share",
             "keep one kind",
         )
 

@@ -48,7 +48,7 @@ _PLATFORMS = {
 
 
 def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
-    """Errors of the directory; Triton says most of them only in its log."""
+    """Errors of the directory; Triton reports most of them only in its log."""
     if config.name and config.name != files.model:
         yield error_at(
             files,

@@ -45,7 +45,7 @@ def python_findings(
 
 
 def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
-    """The model asks which sequence a request belongs to, or whether one begins or ends."""
+    """The model's code checks which sequence a request belongs to, or where one begins or ends."""
     words = (".flags(", ".correlation_id(")
     return any(word in source for _, source in _sources(files, config) for word in words)
 
@@ -58,7 +58,7 @@ def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
 
 @dataclass(frozen=True)
 class _ModelCall:
-    """Where a model.py asks another model, and which."""
+    """Where a model.py calls another model, and which."""
 
     model: str
     path: Path
@@ -79,7 +79,7 @@ def _model_calls(path: Path, source: str) -> Iterator[_ModelCall]:
 def _not_there(call: _ModelCall, names: Sequence[str]) -> Finding | None:
     if call.model in names:
         return None
-    text = f"there is no model {call.model!r} in the repository, which this asks"
+    text = f"this calls model {call.model!r}, which is not in the repository"
     hint = did_you_mean(call.model, names) or f"it has {', '.join(names)}"
     return _at(call.path, call.name, Severity.WARNING, "called-model", text, hint)
 
@@ -106,13 +106,13 @@ def lint_source(path: Path, source: str, *, batches: bool = True) -> Iterator[Fi
         yield Finding(path, line, column, Severity.ERROR, "python-syntax", module.msg)
         return
     if isinstance(module, str):
-        text = f"too long or too deep to be read: {module}"
+        text = f"too long or too deeply nested to be checked: {module}"
         yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
         return
     try:
         yield from list(_lint_module(path, module, source, batches))
     except RecursionError:
-        text = "too deep to be read"
+        text = "too deeply nested to be checked"
         yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
 
 
@@ -178,7 +178,7 @@ def _lint_execute(
             loop,
             Severity.NOTE,
             "per-request-loop",
-            "execute works on one request after the other: dynamic batching gains little",
+            "execute handles one request after the other: dynamic batching gains little",
             "join the requests' inputs and call the model once",
         )
     endless = next((n for n in ast.walk(execute) if isinstance(n, ast.While)), None)
@@ -188,12 +188,12 @@ def _lint_execute(
             endless,
             Severity.NOTE,
             "cancellation",
-            "the loop goes on when the client has given up",
-            "ask request.is_cancelled() in it (gRPC clients only)",
+            "the loop continues after the client has given up",
+            "call request.is_cancelled() in it (gRPC clients only)",
         )
     for call in _calls(execute):
         if _dotted(call.func) == "time.sleep":
-            text = "execute sleeps, and its instance with it"
+            text = "execute sleeps, which blocks its instance"
             yield _at(path, call, Severity.WARNING, "sleep", text)
 
 
@@ -239,8 +239,8 @@ def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
                 call,
                 Severity.WARNING,
                 "thread-pool-size",
-                "a ThreadPoolExecutor without max_workers takes as many threads as it likes",
-                "set max_workers; every instance is a process with a pool of its own",
+                "a ThreadPoolExecutor without max_workers chooses its own number of threads",
+                "set max_workers; every instance is a process with its own pool",
             )
         elif name in ("Thread", "ThreadPoolExecutor") and method.name not in _ONCE:
             yield _at(
@@ -249,7 +249,7 @@ def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
                 Severity.WARNING,
                 "thread-per-request",
                 f"{method.name} starts threads for each call: nothing limits how many there are",
-                "make one pool of a stated size in initialize",
+                "create one pool of a fixed size in initialize",
             )
 
 

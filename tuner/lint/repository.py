@@ -38,10 +38,10 @@ def lint_repository(
 
     Args:
         repository: Directory with one directory for each model.
-        model: Look at this one only; the others are still read for its ensemble steps.
-        ignore: Rules that shall say nothing; comments in the files name more
+        model: Check this one only; the others are still read for its ensemble steps.
+        ignore: Rules to switch off; comments in the files name more
             (`rules.silenced_in`).
-        weights: False leaves out what is about files that are often not kept in git. So does a
+        weights: False leaves out findings about files that are often not kept in git. So does a
             repository whose models have no directories at all.
 
     Raises:
@@ -145,16 +145,18 @@ def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Ite
     """A cache on an ensemble over such models.
 
     A decoupled step makes the whole decoupled: refused. Over one that takes sequences it loads, and
-    a request that was asked before is answered without the step (tritonserver 2.51).
+    a request that was sent before is answered without the step (tritonserver 2.51).
     """
     line, column = locate(files.text, "response_cache.enable")
     for name, model in models.items():
         if model.model_transaction_policy.decoupled:
             severity = Severity.ERROR
-            text = f"the response cache does not work with a decoupled step, which {name} is"
+            text = f"the response cache does not work with a decoupled step such as {name}"
         elif model.HasField("sequence_batching"):
             severity = Severity.WARNING
-            text = f"what is in the cache is answered without {name}, which then misses a part"
+            text = (
+                f"a request answered from the cache never reaches {name}, which then misses a part"
+            )
             text += " of its sequence"
         else:
             continue

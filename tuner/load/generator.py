@@ -63,6 +63,6 @@ class LoadGenerator(typing.Protocol):
 
         Raises:
             LoadFailedError: No usable result; the message carries the generator's own words.
-            UndecidedError: It ended early without need; without ``window.ends_early`` it will not.
+            UndecidedError: It ended early without need; it will not without ``window.ends_early``.
             ServerGoneError: The server stopped answering meanwhile.
         """

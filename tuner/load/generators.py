@@ -1,6 +1,6 @@
 """Which load generator measures a run. Decided once: two generators are two definitions of latency.
 
-perf_analyzer measures wherever it can: it is NVIDIA's own, well kept, and what others measure with.
+perf_analyzer measures wherever it can: it is NVIDIA's own, well maintained, and what others use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GeneratorKind:
-    """A way to send requests and take the times.
+    """A way to send requests and measure their latencies.
 
     Attributes:
         name: In the files of a run.
@@ -57,14 +57,14 @@ GENERATORS = (PERF_ANALYZER, OWN_CLIENT)
 
 @dataclass(frozen=True)
 class Choice:
-    """Who measures, and why none of those before it; empty for the first."""
+    """Which generator measures, and why none of those before it; empty for the first."""
 
     kind: GeneratorKind
     why: str = ""
 
 
 def choose(demands: Sequence[Demand]) -> Choice:
-    """Who is to measure a run with these streams."""
+    """Chooses the generator for a run with these streams."""
     reasons: list[str] = []
     for kind in GENERATORS:
         reason = kind.cannot(demands)
@@ -75,7 +75,7 @@ def choose(demands: Sequence[Demand]) -> Choice:
 
 
 def title_of(name: str | None) -> str:
-    """What users read for a name in a file; a name that is not known stands for itself."""
+    """What users read for a name in a file; an unknown name is returned as it is."""
     return {kind.name: kind.title for kind in GENERATORS}.get(name or "", str(name))
 
 

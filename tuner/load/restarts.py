@@ -2,8 +2,8 @@
 
 A closed loop is bistable: 32 clients can settle into one batch of 32 or into two of 16, and stay
 there until the load ends. Only another start shows the other mode. So each measurement of a
-closed loop is several starts, with an equal part of the window each and other inputs: the time
-asked for is kept to, and each start costs one more warm-up.
+closed loop consists of several starts, each with an equal part of the window and other inputs. The
+total length is unchanged, but each start costs one more warm-up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tuner.spec.digits import digits
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0
-#: Highest throughput of a start over the lowest, minus one, that is no other mode yet.
+#: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
 SPREAD = 0.05
 
 
@@ -149,7 +149,7 @@ def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None
     )
 
 
-#: How a reading of several starts is made one: the worst, unless it is said here.
+#: How readings of several starts are combined: the worst, unless listed here.
 _READINGS: dict[str, Callable[[list[Any]], Any]] = {
     "cpu_percent": fmean,
     "governor": lambda values: values[-1],

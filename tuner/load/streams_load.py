@@ -81,7 +81,7 @@ class StreamsLoad(Restarted):
             await_first_answers(*_of(stream), self._config(stream), patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
-        """So many requests at once, of each stream its share; see `probes.slow_model`."""
+        """Sends requests at once, from each stream its share; see `probes.slow_model`."""
         turns = in_turn(self.setup.streams, count).tolist()
         asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
         return seconds_for(self.setup.site.endpoints.grpc, asked, patience_s)
@@ -100,7 +100,7 @@ class StreamsLoad(Restarted):
     def fill(self, seed: int, size: int | None) -> Filling:
         """Fills an empty cache of this size in bytes; see `probes.cache_fill.fill`.
 
-        Who asks most comes last: of what an LRU cache holds, that is the youngest.
+        The stream with most requests comes last: an LRU cache drops its entries last.
         """
         streams = [s for s in self.setup.streams if self._config(s).response_cache.enable]
         streams.sort(key=lambda s: 0.0 if s.background else s.share)

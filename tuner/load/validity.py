@@ -54,7 +54,7 @@ def client_kept_up(measurement: Measurement) -> bool:
 
 
 def client_behind(measurement: Measurement) -> ClientLimitError:
-    """The error of a load generator that was behind in a measurement: it sent too little, or late.
+    """The error for a load generator that fell behind: it sent too little, or too late.
 
     See `client_kept_up`.
     """
@@ -64,7 +64,7 @@ def client_behind(measurement: Measurement) -> ClientLimitError:
 
 
 def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
-    """The error of a load generator that cannot send what is asked for, and sent so much of it."""
+    """The error for a load generator that cannot send the load, with the rate that it did send."""
     if sent_per_s is None or sent_per_s >= _SENT_SHARE * load.level:
         return _client_error(load, None)
     return _client_error(load, sent_per_s, f"it sent {digits(sent_per_s, 4)}/s")
@@ -86,10 +86,10 @@ def refuse_failures(
     *,
     dropped: bool = False,
 ) -> None:
-    """Counters before and after a load; ``words``: what the model said, empty when not known.
+    """Counters before and after a load; ``words``: the model's error message, empty if not known.
 
-    ``dropped``: the load generator was killed while it waited for answers. What Triton drops then
-    counts as failed too, so that only words of its own tell that the model failed.
+    ``dropped``: the load generator was killed while it waited for answers. Requests that Triton
+    drops then count as failed too, so only a message of the model's own shows that it failed.
 
     Raises:
         ModelFailsError: It answered requests with errors.
@@ -120,22 +120,22 @@ def received_count(
 
 
 def client_busy(share: float) -> tuple[str, ...]:
-    """What is to be said of a load generator with a thread that busy, as share of one core."""
+    """The warning about a load generator whose thread is this busy, as a share of one core."""
     if share <= _BUSY:
         return ()
     sentence = f"The load generator was busy for {share:.0%} of the time"
-    return (f"{sentence}: latencies include what answers waited for it.",)
+    return (f"{sentence}: latencies include the time that answers waited for it.",)
 
 
 def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
-    """What is to be said of a window that is shorter than planned."""
+    """The warning about a window that is shorter than planned."""
     if window.duration_s >= planned.duration_s:
         return ()
     return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
 
 
 def left_out(window: Window, quiet: Iterable[Span]) -> tuple[str, ...]:
-    """What is to be said of a window of which spells were left out."""
+    """The warning about a window from which bursts of steal time were left out."""
     missing_s = window.duration_s - seconds_of(quiet)
     if missing_s < 0.01:
         return ()
@@ -160,7 +160,7 @@ def _sent(m: Measurement) -> str:
 
 
 def _sent_late(m: Measurement) -> Iterator[str]:
-    """Of a mix whatever stream's latencies are the client's own."""
+    """In a mix, the streams whose latencies are the client's own."""
     for own in m.streams.values() or (m,):
         if own.late_sends is not None and own.late_sends > _LATE_SENDS and _lag_matters(own):
             late = f"{own.late_sends:.0%} of the requests were sent more than 1 ms late"
@@ -180,10 +180,10 @@ def _sent_too_little(m: Measurement) -> float | None:
 
 
 def _lag_matters(m: Measurement) -> bool:
-    """Whether the tail of latencies is the client's own; so when that is not known.
+    """Whether the tail of latencies is the client's own; True when that is not known.
 
-    Not where every SLO was met all the same: latencies count from the moment a request was due,
-    so a late client only ever makes them longer.
+    False where every SLO was met anyway: latencies count from the moment a request was due, so a
+    late client can only make them longer.
     """
     if m.within_bounds:
         return False
@@ -204,7 +204,7 @@ def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[st
     if m.completed_count < needed:
         yield (
             f"p{percent} rests on {m.completed_count} requests and is a point estimate: to show "
-            f"that {percent} % are in time takes {needed} of which none is late, and more where "
+            f"that {percent} % are in time takes {needed} requests if none is late, and more if "
             "some are."
         )
 

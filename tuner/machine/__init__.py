@@ -1,1 +1,1 @@
-"""The machine beneath: child processes, free ports, private directories, facts of the host."""
+"""The machine beneath: child processes, free ports, private directories, facts about the host."""

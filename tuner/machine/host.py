@@ -1,4 +1,4 @@
-"""Facts of the machine a measurement was made on; what cannot be read is None or empty."""
+"""Facts about the machine a measurement was made on; what cannot be read is None or empty."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Temporary directories that do not pile up when their owners are killed.
 
-Whatever a run keeps in a temporary directory belongs into one of these.
+Whatever a run keeps in a temporary directory belongs in one of these.
 """
 
 from __future__ import annotations

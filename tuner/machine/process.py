@@ -70,7 +70,7 @@ def child(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the group at once: nothing that we start has anything to save; then none is left."""
+    """Kills the group at once, since no child has anything to save, and waits until it is gone."""
     # Once its leader is reaped the group's number may be given to somebody else; then the
     # guard has done the killing.
     if process.poll() is None:

@@ -199,7 +199,7 @@ class Measurement(Facts):
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
-        disturbances: What else went on on the machine and spoilt it, one sentence each.
+        disturbances: What else on the machine disturbed it, one sentence each.
         warnings: Things a reader must know, one sentence each.
         command: The exact command line that measured.
     """
@@ -249,7 +249,7 @@ class Measurement(Facts):
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if _of_one(self.models):  # it is told once
+        if _of_one(self.models):  # it is stored once
             own = {} if self.server is None else {"": self.server}
             object.__setattr__(self, "models", own)
 

@@ -1,4 +1,4 @@
-"""Measurements that count for nothing, kept so that no measured second is lost in silence."""
+"""Measurements that do not count, kept so that no measured second is lost silently."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rejected(Facts):
     Attributes:
         level: Of the load, see `tuner.measurement.measurement.LoadPoint`.
         wall_s: What it took.
-        measurement: What it gave; None when it did not come to that.
+        measurement: Its result; None when it did not get that far.
     """
 
     reason: str

@@ -10,13 +10,13 @@ from tuner.spec.metrics import requests_needed
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
 _MARGIN = 1.05  # a few requests are answered outside the window
-#: Without a percentile too a window is to hold so many requests.
+#: A window is to hold this many requests even where no percentile is bounded.
 _FEWEST = 10
 #: In units of the largest latency SLO: a window in which a queue that grows by a twentieth of the
 #: load takes up half of what the SLO allows, and load before it for the queue to form.
 WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
-#: A soak holds requests for the percentile with so many late ones, and so many times what the
-#: largest latency SLO allows; but it is at most so many times as long as the spec says.
+#: A soak holds enough requests for this many late ones at the percentile, and lasts this many times
+#: the largest latency SLO; but it is at most this many times as long as the spec says.
 _SOAK_LATE, _SOAK_OVER_BOUND, _SOAK_AT_MOST = 5, 20.0, 10.0
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
@@ -44,8 +44,8 @@ class Window:
         slice_s: Length of the stretches of `Measurement.slices`; None for none.
         bounds: Latency SLOs; see `Measurement.within_bounds`.
         ends_early: Whether an open loop ends once it has certainly missed one of them.
-        quiet_only: Spells in which the hypervisor gave the CPU away do not count (open loop
-            only), see `tuner.load.latency.quiet`.
+        quiet_only: Bursts of steal time do not count (open loop only), see
+            `tuner.load.latency.quiet`.
     """
 
     duration_s: float
@@ -98,13 +98,13 @@ def window_for(
         shares: Percentiles the SLOs name, as shares (0.99 for p99).
         rate_per_s: Requests per second to expect; None when it is not known.
         window_s: Shortest window, from the spec.
-        max_window_s: Longest, but for what the latency SLO needs; a percentile that needs more
-            requests than come by then stays without a verdict.
+        max_window_s: Longest, apart from what the latency SLO needs; a percentile that needs more
+            requests than come by then gets no verdict.
         warmup_s: Least load before the window.
-        latency_bound_s: The largest latency SLO. Warm-up and window are long beside it, so that
-            a queue that only grows cannot stay below it until the end; and load goes on for longer
-            than it after the window, so that no unanswered request can pass for one in time.
-        open_loop: Whether a queue can grow at all; that of a closed loop is as long as it has
+        latency_bound_s: The largest latency SLO. Warm-up and window are much longer, so that a
+            queue that only grows cannot stay below it until the end. After the window, load goes
+            on for longer than this, so that no unanswered request can pass for one in time.
+        open_loop: Whether a queue can grow at all; in a closed loop it is limited by the number of
             clients.
     """
     wanted_s = requests_for(shares) / rate_per_s if rate_per_s else 0.0

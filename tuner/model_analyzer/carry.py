@@ -31,7 +31,7 @@ def repository_of(profile: Profile) -> Path | None:
 def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     """Everything a spec in ``directory`` has a place for, and a list of the rest.
 
-    ``config`` is the model's ModelConfig message; ``slo`` stands in where no latency is bounded.
+    ``config`` is the model's ModelConfig message; ``slo`` is used where no latency is bounded.
 
     Raises:
         SpecError: An option has a value that Model Analyzer would refuse too, or the file is
@@ -52,7 +52,7 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     launch = server(profile, path)
     if launch.get("gpus") == "none" and any("gpu_memory" in text for text in (goal, *bounds)):
         del launch["gpus"]
-        profile.leave(("gpus",), "all stay visible: the memory of a GPU counts")
+        profile.leave(("gpus",), "all stay visible: the objective or an SLO is about gpu_memory")
     given = Given(
         command=f"tune init {profile.model} --from-model-analyzer {profile.path}",
         server=launch,
@@ -75,7 +75,9 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
     found = slos(profile, goal)
     if goal == GOODPUT and not any(Slo.parse(text).metric.is_latency for text in found):
         found.insert(0, stand_in)
-        profile.leave(("constraints",), f"no latency is bounded; {stand_in} stands in: change it")
+        profile.leave(
+            ("constraints",), f"no latency is bounded; {stand_in} is an example: change it"
+        )
     return [*found, "error_rate <= 0%"]
 
 

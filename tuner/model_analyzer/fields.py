@@ -97,7 +97,7 @@ def _members(value: Any) -> list[Any]:
 def _parameter(
     profile: Profile, config: Any, path: str, where: Location, values: list[Any] | None
 ) -> dict[str, Any] | None:
-    """As the spec writes it; None for what cannot be carried over, or is so already."""
+    """As the spec writes it; None if it cannot be carried over, or already is so."""
     reason = _UNSEARCHED.get(path) or _UNSEARCHED.get(path.split(".", maxsplit=1)[0])
     if reason is None and values is None:
         reason = "several messages; a spec searches their single fields, by path"
@@ -150,7 +150,7 @@ def _sizes(profile: Profile, where: Location, values: list[Any]) -> dict[str, An
 
 
 def _bounds(profile: Profile) -> dict[str, dict[str, Any]]:
-    """What Model Analyzer searches without being told the values."""
+    """What Model Analyzer searches when no values are given."""
     least, most = (
         profile.take_number(f"run_config_search_{end}_instance_count") or default
         for end, default in zip(("min", "max"), INSTANCE_COUNTS, strict=True)
@@ -174,7 +174,7 @@ def _bounds(profile: Profile) -> dict[str, dict[str, Any]]:
 def _by_itself(
     profile: Profile, config: Any, listed: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """What every mode but a manual brute search varies without being told, and switches on."""
+    """What every mode except a manual brute search varies by default, and switches on."""
     found = {
         path: parameter
         for path, parameter in _bounds(profile).items()

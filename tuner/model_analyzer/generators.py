@@ -3,7 +3,7 @@
 The one module that imports `model_analyzer`; written against its release 1.58.0. What is private
 there is used in three places: `ModelConfig._default_config_dict` holds the model's config (else
 a file would be read or a server started), a measurement's `ConstraintManager._constraints` holds
-the SLO (else a whole command line would be parsed), and a generator is told its results by
+the SLO (else a whole command line would be parsed), and a generator gets its results through
 `set_last_results`. The generators write no files and start nothing; what they log is held back.
 """
 
@@ -20,7 +20,7 @@ from tuner.model_analyzer.offer import Offer
 from tuner.modelconfig.schema import enum_name
 from tuner.spec.model import ModelAnalyzerMode
 
-#: Stands for the model; Model Analyzer takes names with ``_config_`` in them apart.
+#: The model's name here; Model Analyzer takes names with ``_config_`` in them apart.
 MODEL = "model"
 #: Model Analyzer's bound on p99 latency, in milliseconds: our SLOs as one number.
 LATENCY_BUDGET = 100.0
@@ -51,7 +51,7 @@ _READ = (
 
 @dataclass(frozen=True)
 class Told:
-    """What a generator hears of a measured config.
+    """What a generator is given about a measured config.
 
     Attributes:
         value: The objective, above 0.
@@ -194,7 +194,7 @@ class Generators:
             fields[name].set_value(fields[name].default_value())
         for name in ("bls_composing_models", "cpu_only_composing_models"):
             fields[name].set_value([])
-        config.use_concurrency_formula = True  # the load is ours, so it is not searched
+        config.use_concurrency_formula = True  # tune decides the load, so it is not searched
         config.optuna_max_trials = self._trials
         counts, batches = self._offer.instances, self._offer.max_batch_sizes
         if _contiguous(counts):

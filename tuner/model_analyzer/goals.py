@@ -32,8 +32,8 @@ _OURS = {
     "perf_latency": P99_LATENCY,  # an old name for the same
     "gpu_used_memory": GPU_MEMORY,
 }
-#: Metrics of Model Analyzer that nothing of ours is.
-_UNKNOWN = "tune does not measure it; it knows " + ", ".join(METRICS)
+#: Metrics of Model Analyzer that have no counterpart here.
+_UNKNOWN = "tune does not measure it; it measures " + ", ".join(METRICS)
 
 
 def objective(profile: Profile, levels: Sequence[float], open_loop: bool) -> str:
@@ -97,9 +97,9 @@ def _add(
 ) -> None:
     at = Objective.parse(goal)
     if value <= 0:
-        profile.leave(where, f"a bound of {value} says nothing")
+        profile.leave(where, f"a bound of {value} is meaningless")
     elif metric is THROUGHPUT and at.at_rate and value > (at.at_level or 0):
-        profile.leave(where, f"no more than {at.at_level:g}/s are asked for")
+        profile.leave(where, f"no more than {at.at_level:g}/s are sent")
     elif metric is THROUGHPUT and goal == GOODPUT:
         reason = f"goodput is the throughput and is raised as far as it goes; compare with {value}"
         profile.leave(where, reason)

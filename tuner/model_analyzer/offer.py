@@ -1,4 +1,4 @@
-"""What of a space Model Analyzer's searches can vary, and its wishes as candidates of the space.
+"""What Model Analyzer's searches can vary in a space, and its configs as candidates of that.
 
 Its quick search knows instances and max_batch_size; its Optuna search delays as well, its brute
 search also preferred sizes. It varies one model: of several the first of which it can vary
@@ -62,7 +62,7 @@ def offered(space: Space) -> Offer:
 
 
 def varied_model(space: Space) -> str:
-    """Label of the model that is varied; of the first that is asked where none can be."""
+    """Label of the model that is varied; where none can be, of the first that gets requests."""
     owners = (p.knob.owner for p in space.parameters if varied(p.path))
     return next(owners, space.asked[0])
 

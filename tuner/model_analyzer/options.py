@@ -29,7 +29,7 @@ _OWN_SEARCH = """
 _COMPOSING = "bls_composing_models cpu_only_composing_models ensemble_composing_models"
 _WINDOWS = "tune measures fixed windows, as long as the percentile of the SLO needs"
 _METERS = "Model Analyzer's own measuring; tune watches the machine by itself"
-_SEVERAL = "name the other models under models, and who asks for them under streams"
+_SEVERAL = "name the other models under models, and the requests to them under streams"
 _LOADS = "tune searches the highest load of every config"
 _START = "the search of the highest load finds its start"
 
@@ -74,7 +74,7 @@ FLAG_REASONS: Mapping[str, str] = {
     "measurement-mode": _WINDOWS,
     "measurement-request-count": _WINDOWS,
     "percentile": "an SLO names its percentile",
-    "shared-memory": "inputs travel with the requests, as those of your users do",
+    "shared-memory": "inputs are sent with the requests, as your users send them",
     "stability-percentage": _WINDOWS,
     "streaming": "a request of tune has one answer",
     "string-data": "random strings are drawn; inputs: {kind: file} brings your own",

@@ -14,7 +14,7 @@ from tuner.spec.model import ModelAnalyzerMode
 
 #: The brute search makes all its configs before the first one is measured.
 MOST_COMBINATIONS = 2000
-#: A search that has asked this often goes in circles.
+#: A search that has asked this often is repeating itself.
 MOST_ASKED = 5000
 #: Model Analyzer divides by what was measured.
 LEAST_VALUE = 1e-9
@@ -31,9 +31,9 @@ class Asked:
 class ModelAnalyzerSearch:
     """NVIDIA's search as a function of the results so far.
 
-    A fresh generator is asked again at each step, and what it wants that is measured is answered
-    from the results. Its wishes are mapped to the nearest candidate of the space; one that Triton
-    would refuse counts as a config without a measurement, which is what it would be there.
+    Each step runs a fresh generator, and answers it from the results as long as it asks for configs
+    that were measured. Each config is mapped to the nearest candidate of the space. One that Triton
+    would refuse counts as a config without a measurement, as it would in Model Analyzer.
 
     Raises:
         SpecError: Nothing of the space can be varied by it, or more than it can list.
@@ -53,7 +53,7 @@ class ModelAnalyzerSearch:
         """The first config it asks for that has no result.
 
         Args:
-            results: By key of the candidate; None stands for a failed trial. Until the current
+            results: By key of the candidate; None means a failed trial. Until the current
                 config has one, it is taken as of value 1 and within the SLOs.
 
         Returns:

@@ -48,7 +48,7 @@ def server(profile: Profile, path: Callable[[str], str]) -> dict[str, Any]:
 
 
 def leave_launch(profile: Profile, mode: str) -> None:
-    """Lists what a launch in another mode would need."""
+    """Lists options that only a launch in another mode would need."""
     options = {
         "local": ("triton_server_path",),
         "docker": ("triton_docker_image", "triton_docker_mounts", "triton_docker_shm_size"),
@@ -102,7 +102,7 @@ def _arguments(profile: Profile) -> list[str]:
         flag = "--" + str(name).strip().replace("_", "-")
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if flag in OWN_ARGUMENTS:
-            profile.leave((_FLAGS, name), "is given by tune itself")
+            profile.leave((_FLAGS, name), "is set by tune itself")
         elif isinstance(value, (list, dict)) or " " in text:
             profile.leave((_FLAGS, name), f"write it as {flag}=VALUE under server.args")
         else:

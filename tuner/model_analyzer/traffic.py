@@ -47,7 +47,7 @@ class Traffic:
 
 
 def traffic(profile: Profile, path: Callable[[str], str]) -> Traffic:
-    """How requests come. ``path`` gives what the spec writes for a path of the YAML."""
+    """How requests arrive. ``path`` gives what the spec writes for a path of the YAML."""
     flags = profile.take_mapping(FLAGS)
     rates = profile.take_numbers("request_rate") or _flag_range(profile, "request-rate-range")
     clients = profile.take_numbers("concurrency") or _flag_range(profile, "concurrency-range")
@@ -74,7 +74,7 @@ def traffic(profile: Profile, path: Callable[[str], str]) -> Traffic:
 def workload(
     profile: Profile, found: Traffic, goal: str, slos: list[str], path: Callable[[str], str]
 ) -> dict[str, Any]:
-    """The workload section but for the inputs."""
+    """The workload section without the inputs."""
     arrivals = dict(found.arrivals)
     if goal.startswith("minimize"):
         for name in ("rate", "concurrency"):
@@ -82,7 +82,9 @@ def workload(
     lines: dict[str, Any] = {"protocol": _protocol(profile), "arrivals": arrivals}
     sizes = profile.take_numbers("batch_sizes")
     for size in sizes[1:]:
-        profile.leave(("batch_sizes",), f"requests carry one number of inputs; {size} left out")
+        profile.leave(
+            ("batch_sizes",), f"all requests carry the same number of inputs; {size} left out"
+        )
     if sizes and sizes[0] > 1:
         lines["batch_size"] = sizes[0]
     lines |= _window(profile, found, slos)
@@ -100,7 +102,7 @@ def inputs(
     data = flags.get("input-data", "random")
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
     if data == "zero":
-        reason = "random inputs instead: for zeros a model may be quicker, and a cache is"
+        reason = "random inputs instead: zeros may be quicker for a model, and are for a cache"
         profile.leave((FLAGS, "input-data"), reason)
     elif isinstance(data, list) or Path(str(data)).is_dir():
         reason = "random inputs instead: tune takes one JSON file, no directory and no list"
@@ -113,7 +115,7 @@ def inputs(
         if name in open_shapes:
             shapes[name] = dims
         else:
-            profile.leave((FLAGS, "shape"), f"config.pbtxt leaves no shape of {name} open")
+            profile.leave((FLAGS, "shape"), f"config.pbtxt leaves no dimension of {name} open")
     if shapes:
         found["shapes"] = shapes
     length = _whole(profile, "string-length")

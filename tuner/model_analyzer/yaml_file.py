@@ -18,13 +18,13 @@ from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
 _T = TypeVar("_T")
 _ADVICE = "the options are in docs/config.md of Model Analyzer"
-#: A model's own options, and where they stand.
+#: A model's own options, and where they are.
 _Own = tuple[dict[str, Any], Location]
 
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
 
 
-#: Numbers that one option may stand for.
+#: Most numbers that one option may expand to.
 MOST_NUMBERS = 10_000
 
 
@@ -43,7 +43,7 @@ class Left:
 
 @dataclass
 class Profile:
-    """What a YAML says for one model. Whoever uses an option takes it; the rest is told.
+    """What a YAML says for one model. Options are taken as they are used; the rest is reported.
 
     Attributes:
         model: The model.
@@ -110,7 +110,7 @@ def read_profile(path: Path, model: str | None) -> Profile:
     """The options of a model; without a name, of the only one in the file.
 
     Raises:
-        SpecError: The file cannot be read, is none of Model Analyzer's, or does not say which
+        SpecError: The file cannot be read, is not one of Model Analyzer's, or does not say which
             model; the message has ``file:line:column`` for every mistake.
     """
     tree = _tree(path)
@@ -130,7 +130,7 @@ def _tree(path: Path) -> Tree:
         raise _error([_mistake(path, error.position, (), error.message)]) from error
     mistakes = [_mistake(path, at, where, message) for at, where, message in tree.problems]
     if not isinstance(tree.data, dict):
-        message = f"no mapping of options to values; {_ADVICE}"
+        message = f"not a mapping of options to values; {_ADVICE}"
         mistakes.append(_mistake(path, Position(1, 1), (), message))
     if mistakes:
         raise _error(mistakes)
@@ -138,7 +138,7 @@ def _tree(path: Path) -> Tree:
 
 
 def _models(path: Path, tree: Tree) -> Iterator[tuple[str, _Own]]:
-    """Name, own options and where they stand: a list of names, a mapping, or a mixture."""
+    """Name, own options and where they are: a list of names, a mapping, or a mixture."""
     top: Location = ("profile_models",)
     given = tree.data.get("profile_models")
     if isinstance(given, str):
@@ -175,7 +175,7 @@ def _refuse_unknown(path: Path, tree: Tree, models: Mapping[str, _Own]) -> None:
     for where, known in unknown:
         near = in_brackets(str(where[-1]), known)
         position = tree.position(Finding(where, "", key=True))
-        mistakes.append(_mistake(path, position, where, f"no option of Model Analyzer{near}"))
+        mistakes.append(_mistake(path, position, where, f"not an option of Model Analyzer{near}"))
     if mistakes:
         raise _error(mistakes)
 

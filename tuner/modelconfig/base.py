@@ -2,8 +2,8 @@
 
 A backend may complete a config when it loads the model: inputs, outputs, max_batch_size, a
 scheduler (TensorRT, ONNX Runtime, a Python model's ``auto_complete_config``). What only Triton's
-defaults fill in is not told apart from the file, but for the number of instances, which is always
-stated.
+defaults fill in is not distinguished from the file, except for the number of instances, which is
+always stated.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _CPU_COUNTS = {"onnxruntime": 2, "tensorflow": 2}
 
 @dataclass(frozen=True)
 class Base:
-    """A model's config, what the file says and what was completed told apart.
+    """A model's config, with what the file says separate from what was completed.
 
     Attributes:
         file: ``ModelConfig`` message of config.pbtxt as it is.
-        completed: The same as the server completes it; with default counts alone as long as no
-            server was asked.
-        overridden: Of `MAX_BATCH_SIZE` and `DYNAMIC_BATCHING` those that the server sets by
-            itself whatever the file says: another size cannot be had, nor no batcher.
+        completed: The same as the server completes it; only with default counts until a server
+            was queried.
+        overridden: Those of `MAX_BATCH_SIZE` and `DYNAMIC_BATCHING` that the server sets by
+            itself whatever the file says: the size cannot be changed, nor the batcher removed.
         completes: Loading the model may complete its config.
-        known: A server was asked.
+        known: A server was queried.
     """
 
     file: ModelConfig = field(repr=False)
@@ -47,7 +47,7 @@ class Base:
 
     @classmethod
     def of_file(cls, file: ModelConfig, *, completes: bool = False) -> Base:
-        """Before a server was asked.
+        """Before a server was queried.
 
         Where the server will complete max_batch_size, Triton's default stands in for it.
         """
@@ -58,7 +58,7 @@ class Base:
 
     @classmethod
     def of_server(cls, file: ModelConfig, running: ModelConfig, *, completes: bool) -> Base:
-        """From what a server reports that was given ``file`` as it is."""
+        """From what a server reports when it was given ``file`` unchanged."""
         completed = _complete(file, running)
         by_itself = completed.HasField(DYNAMIC_BATCHING) and not file.HasField(DYNAMIC_BATCHING)
         overridden = frozenset({DYNAMIC_BATCHING} if by_itself else ())
@@ -78,7 +78,7 @@ class Base:
         return self.completes and not self.file.max_batch_size
 
     def message(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
-        """What runs when ``fields`` are asked for (a new message)."""
+        """What runs when ``fields`` are requested (a new message)."""
         base = self.completed
         if not self.file.instance_group and any(_is_instances(p) for p in fields):
             base = deepcopy(base)
@@ -90,7 +90,7 @@ class Base:
         return with_fields(self.file, self.changes(fields))
 
     def changes(self, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
-        """What the file must say beside what it says now, and nothing that is completed to it.
+        """What must be added to the file, without anything that is completed anyway.
 
         Preferred sizes need a max_batch_size beside them: Triton compares the two before the
         backend completes the config (tritonserver 2.51 refuses ``preferred_batch_size: [4]``
@@ -106,7 +106,7 @@ class Base:
         return changed
 
     def expect(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
-        """What a server reports that runs ``fields``, before Triton's defaults (a new message)."""
+        """What a server that runs ``fields`` reports, before Triton's defaults (a new message)."""
         return self.message(self._express(fields))
 
     def read_back(self, fields: Mapping[str, FieldValue]) -> Collection[str]:
@@ -120,14 +120,14 @@ class Base:
         return wanted.keys()
 
     def violations(self, fields: Mapping[str, FieldValue]) -> Iterator[Violation]:
-        """Values that do not outlive the completion."""
+        """Values that the completion overwrites."""
         size = self._largest_batch(fields)
         if MAX_BATCH_SIZE in self.overridden and size != self.completed.max_batch_size:
             yield Violation(
                 Rule.COMPLETED,
                 MAX_BATCH_SIZE,
                 f"the server sets max_batch_size to {self.completed.max_batch_size}, whatever "
-                f"config.pbtxt says: {size} cannot be had",
+                f"config.pbtxt says: {size} is not possible",
                 "take max_batch_size out of the space, or change what completes it "
                 "(auto_complete_config of a Python model)",
             )

@@ -1,4 +1,4 @@
-"""Whether a server runs what it was asked to run."""
+"""Whether a server runs the config that it was given."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) 
 def _get_or_none(config: ModelConfig, path: str) -> FieldValue:
     try:
         return get(config, path)
-    except SpecError:  # fewer elements than were asked for
+    except SpecError:  # fewer elements than requested
         return None
 
 

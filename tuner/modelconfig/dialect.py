@@ -1,8 +1,8 @@
-"""Where Python's reader of protobuf's text format and C++'s, which Triton uses, differ.
+"""Where Python's parser of protobuf's text format differs from C++'s, which Triton uses.
 
-Tried with tritonserver 2.51 (24.10) and protoc: Python takes any white space of Unicode between
-tokens, a plus sign and underscores in numbers; C++ takes none of these. C++ takes space between a
-minus sign and its number, and booleans and enums in octal (01); Python does not.
+Tried with tritonserver 2.51 (24.10) and protoc: Python accepts any Unicode white space between
+tokens, and plus signs and underscores in numbers; C++ does not. C++ accepts space between a minus
+sign and its number, and booleans and enums in octal (01); Python does not.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MOVING = re.compile(r"-[ \t\r\n\f\v]|\b0[0-7]")
 
 
 def foreign(text: str) -> tuple[int, str] | None:
-    """Offset and reason of the first thing that Python takes and Triton refuses."""
+    """Offset and reason of the first thing that Python accepts and Triton refuses."""
     for part in _PART.finditer(text) if _STRANGE.search(text) else ():
         number = part["number"]
         if number is not None and (number.startswith("+") or "_" in number):
-            return part.start(), f"Triton's parser takes no number such as {number}"
+            return part.start(), f"Triton's parser does not accept numbers such as {number}"
         if part["space"] is not None:
             code = f"U+{ord(part['space'][0]):04X}"
-            return part.start(), f"Triton's parser takes no white space such as {code}"
+            return part.start(), f"Triton's parser does not accept white space such as {code}"
     return None
 
 
@@ -52,7 +52,7 @@ def moved_starts(text: str) -> dict[int, int]:
 
 
 def without_comments(text: str) -> str:
-    """What a parser reads of it, in its place: space stands for comments."""
+    """The text with space in place of comments, so that all else keeps its position."""
     return _PART.sub(_uncomment, text) if "#" in text else text
 
 

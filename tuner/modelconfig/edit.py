@@ -1,7 +1,7 @@
-"""Changes single fields in the text of a config.pbtxt and nothing else in it.
+"""Changes single fields in the text of a config.pbtxt and nothing else.
 
 Comments, order, spacing and line endings of everything that is not named stay byte for byte.
-What comes out is parsed again and must be the message that the change of fields stands for.
+The result is parsed again and must be the message with exactly these fields changed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 class EditError(TunerError):
-    """The edited text does not mean what it should: a defect, nothing was changed."""
+    """The edited text does not mean what it should: a defect; nothing was changed."""
 
 
 def edit(text: str, fields: Mapping[str, FieldValue]) -> str:
-    """``text`` with ``fields`` set; None takes a field out.
+    """``text`` with ``fields`` set; None removes a field.
 
-    The same text comes back when it already has these values. A comment inside a field that is
-    taken out, or behind it on its line, goes with it.
+    The same text comes back when it already has these values. A comment inside a removed field, or
+    behind it on its line, is removed too.
 
     Args:
         text: A config.pbtxt; may be empty.

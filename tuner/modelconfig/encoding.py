@@ -19,7 +19,7 @@ def decode(content: bytes) -> tuple[str, str]:
     """The text, and its encoding: UTF-8, or Latin-1 where comments alone are not ASCII.
 
     Raises:
-        UnicodeDecodeError: It is neither; ``start`` is of what is not ASCII and no comment.
+        UnicodeDecodeError: It is neither; ``start`` is at the first non-ASCII outside comments.
     """
     try:
         return content.decode(UTF_8), UTF_8
@@ -32,7 +32,7 @@ def decode(content: bytes) -> tuple[str, str]:
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """The bytes of a text; reading them gives it again.
+    """The bytes of a text; `decode` turns them back.
 
     Raises:
         SpecError: Something else than its comments is not ASCII, and it is not UTF-8.

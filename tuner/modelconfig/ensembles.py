@@ -25,7 +25,7 @@ def is_ensemble(config: ModelConfig) -> bool:
 
 
 def mistakes(config: ModelConfig) -> Iterator[Mistake]:
-    """Why Triton refuses this ensemble, whatever models it is made of."""
+    """Why Triton refuses this ensemble, regardless of its models."""
     if not is_ensemble(config):
         return
     if config.platform != PLATFORM or config.backend:
@@ -46,7 +46,7 @@ def mistakes_between(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -
     Args:
         ensemble: Its config.
         models: The configs of its steps' models by name, as far as they are known. What is not
-            known says nothing; that a model is not there is for those who know all names.
+            known is skipped; a missing model is reported by those who know all names.
     """
     for index, step in enumerate(ensemble.ensemble_scheduling.step):
         if step.model_name in models:
@@ -57,7 +57,7 @@ def mistakes_between(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -
 def circle_mistakes(
     name: str, ensemble: ModelConfig, models: Mapping[str, ModelConfig]
 ) -> Iterator[Mistake]:
-    """Steps that lead back to the ensemble ``name``, through whichever others: refused."""
+    """Steps that lead back to the ensemble ``name``, through any others: refused."""
     for index, step in enumerate(ensemble.ensemble_scheduling.step):
         reached = [step.model_name]
         for inner in reached:  # grows
@@ -73,7 +73,7 @@ def step_mistakes(
 ) -> Iterator[Mistake]:
     """Why Triton refuses step ``index`` of an ensemble, given the config of the step's model.
 
-    The model's config must be complete: one whose tensors the backend finds out says nothing.
+    The model's config must be complete: if the backend determines its tensors, nothing is reported.
     """
     step = ensemble.ensemble_scheduling.step[index]
     path = f"{_STEP}[{index}]"
@@ -140,7 +140,7 @@ def _circles(steps: list[Any], inputs: set[str]) -> Iterator[Mistake]:
 
 
 def tensor_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
-    """A tensor of another type, or of other dims, on two of its ends: refused.
+    """A tensor whose type or dims differ between two of its ends: refused.
 
     An open dimension fits any. Dims fit as they are written, or with the batch in front where the
     model, or the ensemble, takes batches.

@@ -67,7 +67,7 @@ class ModelFiles:
         return self.mentions("auto_complete_config")
 
     def mentions(self, name: str) -> bool:
-        """Whether a name stands in the model's own Python code."""
+        """Whether the model's own Python code mentions a name."""
         sources = (path for d in self._version_directories for path in d.glob("*.py"))
         return any(name.encode() in path.read_bytes() for path in sources)
 
@@ -81,7 +81,8 @@ def read_model(repository: Path, model: str) -> ModelFiles:
 
     Raises:
         EnvironmentNotReadyError: The repository or the config cannot be read.
-        SpecError: There is no such model, its config is no file, or not UTF-8 beside its comments.
+        SpecError: There is no such model, or its config is not a file, or is not UTF-8 outside its
+            comments.
     """
     directory = model_directory(repository, model)
     path = directory / CONFIG_NAME
@@ -132,7 +133,7 @@ def read_config(path: Path) -> bytes | None:
 
 
 def model_directory(repository: Path, model: str) -> Path:
-    """Where a model lies; its name is that of a directory in the repository, never a path.
+    """Where a model is; its name is that of a directory in the repository, never a path.
 
     Raises:
         EnvironmentNotReadyError: The repository cannot be read.

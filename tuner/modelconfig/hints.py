@@ -1,4 +1,4 @@
-"""What a text that does not parse most likely is: a template, a conflict, another format."""
+"""What an unparsable text most likely is: a template, a merge conflict, another format."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def hint_at(text: str, line: int, column: int) -> str:
     if _CONFLICT.match(whole):
         return "a merge conflict is left in the file: choose one side"
     if _PLACEHOLDER.search(whole):
-        return "this is a template: fill its placeholders in first"
+        return "this is a template: fill in its placeholders first"
     if here.startswith("\ufeff"):
         return "save the file without a byte order mark (BOM)"
     if here.startswith(("//", "/*")):
         return "comments begin with #"
     if here.startswith("="):
-        return "write : and not ="
+        return "write : instead of ="
     return _hint_before(here, before)
 
 
 def _hint_before(here: str, before: str) -> str:
     previous = re.sub(r"#[^\n]*(?=\n|$)", "", before).rstrip(" \t\r\n")
     if here.startswith("]") and previous.endswith(","):
-        return "no comma stands before ]"
+        return "remove the comma before ]"
     field = previous[:-1].rstrip()[-_LONGEST_NAME:] if previous.endswith(":") else ""
     name = re.search(r"\w+$", field)
     if name and "\n" in before[len(previous) :] and not here.startswith(("{", "[")):

@@ -1,4 +1,4 @@
-"""Settings of a model config that load and do nothing: a search that varies them measures noise.
+"""Settings of a model config that load but do nothing: a search over them measures noise.
 
 Each function says how tritonserver 2.51 (24.10) answered when it was tried ("loads"), or "source"
 where it was only read.

@@ -43,7 +43,7 @@ def newline(text: str) -> str:
 
 
 def indent_unit(text: str, root: Message) -> str:
-    """How much deeper the fields of a message stand than the message itself."""
+    """How much deeper the fields of a message are indented than the message itself."""
     pending = list(root.fields)
     while pending:
         for message in pending.pop(0).messages:
@@ -57,7 +57,7 @@ def indent_unit(text: str, root: Message) -> str:
 
 
 def starts_line(text: str, position: int) -> bool:
-    """Nothing but space stands before it on its line."""
+    """Nothing but space is before it on its line."""
     return not text[_line_start(text, position) : position].strip()
 
 
@@ -176,7 +176,7 @@ def _inline(lines: Sequence[str]) -> str:
 
 
 def _space(text: str, position: int, *, before_closer: bool = False) -> str:
-    """The space needed between something new and what stands at ``position``."""
+    """The space needed between something new and what is at ``position``."""
     follower = text[position : position + 1]
     if not follower or follower.isspace() or (follower in _CLOSERS and not before_closer):
         return ""

@@ -21,7 +21,7 @@ _HINTS = {
     'Expected "}"': "a { is not closed",
     'Expected ">"': "a < is not closed",
     'Expected ","': "values in [ ] are separated by commas",
-    "Expected string but found": "text stands in quotes",
+    "Expected string but found": "put text in quotes",
     "missing ending quote": "close the string on the line it begins",
     "should not have multiple": "give the field once",
     "member of oneof": "these fields exclude each other: keep one",
@@ -39,7 +39,7 @@ _SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
 
 @dataclass(frozen=True)
 class Mistake:
-    """Why a text is no config. ``line`` and ``column`` count from 1."""
+    """Why a text is not a config. ``line`` and ``column`` count from 1."""
 
     line: int
     column: int
@@ -48,7 +48,7 @@ class Mistake:
 
 
 def parse(text: str, source: str = "config.pbtxt") -> ModelConfig:
-    """The message a config.pbtxt stands for; the empty text is the empty config.
+    """The message of a config.pbtxt; the empty text is the empty config.
 
     Raises:
         SpecError: The text is no config; the message begins with ``source:line:column``.
@@ -61,7 +61,7 @@ def parse(text: str, source: str = "config.pbtxt") -> ModelConfig:
 
 
 def try_parse(text: str) -> ModelConfig | Mistake:
-    """Like `parse`, with the mistake as a value: for those who collect mistakes."""
+    """Like `parse`, with the mistake as a value, for callers that collect mistakes."""
     from google.protobuf import text_format
 
     config = new_config()
@@ -99,7 +99,7 @@ def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
     hint = hint_at(source, line, column)
     hint = hint or next((hint for words, hint in _HINTS.items() if words in text), "")
     if _NOT_UTF8.match(text):
-        text = "the escapes of this string stand for no UTF-8"
+        text = "the escapes in this string are not valid UTF-8"
     elif unknown := _UNKNOWN_FIELD.search(text):
         name = unknown["name"]
         text = f"there is no field {name!r} in {unknown['type'].removeprefix('inference.')}"
@@ -116,13 +116,13 @@ def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor
     if descriptor is not None and descriptor.GetOptions().map_entry:
         return "an entry of a map is written { key: ... value { ... } }, one block for each key"
     if name in _NEWER:
-        return f"{name} is of newer Triton releases than the installed tritonclient: update that"
+        return f"{name} is of newer Triton releases than the installed tritonclient: update it"
     close = did_you_mean(name, descriptor.fields_by_name if descriptor else ())
     if close:
         return close
     elsewhere = [f"{prefix}{name}" for prefix, d in message_types(root) if name in d.fields_by_name]
     if elsewhere == [name]:
-        return f"{name} stands by itself, in no other block"
+        return f"{name} belongs at the top level, outside any other block"
     if elsewhere:
         return f"{name} belongs at {' or '.join(elsewhere[:3])}"
     return "remove it, or install a tritonclient that is as new as the server"

@@ -2,8 +2,8 @@
 
 The grammar of paths is that of `tuner.modelconfig.path_steps`; values are `FieldValue`s.
 
-Protobuf keeps no difference between a number, boolean or enum that is unset and one that is 0,
-False or the first name: `get` answers with the latter as long as the message around it is
+Protobuf does not distinguish a number, boolean or enum that is unset from one that is 0, False or
+the first name: `get` answers with the latter as long as the message around it is
 there. Only messages, lists, map entries, and everything inside an absent message, can be None.
 """
 
@@ -39,7 +39,7 @@ def get(message: ModelConfig, path: str) -> FieldValue:
     """The value at ``path``; see the module for what is None.
 
     Raises:
-        SpecError: No such path, or it does not say which of several elements is meant.
+        SpecError: There is no such path, or it is ambiguous between several elements.
     """
     *parents, last = parse_steps(path)
     for step in parents:

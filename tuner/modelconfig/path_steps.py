@@ -1,4 +1,4 @@
-"""A dotted path through `ModelConfig`, read into steps that are known to exist in its schema.
+"""A dotted path through `ModelConfig`, parsed into steps that exist in its schema.
 
 - ``max_batch_size``
 - ``dynamic_batching``: a message, True when present
@@ -69,7 +69,7 @@ class Step:
 
     @property
     def is_parameter(self) -> bool:
-        """A map of `ModelParameter`: the path stands for its only field, ``string_value``."""
+        """A map of `ModelParameter`: the path means its only field, ``string_value``."""
         return self.is_map and self.inner is not None and self.inner.full_name == _PARAMETER
 
     @property
@@ -95,7 +95,7 @@ def parse_steps(path: str) -> tuple[Step, ...]:
     """The steps of ``path``.
 
     Raises:
-        SpecError: It is no path of ModelConfig; with what is known or meant instead.
+        SpecError: It is not a path of ModelConfig; the message says what is known or meant.
     """
     segments = list(_segments(path))
     steps: list[Step] = []
@@ -141,7 +141,7 @@ def _segments(path: str) -> Iterator[tuple[str, str | None]]:
         match = _SEGMENT.match(path, position)
         if match is None:
             raise SpecError(
-                f"{path!r} is no path of a model config (at character {position + 1})",
+                f"{path!r} is not a path in a model config (at character {position + 1})",
                 "write field.field, list[0].field, list[name=value].field or map.key",
             )
         yield match["name"], match["selector"]
@@ -184,7 +184,7 @@ def _key(path: str, field: FieldDescriptor, selector: str) -> str | int:
     key = from_words(key_field, text)
     if key is None:
         raise SpecError(
-            f"{path!r}: {text!r} is no key of {field.name}",
+            f"{path!r}: {text!r} is not a key of {field.name}",
             f"its keys are {type_name(key_field)}",
         )
     assert isinstance(key, str | int)
@@ -218,7 +218,7 @@ def _refuse_own_condition(path: str, steps: list[Step]) -> None:
 def _no_subfield(path: str, step: Step, name: str) -> SpecError:
     if step.is_parameter:
         return SpecError(
-            f"{path!r}: a parameter's value is text, it has no field {name!r}",
+            f"{path!r}: a parameter's value is text and has no field {name!r}",
             f'write a key with dots as parameters["{step.key}.{name}"]',
         )
     return SpecError(f"{path!r}: {step.field.name} is {type_name(step.leaf)}, it has no fields")

@@ -1,8 +1,8 @@
 """Triton's own rules for a model config, checked before a config reaches a server.
 
 `violations` are reasons for which Triton refuses to load the model. Over its API it often says
-no more than "failed to poll from model repository"; the reason is in its log only. What loads
-and does nothing is in `tuner.modelconfig.idle`.
+no more than "failed to poll from model repository"; the reason is only in its log. What loads
+but does nothing is in `tuner.modelconfig.idle`.
 
 Rules are those of ValidateModelConfig, ValidateInstanceGroup and ValidateIOShape in
 model_config_utils.cc of Triton's core. Each function says how tritonserver 2.51 (24.10)
@@ -26,7 +26,7 @@ _NOT_COMPLETED_BACKENDS = ("python", "pytorch")
 
 
 class Rule(Enum):
-    """What a violation is about; the value is the id that reports show."""
+    """The rule that a violation breaks; the value is the id that reports show."""
 
     MAX_BATCH_SIZE = "max-batch-size"
     TENSOR = "tensor"
@@ -57,10 +57,10 @@ class Violation:
     """One rule that a config breaks.
 
     Attributes:
-        path: The field to look at, as in `tuner.modelconfig.path`.
+        path: The field that breaks it, as in `tuner.modelconfig.path`.
         message: What is wrong.
         hint: What to do.
-        owner: Label of the model whose field it is; empty where there is the one model.
+        owner: Label of the model whose field it is; empty if there is only one model.
     """
 
     rule: Rule
@@ -149,7 +149,7 @@ def _priority_levels(config: ModelConfig) -> Iterator[Violation]:
             Rule.PRIORITY_LEVEL,
             "dynamic_batching.default_priority_level",
             f"default_priority_level is {batching.default_priority_level}, "
-            f"there are {levels} priority_levels",
+            f"but there are {levels} priority_levels",
             f"set default_priority_level to one of 1 to {levels}",
         )
     for level in sorted(batching.priority_queue_policy):
@@ -189,7 +189,7 @@ def _slot_utilization(config: ModelConfig) -> Iterator[Violation]:
     share = config.sequence_batching.direct.minimum_slot_utilization
     if not 0 <= share <= 1:
         path = "sequence_batching.direct.minimum_slot_utilization"
-        text = f"minimum_slot_utilization is {share:g}, it is a share of 0 to 1"
+        text = f"minimum_slot_utilization is {share:g}, but must be between 0 and 1"
         yield Violation(Rule.SLOT_UTILIZATION, path, text)
 
 
@@ -256,7 +256,7 @@ def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:
 
 
 def is_completed(config: ModelConfig) -> bool:
-    """The backend, known or not, may fill in what the config leaves out."""
+    """The backend, known or unknown, may fill in what the config leaves out."""
     return not ensembles.is_ensemble(config) and config.backend not in _NOT_COMPLETED_BACKENDS
 
 

@@ -1,6 +1,6 @@
-"""The models of a run: those it names, and those they are made of or call, parts before wholes.
+"""The models of a run: those it names and those they consist of or call, parts before wholes.
 
-The steps of an ensemble are read from the repository by name; what a Python model asks from its
+The steps of an ensemble are read from the repository by name; what a Python model calls from its
 code (business logic scripting, BLS) shows in no config, so the spec names it.
 """
 
@@ -30,7 +30,7 @@ FieldsOfModels = Mapping[str, Mapping[str, FieldValue]]
 
 #: Answers of `Served.violations`; more take memory and are not asked for again.
 _REMEMBERED = 20_000
-#: What the rules between models look at.
+#: What the rules between models depend on.
 _SEEN_BY_OTHERS = (MAX_BATCH_SIZE, "input", "output", "ensemble_scheduling")
 
 
@@ -43,7 +43,7 @@ class ServedModel:
         name: Its directory in the repository.
         files: What the directory held when it was read.
         base: Its config, as the file has it and as the server completes it.
-        parts: Labels of the models in its steps, and of those that its code calls.
+        parts: Labels of the models in its steps and of those that its code calls.
     """
 
     label: str
@@ -57,7 +57,7 @@ class ServedModel:
         return field_place(str(self.files.path), self.files.text, path)
 
     def violations(self, fields: Mapping[str, FieldValue]) -> list[Violation]:
-        """Why Triton would refuse it with ``fields``, whatever else is served."""
+        """Why Triton would refuse it with ``fields``, regardless of other models."""
         own = rules.violations(self.base.message(fields), completes=self.base.completes)
         found = (*own, *self.base.violations(fields))
         return [replace(violation, owner=self.label) for violation in found]
@@ -65,7 +65,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class Served:
-    """The models of a run, and the one place where they and a candidate's fields become configs.
+    """The models of a run; the one place where a candidate's fields become their configs.
 
     Attributes:
         models: By label, in the order in which they are loaded: parts before wholes.
@@ -103,12 +103,12 @@ class Served:
         return tuple(found)
 
     def over(self, bases: Mapping[str, Base]) -> Served:
-        """The same over what a server made of the configs; those not in ``bases`` stay."""
+        """The same models with the configs a server completed; those not in ``bases`` stay."""
         known = ((label, bases.get(label, m.base), m) for label, m in self.models.items())
         return Served({label: replace(model, base=base) for label, base, model in known})
 
     def configs(self, fields: FieldsOfModels) -> dict[str, ModelConfig]:
-        """What runs when ``fields`` are asked for (new messages)."""
+        """What runs when ``fields`` are requested (new messages)."""
         return {la: m.base.message(fields.get(la, {})) for la, m in self.models.items()}
 
     def requests(self, fields: FieldsOfModels) -> dict[str, ModelConfig]:
@@ -118,7 +118,7 @@ class Served:
     def violations(self, fields: FieldsOfModels) -> list[Violation]:
         """Why Triton would refuse ``fields``: rules of each model, and those between them.
 
-        Answers are remembered: a search asks about many candidates that are alike in most models.
+        Answers are cached: a search checks many candidates that are alike in most models.
         """
         found: list[Violation] = []
         for label, model in self.models.items():
@@ -159,7 +159,7 @@ def _seen_by_others(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
 
 
 def _as_known(base: Base, fields: Mapping[str, FieldValue]) -> ModelConfig:
-    """The config as far as others may rely on it: no batch size that only stands in for one."""
+    """The config as far as others may rely on it: without a placeholder batch size."""
     config = base.message(fields)
     if base.leaves_batch_open and not base.known and MAX_BATCH_SIZE not in fields:
         config.ClearField(MAX_BATCH_SIZE)
@@ -171,7 +171,7 @@ def read_served(
     names: Mapping[str, str],
     calls: Mapping[str, Sequence[str]] | None = None,
 ) -> Served:
-    """Reads the models that a run names, and all that they are made of or call.
+    """Reads the models that a run names, and all that they consist of or call.
 
     Args:
         repository: Directory with one directory for each model.
@@ -180,8 +180,8 @@ def read_served(
 
     Raises:
         EnvironmentNotReadyError: A model cannot be read.
-        SpecError: There is no such model, its config does not parse, or the models lead back to
-            themselves; with file and place.
+        SpecError: There is no such model, its config does not parse, or the models form a cycle;
+            with file and place.
     """
     labels = {name: label for label, name in names.items()}
     called = {names[label]: tuple(given) for label, given in (calls or {}).items()}
@@ -203,7 +203,7 @@ def read_served(
 
 
 def _steps(config: ModelConfig) -> Iterator[str]:
-    """A step without a name is a mistake that the rules of the ensemble's own config tell."""
+    """Models of the steps; a step without one is reported by the ensemble's own rules."""
     return (step.model_name for step in config.ensemble_scheduling.step if step.model_name)
 
 
@@ -227,7 +227,7 @@ def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
         whole, part = circle[0], circle[1]
         text = " -> ".join(model.name for model in circle)
         where = _place_of(whole, part.name)
-        raise SpecError(f"{where}: the models lead in a circle: {text}", "break it") from error
+        raise SpecError(f"{where}: the models form a cycle: {text}", "break it") from error
 
 
 def _place_of(whole: ServedModel, part: str) -> str:

@@ -18,7 +18,7 @@ _TYPED = ("CONTROL_SEQUENCE_CORRID",)
 
 
 def reshape_mistakes(config: ModelConfig) -> Iterator[Mistake]:
-    """Other elements than dims, or other ones around an open dimension: refused.
+    """A different number of elements than dims, in all or around an open dimension: refused.
 
     An empty shape is one element, and needs a model that batches.
     """
@@ -30,18 +30,22 @@ def reshape_mistakes(config: ModelConfig) -> Iterator[Mistake]:
                 if problem:
                     dims, shape = list(tensor.dims), list(tensor.reshape.shape)
                     text = f"{field} {tensor.name} has dims {dims}, reshaped to {shape}: {problem}"
-                    yield path, text, "both have the same elements, also between -1 and -1"
+                    yield (
+                        path,
+                        text,
+                        "give both as many elements, also between one -1 and the next",
+                    )
 
 
 def _reshape(dims: list[int], shape: list[int], config: ModelConfig) -> str:
     wrong = [dim for dim in shape if dim < 1 and dim != -1]
     if wrong:
-        return f"{wrong[0]} is no dimension"
+        return f"{wrong[0]} is not a dimension"
     if not shape and config.max_batch_size == 0:
         return "a scalar needs a batch around it"
     if -1 in dims and -1 in shape and dims.count(-1) != shape.count(-1):
-        return "another number of open dimensions"
-    return "" if _segments(dims) == _segments(shape) else "other elements"
+        return "a different number of open dimensions"
+    return "" if _segments(dims) == _segments(shape) else "a different number of elements"
 
 
 def _segments(dims: Sequence[int]) -> list[int]:
@@ -54,7 +58,7 @@ def _segments(dims: Sequence[int]) -> list[int]:
 def batch_io_mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """Sources and types of batch_input, sources and targets of batch_output: refused.
 
-    A batch_output without a target does not fail its model only: the server dies of it.
+    A batch_output without a target does not only fail its model: it ends the server.
     """
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}

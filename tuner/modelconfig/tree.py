@@ -1,7 +1,7 @@
-"""Where each field of a config.pbtxt stands in its text.
+"""Where each field of a config.pbtxt is in its text.
 
 Tokens come from protobuf's own tokenizer, so that comments, strings and separators are what
-protobuf takes them for. The tree knows no schema: it is built from text that parses.
+protobuf takes them for. The tree has no schema: it is built from text that parses.
 Positions are offsets into the text; ``end`` is the first one after.
 """
 
@@ -84,7 +84,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Element:
-    """A message in a field that may hold several: the field it stands in and its place there."""
+    """A message in a field that may hold several: that field, and its place in it."""
 
     field: Field
     message: Message

@@ -79,7 +79,7 @@ def from_wire(field: FieldDescriptor, value: Any) -> FieldValue:
 
 
 def from_words(field: FieldDescriptor, words: str) -> Any:
-    """The wire value that ``words`` in a path stand for; None when they stand for none."""
+    """The wire value that ``words`` in a path mean; None when they mean none."""
     if field.cpp_type == field.CPPTYPE_STRING:
         return words
     if field.cpp_type == field.CPPTYPE_BOOL:
@@ -183,7 +183,7 @@ def _enum_number(path: str, field: FieldDescriptor, name: str) -> int:
     if known is None:
         names = _enum_names(field)
         hint = did_you_mean(name, names) or f"known are {', '.join(names)}"
-        raise SpecError(f"{path}: {name!r} is no value of {field.name}", hint)
+        raise SpecError(f"{path}: {name!r} is not a value of {field.name}", hint)
     return int(known.number)
 
 

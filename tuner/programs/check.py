@@ -224,7 +224,7 @@ def _measure(
 
 
 def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
-    """Accepts where that was asked for, and stores how it ended."""
+    """Accepts the result if requested, and stores how the check ended."""
     if isinstance(found, CheckVerdict):
         facts = session.store_facts(found, None, None)
         return CheckFinished(session.store.directory, facts)
@@ -267,11 +267,11 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
 
 
 def _otherwise_measured(baseline: Baseline | None, client: GeneratorKind) -> str:
-    """Why the accepted result is of another kind than what this check would measure; or empty."""
+    """Why the accepted result differs in kind from what this check would measure; else empty."""
     if baseline is None or comparable(baseline.client, client.name):
         return ""
     return (
-        f"The accepted result's latencies were not taken by {client.title}, which measures now: "
+        f"The accepted result's latencies were not measured by {client.title}, as they are now: "
         "the two cannot be compared. Accept a new one with --update-baseline."
     )
 

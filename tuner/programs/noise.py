@@ -3,9 +3,9 @@
 In rounds, as in a confirmation: the current config and a neighbour (another instance count, if the
 spec has one) are each measured near their capacity on a fresh server under the same arrivals; the
 next round has other arrivals, the one after it the first ones again. How the ratio of the two
-varies is what a confirmation has to see through: two configs meet different parts of the same
-arrivals. The current config is also measured at one load again and again, on the first servers
-twice, which tells the noise within a server and between servers.
+varies is the noise that a confirmation has to see through: two configs meet different parts of the
+same arrivals. The current config is also measured at one load in every round, and twice on the
+first servers, which shows the noise within a server and between servers.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Noise(Facts):
 
 @dataclass(frozen=True)
 class _Repeat:
-    """A round: the same load once or twice on a fresh server, what it stood, and the neighbour."""
+    """A round: one load, once or twice, on a fresh server; what it sustained; the neighbour."""
 
     seed: int
     points: tuple[Point, ...]
@@ -182,7 +182,7 @@ def _repeats(
 
 
 def _measure_other(job: Job, bench: Bench, other: Contender, seed: int) -> None:
-    """A round of the neighbour; without it the noise is told of the current config alone."""
+    """A round of the neighbour; without it, only the current config's noise is reported."""
     try:
         bench.deploy(other.candidate, fresh=True)
         expected = other.expected_level()
@@ -204,7 +204,7 @@ def neighbour_of(job: Job) -> Candidate | None:
 
 
 def _expected_level(job: Job, bench: Bench) -> float:
-    """Where the capacity about is; the highest listed load that holds where the spec lists them."""
+    """About where the capacity is; where the spec lists loads, the highest that holds."""
     if job.plan.listed is not None:
         return highest_that_holds(bench, job.plan.listed, seeds.of_noise(0))
     bound, refuse = tightest_latency(job.spec.slos), partial(refuse_too_slow, job.spec, job.plan)

@@ -72,7 +72,7 @@ class DrawnPlan(Facts):
 
     @property
     def space_text(self) -> str:
-        return f"{self.space_size} configs" + ("" if self.space_exact else " at the most")
+        return f"{self.space_size} configs" + ("" if self.space_exact else " at most")
 
 
 def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) -> DrawnPlan:
@@ -119,7 +119,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
 
 
 def _completion_notes(job: Job) -> Iterator[str]:
-    """What only a server knows, which a plan does not start."""
+    """Notes on what only a server knows, since a plan starts none."""
     for label, model in job.served.models.items():
         if model.base.leaves_batch_open:
             whose = f" of {label}" if label else ""
@@ -150,11 +150,11 @@ def previews(job: Job, count: int) -> list[Preview]:
 
 
 def _chosen_by(spec: Spec) -> list[str]:
-    """What a run would start or ask by the spec's own word."""
+    """What a run would start or contact because the spec says so."""
     server = spec.server
     found = {
         "a tritonserver of its own": server.binary is not None,
-        "variables of the server's": bool(server.environment),
+        "environment variables for the server": bool(server.environment),
         "an image": server.image is not None,
         "a remote server": not server.managed,
         "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,

@@ -3,9 +3,9 @@
     prepare ─> find_programs ─> open_store ─> serving ─> open_run ─> open_session ─> search ─> prove
             ─> probe_overload ─> draw_up ─> write_back
 
-`serving` gives the job anew, over the config as the server completes it; `open_session` has all
-that the steps after it share. Whatever goes wrong once the run has a directory, its result and its
-report are written before the error goes on.
+`serving` returns a new job, over the config as the server completes it; `open_session` holds all
+that the later steps share. Once the run has a directory, its result and its report are written
+before any error is raised further.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Run:
     report: Callable[[Path], object]
 
     def checkpoint(self) -> None:
-        """Between measurements: looks who else measures, and whether the run is to stop."""
+        """Between measurements: checks who else measures, and whether the run is to stop."""
         self.neighbours.look()
         self.stop.checkpoint()
 
@@ -154,7 +154,7 @@ def _tune(run: _Run, served: Serving, opened: OpenRun) -> Verdict:
 
 
 def _beforehand(run: _Run, served: Serving, manifest: Manifest) -> Iterator[str]:
-    """What whoever starts the run should know before the first measurement."""
+    """What the user should know before the first measurement."""
     job = run.job
     if warning := too_fine(manifest.noise, job.spec):
         yield warning
@@ -208,9 +208,9 @@ def _end_early(run: _Run, error: Exception) -> None:
         if stored is not None and stored["winner"] is not None:
             run.report(
                 store.directory
-            )  # the run was through: only writing back or reporting was not
+            )  # the run was complete: only writing back or reporting was not
             if isinstance(error, InterruptedRunError):
-                error.hint = f"the run was through, its result is kept: {store.directory}"
+                error.hint = f"the run was complete and its result is kept: {store.directory}"
             return
         status, message = _explain(error)
         current = store.manifest().current
@@ -241,7 +241,7 @@ def _how_to_go_on(run: _Run) -> str:
     store = run.store
     number = len(store.trials())
     trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
-    again = "; its proof begins anew" if store.confirmation() else ""
+    again = "; its confirmation starts over" if store.confirmation() else ""
     kept = f"nothing was written; {trials} kept{again}"
     command = resume_command(store.directory)
     if store.manifest().choices.lacks_a_password:

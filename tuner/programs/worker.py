@@ -65,7 +65,7 @@ class JoinRequest:
         storage: SQLAlchemy URL of the Optuna storage.
         repository: This machine's copy of the model repository; None where the run's own path
             holds here too.
-        gpus: GPUs this worker's server may see; None leaves the spec's word.
+        gpus: GPUs this worker's server may see; None leaves it to the spec.
         logs: Directory for the server's log; None keeps none.
         environment: Variables for child processes and for finding programs.
         trust: Start what the run's spec names: program, arguments, environment, image, mounts.
@@ -159,7 +159,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
 
 
 def measure(session: Session, searcher: JoinedSearcher) -> None:
-    """Trials until the run's search is over, also in the midst of one."""
+    """Measures trials until the run's search is over, even if that is in the middle of one."""
     job = replace(session.job, spec=without_limits(session.spec))
     try:
         search(replace(session, job=job), searcher)
@@ -182,8 +182,8 @@ def job_of(offer: Offer, spec: Spec) -> Job:
     """The run's job with this machine's repository and GPUs, as `offered_spec` has it.
 
     Raises:
-        SpecError: The config here is not the one that the run measures, or the run's server is
-            one that somebody else runs.
+        SpecError: The config here is not the one that the run measures, or the run uses a server
+            that somebody else runs.
         EnvironmentNotReadyError: There is no such repository here.
     """
     manifest = offer.manifest
@@ -213,7 +213,7 @@ def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
     """The run's spec, checked again: only where its files are, and hidden values, may differ.
 
     Raises:
-        SpecError: What the study holds is no spec.
+        SpecError: What the study holds is not a spec.
     """
     try:
         form = long_form(read_yaml(offer.manifest.spec_text).data)
@@ -228,8 +228,7 @@ def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
         wrong = _told(form, findings(error))
     if wrong:
         raise SpecError(
-            f"the spec that the study holds for {offer.manifest.run_id} is none:\n"
-            + "\n".join(wrong),
+            f"the study holds no valid spec for {offer.manifest.run_id}:\n" + "\n".join(wrong),
             "was it written by another version of tune, or by somebody else?",
         )
     return spec
@@ -261,7 +260,7 @@ def refuse_another_host(manifest: Manifest, host: Host) -> None:
 def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
     """EnvironmentNotReadyError naming each way in which this machine is not like the run's.
 
-    Loads that two machines stand cannot be compared, so their trials must not meet in one run.
+    Loads that two machines sustain cannot be compared, so their trials must not meet in one run.
     """
     host = programs.host.to_json()
     machine, versions = machine_of(host, host["gpus"]), programs_of(programs.versions())
@@ -276,7 +275,7 @@ def _refuse_if_different(manifest: Manifest, here: Identity) -> None:
     ]
     if changed:
         raise EnvironmentNotReadyError(
-            f"this machine cannot measure for {manifest.run_id}, it is another one:\n"
+            f"this machine cannot measure for {manifest.run_id}, since it differs:\n"
             + "\n".join(changed),
             "join from a machine like the run's, with the same versions",
         )

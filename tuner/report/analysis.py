@@ -18,15 +18,15 @@ from tuner.space.words import cache_text
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import METRICS
 
-#: Fewer scored trials than this say nothing about which field matters.
+#: With fewer scored trials, nothing can be said about which field matters.
 FEWEST_TRIALS = 10
-#: A field with more different numbers than this is looked at in quarters.
+#: A field with more different numbers than this is grouped into quarters.
 MOST_LEVELS = 6
 
 
 @dataclass(frozen=True)
 class TrialPoint:
-    """A trial with the measurement that stands for it."""
+    """A trial with the measurement that represents it."""
 
     trial: Trial
     point: Point
@@ -50,14 +50,14 @@ class Latency:
         return found
 
     def is_known(self, point: Point) -> bool:
-        """A request of the stream was due."""
+        """Whether a request of the stream was due."""
         return point.reading(METRICS[self.metric], self.stream) is not None
 
 
 def pareto(data: ReportData, latency: Latency) -> tuple[TrialPoint, ...]:
-    """Every measured trial by throughput and ``latency``; the front has no trial dominated.
+    """Every measured trial by throughput and ``latency``; those on the front are not dominated.
 
-    A trial is dominated when another has at least its throughput at no more latency, and is
+    A trial is dominated if another has at least its throughput, at most its latency, and is
     better in one of the two.
     """
     judged = [(t, p) for t in data.scored if (p := judged_point(t)) and latency.is_known(p)]
@@ -72,9 +72,9 @@ def pareto(data: ReportData, latency: Latency) -> tuple[TrialPoint, ...]:
 
 
 def unsimplified(data: ReportData) -> Trial | None:
-    """The trial that the winner was simplified from; ``None`` when the winner was one itself.
+    """The trial that the winner was simplified from; ``None`` if the winner is itself a trial.
 
-    Of the trials that were measured again it is the one with the fewest settings of its own.
+    Of the trials that were measured again, it is the one that differs least from the winner.
     """
     if data.best is None or data.best.trial is not None or not data.simplification:
         return None
@@ -97,7 +97,7 @@ def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
 
 @dataclass(frozen=True)
 class Importance:
-    """Share of the scores' rank variance that goes with one field, 0..1."""
+    """Share of the scores' rank variance that one field explains, 0..1."""
 
     path: str
     share: float
@@ -110,7 +110,7 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
     The effect size of the Kruskal-Wallis test of the score by the field's value,
     ``(H - k + 1) / (n - k)`` for n trials and k values, cut off at 0: a rank statistic, so that a
     few extreme scores do not decide, and free of the advantage of fields with many values.
-    Numbers of more than MOST_LEVELS different values are taken in quarters, by rank.
+    Numbers with more than MOST_LEVELS different values are grouped into quarters, by rank.
     Source: Tomczak and Tomczak, The need to report effect size estimates revisited (2014).
 
     Empty with fewer than FEWEST_TRIALS scored trials, or when no field varies.

@@ -33,8 +33,8 @@ from tuner.spec.digits import digits
 
 HEADLINES = {
     CheckStatus.FINE: "as good as the accepted result",
-    CheckStatus.WORSE: "worse than the accepted result, within what may be lost",
-    CheckStatus.ACCEPTED: "accepted, later checks are compared with this",
+    CheckStatus.WORSE: "worse than the accepted result, but within the limits",
+    CheckStatus.ACCEPTED: "accepted: later checks are compared with this result",
     CheckStatus.MISSED: "an SLO is missed",
     CheckStatus.INCONCLUSIVE: "inconclusive",
     CheckStatus.REGRESSION: "regression",
@@ -43,7 +43,7 @@ HEADLINES = {
 }
 
 
-#: Of the others it is a bad one.
+#: Every other status is bad.
 _TONES = {
     CheckStatus.FINE: Tone.GOOD,
     CheckStatus.WORSE: Tone.UNSURE,
@@ -113,7 +113,7 @@ def _slos(check: CheckFacts) -> list[tuple[SloResult, list[float | None]]]:
 
 
 def comparison(check: CheckFacts) -> Table | None:
-    """Now and then side by side; now alone where there is nothing to compare with."""
+    """The check beside the accepted result, or alone if there is nothing to compare with."""
     if not check.values:
         return None
     then = check.baseline
@@ -138,7 +138,7 @@ def environment(check: CheckFacts) -> Table:
         "objective": check.objective,
         "spec": f"{check.spec_path} (sha256 {check.spec_sha256[:12]})",
         "config": f"sha256 {check.config_sha256[:12]}",
-        "a loss that is told": f"above {share_text(check.warn)}",
+        "a loss that is reported": f"above {share_text(check.warn)}",
         "a loss that fails": f"above {share_text(check.fail)}",
         "measured": f"{count_text(check.rounds, 'round')}, {seconds_text(check.seconds)}",
         "fingerprint": check.fingerprint,
@@ -150,11 +150,11 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs."""
     spec = shlex.quote(check.spec_path)
     tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
-    accept = ("if this is how it should be, accept it", f"tune check {spec} --update-baseline")
+    accept = ("if this is intended, accept it", f"tune check {spec} --update-baseline")
     again = ("check again", f"tune check {spec}")
     quiet = ("see how well measurements repeat here", f"tune doctor --noise {spec}")
     if check.status in (CheckStatus.MISSED, CheckStatus.INCONCLUSIVE) and not check.rounds:
-        return [("mend what is named above, then check again", f"tune check {spec}")]
+        return [("fix what is named above, then check again", f"tune check {spec}")]
     return {
         CheckStatus.FINE: [again],
         CheckStatus.WORSE: [again, accept],
@@ -174,7 +174,7 @@ def _only_not_compared(check: CheckFacts) -> bool:
 
 
 def junit_of(check: CheckFacts) -> str:
-    """One case an SLO, one for the comparison; what was not shown counts as a failure."""
+    """One case for each SLO, one for the comparison; what was not shown counts as a failure."""
     facts = {"run_id": check.run_id, "status": check.status.value}
     suite = new_suite(check.model, facts)
     for slo in check.slo:

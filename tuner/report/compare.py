@@ -35,16 +35,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RunSide:
-    """One run, by the config that it leaves in place: its winner, else the current config.
+    """One run, represented by the config that it leaves in place: its winner or the current config.
 
     Attributes:
         config: Each searched field, and the server arguments, in words.
-        value: Of ``metric``, the goodput or what was minimised, over the rounds of the proof.
-        streams: The worst p99 latency of each stream, in words, where there are several.
-        bottleneck: In which of several models a request spends its time; None for one.
+        value: Of ``metric`` (goodput, or the minimised metric), over the rounds of the proof.
+        streams: The worst p99 latency of each stream, in words, if there are several.
+        bottleneck: In which of several models a request spends its time; None for one model.
         gain: Against the run's own current config, with its interval; None without a winner.
         gain_at_least: It is a lower bound.
-        seconds: Of the whole run; None when it left no result.
+        seconds: Of the whole run; None if it left no result.
     """
 
     run: str
@@ -68,8 +68,8 @@ class RunComparison(Facts):
     """Two runs.
 
     Attributes:
-        ratio: B's value over A's, above 1 is better; None where they cannot be compared.
-        incomparable: Differences for which the numbers do not answer the same question.
+        ratio: B's value over A's, above 1 is better; None if they cannot be compared.
+        incomparable: Differences that keep the numbers from answering the same question.
     """
 
     a: RunSide
@@ -79,7 +79,7 @@ class RunComparison(Facts):
 
 
 def compared(a: Path, b: Path) -> RunComparison:
-    """Reads two runs and holds them against each other.
+    """Reads two runs and compares them.
 
     Raises:
         SpecError: One of them is no run.
@@ -94,7 +94,7 @@ def compared(a: Path, b: Path) -> RunComparison:
 
 
 def text_table(comparison: RunComparison) -> Table:
-    """What the two have in common and what not, a line each."""
+    """The facts of both runs side by side, one per line."""
     sides = (comparison.a, comparison.b)
     rows = [
         ("status", *(s.status for s in sides)),
@@ -210,7 +210,7 @@ def _machine(manifest: Manifest) -> str:
 
 
 def _rows(what: str, sides: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """A line for each field, or stream; what only one of them has is not known of the other."""
+    """A row for each field or stream, with `-` for a run that does not have it."""
     names = dict.fromkeys(name for side in sides for name in side)
     titles = {name: ": ".join(filter(None, (name, what))) for name in names}
     return [(titles[name], *(side.get(name, NOTHING) for side in sides)) for name in names]

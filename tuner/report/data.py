@@ -1,4 +1,4 @@
-"""A run as it lies on disk, finished or not, as one value that every renderer reads."""
+"""A run read from disk, finished or not, as one value that every renderer uses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tuner.writeback.rollback import is_back
 
 @dataclass(frozen=True)
 class SloRow:
-    """One SLO of the verdict: the worst of what was found, and each repeat."""
+    """One SLO of the verdict: the worst result, and each repeat."""
 
     found: SloResult
     repeats: tuple[SloResult, ...]
@@ -42,17 +42,17 @@ class ReportData:
     """Everything a renderer may show. Units as in the types it holds.
 
     Attributes:
-        status: How the run ended; INTERRUPTED when it left no result.
-        best: The winner, else the best trial that is not the current config; ``None`` when
+        status: How the run ended; INTERRUPTED if it left no result.
+        best: The winner, else the best trial that is not the current config; ``None`` if
             nothing else was measured.
-        reasons: Why it ended so, one sentence each.
+        reasons: Why it ended this way, one sentence each.
         repeats: Every measurement of the confirmation, in the order they were made.
-        noise: Spread of what was measured more than once; ``None`` when nothing was.
-        overload: What happened beyond the capacity; ``None`` when the run did not come to it.
-        rejected: Measurements that count for nothing.
+        noise: Spread of repeated measurements; ``None`` if nothing was repeated.
+        overload: What happened beyond the capacity; ``None`` if the run did not get that far.
+        rejected: Measurements that do not count.
         time: Seconds by phase; they add up to ``wall_s``.
         finished: The run left a result.
-        taken_back: What was ``written`` is no longer there: the config is as it was before.
+        taken_back: The write was taken back: the config is as it was before.
     """
 
     directory: Path
@@ -102,7 +102,7 @@ class ReportData:
 
     @property
     def subject(self) -> Side | None:
-        """The config the verdict is about: what is served from now on, or came nearest."""
+        """The config the verdict is about: the one served from now on, or the nearest."""
         return self.current if self.status is Status.KEPT else (self.best or self.current)
 
     @property
@@ -115,7 +115,7 @@ class ReportData:
 
     @property
     def measured_count(self) -> int:
-        """Trials that gave a score or, given up early, a bound."""
+        """Trials that gave a score or, if out of the race, a bound."""
         return sum(t.score is not None for t in self.trials)
 
     @property
@@ -218,7 +218,7 @@ def _current(
     repeats: Sequence[Repeat],
     result: Result | None,
 ) -> Side | None:
-    """The config found in the repository: the result's, else what was measured of it."""
+    """The config found in the repository: the result's, else as it was measured."""
     if result is not None and result.baseline is not None:
         return side_of(result.baseline, trials, repeats)
     now = manifest.current
@@ -247,7 +247,7 @@ def _best(
 
 
 def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:
-    """One row an SLO, failures first, then what could not be judged, then by small margin."""
+    """One row per SLO: failures first, then what could not be judged, then by rising margin."""
     if side is None or side.judged is None:
         return ()
     rows = []
@@ -259,6 +259,6 @@ def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:
 
 
 def _trial_seconds(trials: Sequence[Trial]) -> dict[str, float]:
-    """Seconds by phase of a run without a result: those its trials booked."""
+    """Seconds by phase of a run without a result: those that its trials recorded."""
     names = TrialTime.__dataclass_fields__
     return {name: sum(getattr(t.time, name) for t in trials) for name in names}

@@ -1,7 +1,7 @@
 """A run as tables, for notebooks and `trials.csv`: its trials, load points and confirmation.
 
-Values are numbers in the unit the column's name ends in; a missing one is empty. Lists and server
-arguments are JSON. Load columns of a trial are of the measurement its score stands for.
+Values are numbers in the unit that ends the column's name; missing values are empty. Lists and
+server arguments are JSON. A trial's load columns are those of the measurement its score is for.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RunFrames:
     Attributes:
         trials: A row for each trial, as in `trials.csv`, with its candidate's key.
         points: A row for each load that a trial was measured at, in the order they were made.
-        rounds: A row for each measurement of the confirmation; ``candidate_key`` is a trial's, but
-            where the winner was made simpler.
+        rounds: A row for each measurement of the confirmation; ``candidate_key`` is a trial's,
+            except where the winner was simplified.
 
-    A load of several streams has a row more for each of them in the latter two.
+    In ``points`` and ``rounds``, a load of several streams has an additional row for each stream.
     """
 
     trials: pd.DataFrame
@@ -74,7 +74,7 @@ def read_run(path: Path) -> RunFrames:
 
 
 def trials_frame(trials: Iterable[Trial]) -> pd.DataFrame:
-    """A row for each trial, its values as they are; the fields stand before the server's."""
+    """A row for each trial, with plain values; the fields come before the server's columns."""
     frame = _frame(map(_row, trials))
     fields = sorted(name for name in map(str, frame) if name.startswith("field."))
     columns = [name for name in frame if name not in fields]
@@ -92,7 +92,7 @@ def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
 
 
 def _judged(point: Point) -> Iterator[dict[str, Cell]]:
-    """Of all streams, and of each where there are several."""
+    """A row for all streams together, and one for each if there are several."""
     yield {"stream": "", "met_slos": point.passed, **_load(point), **_models(point)}
     for name in point.measurement.streams:
         met = passes([r for r in point.slo if r.stream == name])
@@ -100,7 +100,7 @@ def _judged(point: Point) -> Iterator[dict[str, Cell]]:
 
 
 def _streams(point: Point) -> dict[str, Cell]:
-    """What of each stream is a column of its own; nothing where there is one without a name."""
+    """The columns of each named stream; none if there is only one, without a name."""
     timed = [x for x in METRICS.values() if x.is_latency]
     row: dict[str, Cell] = {}
     for name, m in point.measurement.streams.items():
@@ -115,7 +115,7 @@ def _streams(point: Point) -> dict[str, Cell]:
 
 
 def _models(point: Point) -> dict[str, Cell]:
-    """The same of each model with a label, per request of the model."""
+    """The same for each labelled model, per request of the model."""
     row: dict[str, Cell] = {}
     for label, server in point.measurement.models.items():
         if label:

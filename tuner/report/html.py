@@ -64,7 +64,7 @@ _SECTIONS = {
 }
 
 
-#: Of the others it is a bad one.
+#: Every other status is bad.
 _TONES = {
     Status.IMPROVED: Tone.GOOD,
     Status.KEPT: Tone.GOOD,
@@ -141,7 +141,7 @@ def _diff_kind(line: str) -> str:
 
 
 def _failures(data: ReportData) -> list[tuple[str, list[int]]]:
-    """Reasons with the trials that failed for them, the most frequent first."""
+    """Each reason for a failure with the trials it applies to, the most frequent first."""
     found: dict[str, list[int]] = defaultdict(list)
     for trial in data.failed:
         found[trial.reason or "no reason was given"].append(trial.number)
@@ -197,6 +197,6 @@ def _points(trial: Trial) -> Table:
 
 
 def _starts(measurement: Measurement) -> str:
-    """The lowest and highest throughput of a closed loop's starts, which have modes."""
+    """The lowest and highest throughput of a closed loop's starts, which may differ in mode."""
     rates = [start.throughput_infer_per_s for start in measurement.restarts]
     return f"{rate_text(min(rates))} to {rate_text(max(rates))}" if rates else NOTHING

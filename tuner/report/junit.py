@@ -1,4 +1,4 @@
-"""The report as JUnit XML: one case an SLO, one for the confirmation."""
+"""The report as JUnit XML: one case for each SLO, one for the confirmation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def render(data: ReportData) -> str:
-    """A test suite; what is not known to be met counts as a failure, what broke as an error."""
+    """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
     facts = {"run_id": data.run_id, "status": data.status.value}
     if data.subject is not None and data.subject.judged is not None:
         facts["rejected_count"] = str(data.subject.judged.measurement.rejected_count)

@@ -75,10 +75,10 @@ def render(data: ReportData) -> str:
 def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_BYTES) -> None:
     """Appends to the file that `$GITHUB_STEP_SUMMARY` names, up to ``limit_bytes`` in all.
 
-    What does not fit is cut at a line, with a note in its place.
+    Text that does not fit is cut after a line and replaced by a note.
     """
     used = path.stat().st_size if path.exists() else 0
-    note = "\n\n*Cut here: the summary of a step may not be longer. See the run's report.md.*\n"
+    note = "\n\n*Cut here: the summary of a step cannot be longer. See the run's report.md.*\n"
     content = text.encode()
     room = limit_bytes - used
     if len(content) > room:
@@ -94,8 +94,8 @@ def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_
 def escaped(text: str) -> str:
     """Text from outside as Markdown that shows it as it is, on one line.
 
-    GitHub calls whoever is named after an @, and makes a link of a bare URL: a space without width
-    keeps it from both.
+    GitHub notifies whoever is named after an @, and makes a link of a bare URL: a zero-width space
+    prevents both.
     """
     text = plain(" ".join(text.split()))
     text = re.sub(r"(?<!\w)@(?=\w)", "@\u200b", text)
@@ -161,7 +161,7 @@ def run_slo_lines(data: ReportData) -> list[str]:
 def slo_lines(
     slos: Iterable[tuple[SloResult, Sequence[float | None]]], expected: str, each: str
 ) -> list[str]:
-    """The worst that was found of each SLO with all its values, and what kind of numbers those are.
+    """The worst result of each SLO with all its values, and what kind of numbers these are.
 
     ``expected`` and ``each`` are headers; nothing without SLOs.
     """
@@ -231,7 +231,7 @@ def next_lines(steps: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def code(text: str) -> str:
-    """A stretch of code on one line that nothing in ``text`` can end."""
+    """Inline code that nothing in ``text`` can end."""
     text = plain(text)
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     return f"{ticks}{text}{ticks}"

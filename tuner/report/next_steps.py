@@ -27,9 +27,9 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             repository = shlex.quote(str(data.manifest.repository))
             accept = f"tune check {_spec(data)} --update-baseline"
             return [
-                (f"load {loaded} again so that the server reads {read}", ""),
+                (f"reload {loaded} so that the server reads {read}", ""),
                 *flags,
-                ("have later checks compared with it", accept),
+                ("make it the baseline of later checks", accept),
                 ("take it back", f"tune rollback {model} --repository {repository}"),
             ]
         return [
@@ -41,7 +41,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         return [("search further: widen the space or the budget", again)]
     if data.status is Status.INFEASIBLE:
         return [
-            ("see which SLO is out of reach and by how much in the table above", ""),
+            ("see in the table above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
     if data.status is Status.UNCONFIRMED:
@@ -54,11 +54,11 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
-    return [("go on where it stopped", resume_command(data.directory))]
+    return [("resume it where it stopped", resume_command(data.directory))]
 
 
 def _run_again(data: ReportData, options: Sequence[str] | None = None) -> str:
-    """A new run of the spec; one that was not to write the repository does not do so either."""
+    """The command for a new run of the spec; with --no-write if this run had it."""
     if options is None:
         options = [] if data.manifest.choices.write else ["--no-write"]
     return " ".join(["tune run", _spec(data), *map(shlex.quote, options)])
@@ -69,7 +69,7 @@ def _spec(data: ReportData) -> str:
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
-    """(what, command line) pairs that do again what this run did."""
+    """(what, command line) pairs that repeat what this run did."""
     manifest = data.manifest
     commands = [("the run, as it was started", shlex.join(hidden_command(manifest.command)))]
     same = f"{_run_again(data, manifest.choices.options)} --seed {manifest.seed}"

@@ -29,7 +29,7 @@ def rendered(template: str, charts: Iterable[Chart], tone: Tone, words: dict[str
 
     Args:
         template: Its name; it extends `page.html.j2`.
-        charts: All that the template shows; the page gets plotly where there is one.
+        charts: All that the template shows; the page includes plotly if there is one.
         tone: Of the headline.
         words: The template's own values.
     """
@@ -59,14 +59,14 @@ def rendered(template: str, charts: Iterable[Chart], tone: Tone, words: dict[str
 
 
 def script_json(value: object) -> str:
-    """JSON that may stand inside a script element: no text can end it or open a comment."""
+    """JSON that is safe inside a script element: no text can end it or open a comment."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
 def plotly_packed() -> str:
-    """plotly.js, gzipped, in base64: a third of its size, and it does not hold up the page."""
+    """plotly.js, gzipped, in base64: a third of its size, and it does not delay the page."""
     from plotly.offline import get_plotlyjs
 
     packed = gzip.compress(get_plotlyjs().encode(), compresslevel=6, mtime=0)

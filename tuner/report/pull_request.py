@@ -1,6 +1,6 @@
-"""A run's proposal for people who review it: the diff that `git apply` takes, and what to say.
+"""A run's proposal for reviewers: a diff for `git apply`, and the text of a pull request.
 
-Both lie in `best/` of a run with a winner: `proposal.patch` and `pull_request.md`.
+Both are in `best/` of a run with a winner: `proposal.patch` and `pull_request.md`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATCH, BODY = "proposal.patch", "pull_request.md"
 
 
 def write_proposal(directory: Path) -> list[Path]:
-    """Both files of a run with a winner; none where there is nothing to propose.
+    """Both files of a run with a winner; none if there is nothing to propose.
 
     Raises:
         SpecError: The directory holds no run.
@@ -55,7 +55,7 @@ def write_proposal(directory: Path) -> list[Path]:
 
 
 def patch_of(directory: Path) -> str:
-    """The change as a diff from the root of the Git checkout the configs lie in.
+    """The change as a diff from the root of the Git checkout that holds the configs.
 
     Outside a checkout the path begins with the model's name, for `patch -p1` in the repository.
 
@@ -90,21 +90,21 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         *titled("Field by field", simplification(data)),
         *overload_lines(data),
         *titled("Measured on", _environment(data)),
-        *titled_code("Do it again", "\n".join(_commands(data)), "sh"),
+        *titled_code("How to repeat it", "\n".join(_commands(data)), "sh"),
         *titled_code("The change", data.diff, "diff"),
     ]
     return capped(parts, limit)
 
 
 def capped(parts: Sequence[str], limit: int) -> str:
-    """As many whole parts as fit, the first ones first; a note where some are left out."""
+    """As many whole parts as fit, from the first on; a note if some are left out."""
     text = joined(parts) + "\n"
     kept = list(parts)
-    note = "*Cut here: the text of a pull request may not be longer. The run's report has it all.*"
+    note = "*Cut here: a pull request's text cannot be longer. The run's report has the rest.*"
     while len(text) > limit and kept:
         kept.pop()
         while kept and kept[-1].startswith("### "):
-            kept.pop()  # a heading without what stood below it
+            kept.pop()  # a heading without the text below it
         text = joined([*kept, note]) + "\n"
     return text[:limit]
 
@@ -117,7 +117,7 @@ def _patch(file: FilePlan) -> tuple[str, str]:
     lines = unified_diff(file.text_before or "", file.text_after, name).splitlines(keepends=True)
     if not lines:
         return "", ""
-    tab = "\t" if " " in name else ""  # else Git takes a name for less than it is
+    tab = "\t" if " " in name else ""  # else Git cuts the name short
     old, mode = f"--- a/{name}{tab}\n", ""
     if file.text_before is None:
         old, mode = "--- /dev/null\n", "new file mode 100644\n"

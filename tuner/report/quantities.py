@@ -15,10 +15,10 @@ NOTHING = "-"
 
 _MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a percentage then
 
-#: Said beside what was found for SLOs, in every report.
+#: Shown beside the SLO results in every report.
 POINT_ESTIMATES = (
-    "Each value found is a point estimate, what its window showed, and so are means. Where an "
-    "interval or an upper limit is known it stands beside the number."
+    "Each value found is a point estimate from its window; means are point estimates too. If an "
+    "interval or an upper limit is known, it is shown beside the number."
 )
 
 VERDICTS = {
@@ -72,14 +72,14 @@ _TEXTS: Mapping[Unit, Callable[[float], str]] = {
 
 
 def metric_text(metric: str, value: float | None) -> str:
-    """A value in its metric's base unit, as people write it; what is no metric is a rate."""
+    """A value in its metric's base unit, as people write it; a rate if ``metric`` is not one."""
     if value is None:
         return NOTHING
     return _TEXTS[METRICS.get(metric, THROUGHPUT).unit](value)
 
 
 def found_text(result: SloResult) -> str:
-    """What was found, with more digits where it would read like the bound although it is not."""
+    """The value found, with more digits if it would read like the bound without being equal."""
     text = metric_text(result.metric, result.value)
     alike = text == metric_text(result.metric, result.bound) and result.value != result.bound
     return latency_text(result.value, 5) if alike and METRICS[result.metric].is_latency else text

@@ -19,16 +19,16 @@ _MISSED = "no load met the SLOs"
 _RACED = "out of the race"
 _UNCONFIRMED = "not in every round"
 _SIMPLER = (
-    "The best config was then made simpler, and the simpler one measured in the same rounds: the "
-    "goodput and the gain above are its own."
+    "The best config was then simplified, and the simpler config measured in the same rounds: the "
+    "goodput and the gain above are those of the simpler config."
 )
 
 
 def measured_again(data: ReportData) -> Table | None:
     """One row for the current config and each finalist.
 
-    The score in the search and the one that held in every round, which is the worst of them. Then
-    what was compared: of each round the capacity where loads were searched, else the score; their
+    It shows the score in the search and the score that held in every round, which is the worst one.
+    Then what was compared: each round's capacity if loads were searched, else its score; their
     geometric mean, and how far that is from what the search found.
     """
     repeats = [r for r in data.repeats if r.role in (Role.CURRENT, Role.CANDIDATE)]
@@ -53,7 +53,7 @@ def measured_again(data: ReportData) -> Table | None:
 
 
 def simpler_note(data: ReportData) -> str:
-    """Why the goodput of a simplified winner is not the one of these rounds; else empty."""
+    """Why the goodput of a simplified winner is not that of these rounds; else empty."""
     proofs = [] if data.best is None else data.best.proofs
     return _SIMPLER if any(r.role is Role.SIMPLER for r in proofs) else ""
 

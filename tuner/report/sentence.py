@@ -25,6 +25,9 @@ HEADLINES = {
     Status.FAILED: "Failed",
 }
 
+#: Why a gain is a lower bound.
+AT_LEAST = "the current config was only measured at a load it does not sustain"
+
 
 def score_text(data: ReportData, value: float | None) -> str:
     """A score in the objective's unit."""
@@ -73,7 +76,7 @@ def verdict_sentence(data: ReportData) -> str:
 
 
 def overload_sentences(data: ReportData) -> list[str]:
-    """What each config did beyond its capacity, and why that is not known of one."""
+    """What each config did beyond its capacity, or why that is not known."""
     if data.overload is None:
         return []
     sentences = [
@@ -88,7 +91,7 @@ def overload_sentences(data: ReportData) -> list[str]:
 
 
 def soak_sentences(data: ReportData) -> list[str]:
-    """What each long load on the config that the verdict is about showed."""
+    """What each soak of the config that the verdict is about showed."""
     if data.subject is None:
         return []
     soak = data.subject.soak
@@ -97,7 +100,7 @@ def soak_sentences(data: ReportData) -> list[str]:
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:
-    """In which model a request of each config spends most of its time, where there are several."""
+    """In which of several models a request spends most of its time, for each config."""
     named = (("current config", data.current), (data.best_name, data.best))
     sentences = []
     for name, side in named:
@@ -111,7 +114,7 @@ def bottleneck_sentences(data: ReportData) -> list[str]:
 def bottleneck_text(found: Bottleneck) -> str:
     """At 300/s a request spends 78 % of its time in tiny-bert, 61 % of that queueing.
 
-    Of a stream that asks one model only, all of its time is spent there: that goes without saying.
+    If the stream uses one model only, all of the time is spent there: only queueing is named.
     """
     whose = f" of the stream {found.stream}" if found.stream else ""
     spent, queueing = (f"{100 * part:.0f} %" for part in (found.share, found.queue_share))
@@ -134,7 +137,7 @@ def _kept(data: ReportData) -> str:
     standing = f"; the current config: {_standing(data, data.current)}" if data.current else ""
     tried = count_text(data.measured_count, "config")
     looked_better = any(r.role is Role.CANDIDATE for r in data.repeats)
-    again = ", and what looked better was not when measured again" if looked_better else ""
+    again = ", and what looked better was not better when measured again" if looked_better else ""
     return (
         f"nothing better than the current config was found among {tried} measured{again}{standing}."
     )
@@ -201,10 +204,10 @@ def _gain(data: ReportData) -> str:
         said = f"; its capacity is {times} the current config's"
         if means is not None:
             less = "less than " if data.improvement.at_least else ""
-            said += f", {rate_text(means.winner)} over {less}{rate_text(means.current)} in the mean"
+            said += f", {rate_text(means.winner)} over {less}{rate_text(means.current)} on average"
     else:
         said = f", {times} the current config"
     if data.improvement.at_least:
-        return f"{said} (it was only measured at a load that it does not stand)"
+        return f"{said} ({AT_LEAST})"
     confidence = f"{digits(data.improvement.confidence * 100)} % interval"
     return f"{said} ({confidence} {digits(ratio.low)} to {digits(ratio.high)})"

@@ -1,4 +1,4 @@
-"""A config with all that was measured of it, in the search and in the confirmation."""
+"""A config with all its measurements, in the search and in the confirmation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from tuner.spec.digits import digits
 
 @dataclass(frozen=True)
 class Side:
-    """A config with all that was measured of it.
+    """A config with all its measurements.
 
     Attributes:
-        trial: Its number in the search; ``None`` when it was not a trial.
+        trial: Its number in the search; ``None`` if it was not a trial.
         points: Its load points in the search, by rising load.
         repeats: Its measurements in the confirmation, in the order they were made.
-        proofs: Those of them that its numbers come from, one a round: the result's; without a
-            result, each round's highest load that met every SLO, or lowest when none did.
-        judged: The measurement that stands for it: the worst proof; else the search's at the
-            highest load that met every SLO, or, when none did, the one that came nearest. Of a
-            config with a soak that held, that.
-        goodput_infer_per_s: That of ``judged``; ``None`` when no load met every SLO.
+        proofs: The repeats that its numbers come from, one per round: those that the result names;
+            without a result, each round's highest load that met every SLO, or its lowest if none
+            did.
+        judged: The measurement that represents it: a soak that held; else the worst proof; else the
+            search's at the highest load that met every SLO or, if none did, the one that came
+            nearest.
+        goodput_infer_per_s: That of ``judged``; ``None`` if no load met every SLO.
         soak: Long loads, lowered until one held.
     """
 
@@ -44,7 +45,7 @@ class Side:
 
     @property
     def rounds_text(self) -> str:
-        """How it stood its goodput: ` in each of 3 rounds, and for 30 s`; empty for one round."""
+        """When it held its goodput: ` in each of 3 rounds, and for 30 s`; empty for one round."""
         held = self.soak.held
         if held is None:
             return self._rounds_text
@@ -57,7 +58,7 @@ class Side:
         rounds, met = len(self.proofs), sum(r.point.passed for r in self.proofs)
         levels = [r.point.level for r in self.proofs]
         if rounds < 2 or (self.soak.held is not None and self.soak.held.level > min(levels)):
-            return ""  # what lasts may be more than the short window of a round stood
+            return ""  # a soak may hold at more than a round's short window sustained
         return f" in each of {rounds} rounds" if met == rounds else f" in {met} of {rounds} rounds"
 
 
@@ -67,7 +68,7 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     keys = {facts.candidate.key, *_measured_as(facts.candidate.key, made, repeats)}
     side = measured_side(facts.candidate, trials, repeats, keys)
     named = (r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
-    # Of a load that was put on it twice in a round the second counts: the first was disturbed.
+    # If a round measured a load twice, the second one counts: the first was disturbed.
     proofs = tuple({(r.round, _identity(r.point)): r for r in named}.values())
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
     judged = _worst(points) or side.judged
@@ -85,9 +86,9 @@ def _identity(point: Point) -> tuple[LoadPoint, int]:
 def _measured_as(
     key: str, made: Set[tuple[LoadPoint, int]], repeats: Sequence[Repeat]
 ) -> Iterator[str]:
-    """Under which key rounds were made of a config that lost a field with its default value since.
+    """The keys under which a config was measured before it lost a field with its default value.
 
-    Such a field goes without being measured again: it is the same config to Triton.
+    Dropping such a field needs no new measurement: to Triton it is the same config.
     """
     of: dict[str, set[tuple[LoadPoint, int]]] = defaultdict(set)
     for repeat in repeats:
@@ -103,7 +104,7 @@ def measured_side(
     repeats: Sequence[Repeat],
     keys: Set[str] = frozenset(),
 ) -> Side:
-    """A config with what was measured under its key, or these."""
+    """A config with what was measured under its key, or under ``keys``."""
     keys = keys or {candidate.key}
     own = [t for t in trials if t.candidate.key in keys and t.points]
     trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
@@ -126,7 +127,7 @@ def by_load(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
-    """Of each round the highest load that was stood, or the lowest when none was."""
+    """Of each round the highest load that was sustained, or the lowest if none was."""
     rounds: dict[int, list[Repeat]] = defaultdict(list)
     for repeat in repeats:
         if repeat.role is not Role.SIMPLER and not repeat.of_soak:
@@ -134,22 +135,22 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
     proofs = []
     for tried in rounds.values():
         by_load_ = sorted(tried, key=lambda r: r.point.level)
-        stood = [r for r in by_load_ if r.point.passed]
-        proofs.append(stood[-1] if stood else by_load_[0])
+        sustained = [r for r in by_load_ if r.point.passed]
+        proofs.append(sustained[-1] if sustained else by_load_[0])
     return tuple(proofs)
 
 
 def _judged_again(proofs: Sequence[Repeat]) -> Point | None:
-    """The worst proof; of a finalist that missed an SLO, and so took no further part, the last."""
+    """The worst proof; for a finalist that dropped out because it missed an SLO, the last one."""
     if proofs and proofs[-1].role is Role.CANDIDATE and not proofs[-1].point.passed:
         return proofs[-1].point
     return _worst([r.point for r in proofs if r.point.passed])
 
 
 def _worst(points: Sequence[Point]) -> Point | None:
-    """Of those that met every SLO, where there are any, the one with the least throughput."""
-    stood = [p for p in points if p.passed] or points
-    return min(stood, key=lambda p: p.measurement.throughput_infer_per_s, default=None)
+    """The one with the least throughput of those that met every SLO, or of all if none did."""
+    met = [p for p in points if p.passed] or points
+    return min(met, key=lambda p: p.measurement.throughput_infer_per_s, default=None)
 
 
 def _goodput(judged: Point | None) -> float | None:
@@ -158,9 +159,9 @@ def _goodput(judged: Point | None) -> float | None:
 
 
 def judged_point(trial: Trial) -> Point | None:
-    """The point a trial's score stands for; the nearest miss when none met the SLOs.
+    """The point that a trial's score is for; the nearest miss if none met the SLOs.
 
-    Of a trial that lost the race that is the race, also where it was measured at less after it.
+    For a trial that lost the race it is the race, even if it was measured at less afterwards.
     """
     raced = trial.state is TrialState.PRUNED and trial.points
     return trial.points[0] if raced else _nearest(trial)

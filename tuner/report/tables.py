@@ -32,7 +32,7 @@ from tuner.spec.metrics import METRICS
 def comparison(data: ReportData) -> Table | None:
     """The current and the best config side by side, each at the load it is judged at.
 
-    Of several rounds that is the worst one.
+    With several rounds, that is the load of the worst one.
     """
     shown = [(name, side, side.judged) for name, _, side in sides(data) if side.judged]
     if not shown:
@@ -59,7 +59,7 @@ def _goodput(side: Side) -> str:
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:
-    """What the gain is of; nothing where a metric is minimised."""
+    """The means whose ratio is the gain; nothing if a metric is minimised."""
     gain = data.improvement
     if gain is None or gain.means is None or not data.maximizes:
         return []
@@ -82,7 +82,7 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         **{metric.words: metric_text(metric.name, point.reading(metric)) for metric in timed},
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
-        "of them refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
+        "of which refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
         **{
             labelled(label, name): text
@@ -119,7 +119,7 @@ def _got(point: Point, stream: str) -> Iterator[tuple[str, str]]:
 
 
 def rejections(data: ReportData, at_most: int | None = None) -> Table | None:
-    """Measurements that count for nothing, in the order they were made; the last row is all."""
+    """Measurements that do not count, in the order they were made; the last row is the total."""
     if not data.rejected:
         return None
     trials = {t.candidate.key: str(t.number) for t in data.trials}
@@ -144,7 +144,7 @@ def count_of_refused(point: Point | None) -> str:
 
 
 def p99_of(point: Point | None) -> str:
-    """Of a mix that of the stream whose SLO is nearest its bound, which it names."""
+    """The p99; for a mix, that of the stream whose SLO is nearest its bound, with its name."""
     if point is None:
         return NOTHING
     own = latency_text(point.limiting.p99_latency_us)
@@ -166,16 +166,16 @@ def simplification(data: ReportData) -> Table | None:
         )
         for row in data.simplification
     )
-    return Table(("field", "with", "without", "difference", "may lose", ""), rows)
+    return Table(("field", "with", "without", "difference", "allowed loss", ""), rows)
 
 
 def _without(data: ReportData, value: float | None) -> str:
-    """A goodput of nothing is what it gets that missed an SLO at the load it was held to."""
+    """A config that missed an SLO at the load it had to sustain has a goodput of zero."""
     return "misses an SLO" if value == 0 and data.maximizes else score_text(data, value)
 
 
 def trials_by_state(data: ReportData) -> Table:
-    """How many trials ended how, and what they took; states without any are left out."""
+    """The trials by how they ended, with their number and time; empty groups are left out."""
     groups: dict[str, list[Trial]] = {}
     for trial in data.trials:
         groups.setdefault(ending(trial), []).append(trial)
@@ -203,7 +203,7 @@ def trial_seconds(trial: Trial) -> float:
 
 
 def noise_sentences(data: ReportData) -> list[str]:
-    """How well measurements repeat: those of this run, and what was found before it."""
+    """How well measurements repeat: in this run, and as measured before it."""
     sentences = []
     if data.noise is not None:
         spreads = (
@@ -213,7 +213,7 @@ def noise_sentences(data: ReportData) -> list[str]:
         )
         known = [f"{name} {share_text(cv)}" for name, cv in spreads if cv is not None]
         sentences.append(
-            "Spread of what was measured more than once, each time on another server "
+            "Spread of repeated measurements, each on a different server "
             f"(coefficient of variation): {', '.join(known)}."
         )
     recorded = data.manifest.noise
@@ -240,7 +240,7 @@ def environment(data: ReportData) -> Table:
         "configs in the space": manifest.space_size,
         "spec": f"{manifest.spec_path} (sha256 {manifest.spec_sha256[:12]})",
         **{f"model {label}": c.path for label, c in manifest.models.items() if label},
-        **{f"stream {name}": f"asks {la}" for name, la in manifest.streams.items() if name},
+        **{f"stream {name}": f"served by {la}" for name, la in manifest.streams.items() if name},
         **manifest.versions,
         **{
             f"host {_label(key)}": _plain(key, value)

@@ -1,4 +1,4 @@
-"""Every trial as one row of a table that pandas and spreadsheets read as it is."""
+"""Every trial as one row of a table that pandas and spreadsheets can read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.report.frames import trials_frame
 
 
 def render(data: ReportData) -> str:
-    """One header line and one line a trial; a missing value is an empty cell."""
+    """One header line and one line per trial; a missing value is an empty cell."""
     text = io.StringIO()
     frame = trials_frame(data.trials)
     writer = csv.writer(text, lineterminator="\n")

@@ -1,7 +1,7 @@
 """The last accepted result of a model, and what every check since found.
 
 `results/baselines/<model>-<fingerprint>.json` is one result of `tune check --update-baseline`; the
-fingerprint is of all that must be equal for two capacities to be comparable. Beside it
+fingerprint covers all that must be equal for two capacities to be comparable. Next to it,
 `<model>-<fingerprint>.history.jsonl` gets one line for each check.
 """
 
@@ -30,12 +30,12 @@ DIRECTORY = "baselines"
 CHECK = "check.json"
 SCHEMA_VERSION: Final = 1
 
-#: Of the server, what may change a capacity and is not in the machine's fingerprint.
+#: Settings of the server that may change a capacity and are not in the machine's fingerprint.
 _SERVER = ("mode", "image", "args", "environment", "gpus")
 
 
 def question_of(spec: Spec) -> dict[str, str]:
-    """What was asked of the config: hash by part of the spec. Files count by their content."""
+    """What the config was measured under: a hash for each part of the spec; files by content."""
     whole = spec.plain("python")
     workload = {k: v for k, v in whole["workload"].items() if k != "perf_analyzer"}
     parts: dict[str, Any] = {
@@ -78,12 +78,12 @@ class Baseline(Facts):
     Attributes:
         machine: The machine in words.
         compared: What ``values`` are: capacity, throughput, or the metric that is minimised.
-        values: One a round, inferences per second or the metric's base unit.
+        values: One per round, inferences per second or the metric's base unit.
         level: The load at which every SLO was met in every round.
-        expected: Where a round begins to look for the capacity, as a load.
+        expected: The load at which a round begins its search for the capacity.
         arrivals: Seed of the first round's arrivals, each round after it takes the next; None in
             results of an older tune. Rounds under the same arrivals are compared as pairs.
-        client: Who measured, see `tuner.run.manifest.comparable`.
+        client: The load generator that measured, see `tuner.run.manifest.comparable`.
     """
 
     key: Key
@@ -124,7 +124,7 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Foun
     Args:
         results: Directory runs are stored in.
         key: Of what is being checked.
-        any_machine: Take the newest of another machine where this one has none.
+        any_machine: Take the newest result of another machine where this one has none.
 
     Raises:
         UnreadableFileError: There is one, and it cannot be read.
@@ -166,7 +166,7 @@ def append_history(results: Path, key: Key, row: Mapping[str, Any]) -> None:
 
 
 def history(results: Path, key: Key, last: int) -> list[dict[str, Any]]:
-    """The last checks, oldest first; lines that a kill left torn are passed over.
+    """The last checks, oldest first; lines left incomplete by a kill are skipped.
 
     Raises:
         UnreadableFileError: The file is no file.
@@ -185,8 +185,8 @@ def _history_path(results: Path, key: Key) -> Path:
 def _refused(baseline: Baseline, key: Key) -> str:
     what = "machine" if baseline.key.machine != key.machine else "perf_analyzer"
     return (
-        f"The accepted result of {baseline.accepted_at[:10]} is of another {what} "
-        f"({baseline.machine}): not compared. --any-machine compares all the same, "
+        f"The accepted result of {baseline.accepted_at[:10]} is from another {what} "
+        f"({baseline.machine}), so it is not compared. --any-machine compares anyway, "
         "--update-baseline accepts a result of this one."
     )
 
@@ -194,8 +194,9 @@ def _refused(baseline: Baseline, key: Key) -> str:
 def _other_question(baseline: Baseline, key: Key) -> str:
     changed = [n for n, value in key.question.items() if baseline.key.question.get(n) != value]
     return (
-        f"The accepted result of {baseline.accepted_at[:10]} was measured with another "
-        f"{_listed(changed)}: not compared. --update-baseline accepts a result of this spec."
+        f"The accepted result of {baseline.accepted_at[:10]} was measured with a different "
+        f"{_listed(changed)}, so it is not compared. --update-baseline accepts a result of this "
+        f"spec."
     )
 
 

@@ -14,7 +14,7 @@ from tuner.score.point import Point
 class ModelTime:
     """What one model takes of the average request, in microseconds; ``model`` is its name.
 
-    Without what it waits for other models of the run, which have their own.
+    Without its wait for other models of the run, which have times of their own.
     """
 
     model: str
@@ -33,10 +33,10 @@ class Bottleneck:
     Attributes:
         stream: Whose requests: of those whose SLO is nearest its bound.
         model: Its name.
-        share: Of the time that a request spends in models, what it spends in this one, 0..1.
-        queue_share: Of that, what it waits in the model's queue, 0..1.
+        share: Of the time a request spends in models, the share in this one, 0..1.
+        queue_share: Of that time, the share spent in the model's queue, 0..1.
         models: Every model that has a part in the answer, in the order in which they are loaded.
-        load: At which it was seen.
+        load: The load at which it was seen.
     """
 
     stream: str

@@ -20,10 +20,10 @@ from tuner.score.verdict import SloResult
 
 
 class SloRounds(Part):
-    """One SLO at the load that must be stood: the worst of the rounds, and each."""
+    """One SLO at the load that must be sustained: the worst of the rounds, and each."""
 
     worst: SloResult
-    values: list[float | None] = Field(description="one a round, in the base unit")
+    values: list[float | None] = Field(description="one per round, in the base unit")
 
 
 class Then(Part):
@@ -34,7 +34,7 @@ class Then(Part):
     machine: str = Field(description="in words")
     same_machine: bool = Field(description="false only with --any-machine")
     config_sha256: str
-    values: list[float] = Field(description="one a round, as those of this check")
+    values: list[float] = Field(description="one per round, like those of this check")
     level: float = Field(description="load at which every SLO was met in every round")
 
 
@@ -67,15 +67,15 @@ class CheckFacts(Part):
     machine: str = Field(description="in words")
     objective: str
     rounds: Count
-    load: str | None = Field(description="that had to be stood, in words; null: not measured")
+    load: str | None = Field(description="that had to be sustained, in words; null: not measured")
     level: float | None = Field(
         description="highest load at which every SLO was met in every round; null: none"
     )
     compared: str = Field(description="what values are: capacity, throughput, or a metric")
-    values: list[float] = Field(description="one a round: infer/s, or the metric's base unit")
+    values: list[float] = Field(description="one per round: infer/s, or the metric's base unit")
     slo: list[SloRounds]
-    warn: float = Field(description="loss that is told, as a share")
-    fail: float = Field(description="loss that is a regression, as a share")
+    warn: float = Field(description="loss above which it is reported, as a share")
+    fail: float = Field(description="loss above which it is a regression, as a share")
     ratio: Ratio | None = Field(
         description="now over the accepted result, above 1 is better; null: not compared"
     )

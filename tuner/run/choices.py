@@ -1,4 +1,4 @@
-"""What the command line said of a run beside its spec, kept so that resuming goes on with it."""
+"""What the command line set for a run besides its spec, kept for when the run is resumed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tuner.hiding import HIDDEN
 
 @dataclass(frozen=True)
 class Choices(Facts):
-    """None leaves the spec's word.
+    """Choices of the command line; None: as the spec says.
 
     Attributes:
         write: Write the winner into the repository.
-        trials: Configs to measure at the most.
+        trials: Most configs to measure.
         storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
         directory: Where the command line's relative paths begin.
     """
@@ -43,5 +43,5 @@ class Choices(Facts):
 
 
 def resume_command(run: Path) -> str:
-    """What to type to go on with a run: it keeps all that was chosen."""
+    """The command that continues a run with everything that was chosen for it."""
     return shlex.join(["tune", "run", "--resume", str(run)])

@@ -1,4 +1,4 @@
-"""What a confirmation leaves in the files of a run: its measurements, and what they came to."""
+"""What a confirmation leaves in the files of a run: its measurements and its conclusions."""
 
 from __future__ import annotations
 

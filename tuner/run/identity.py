@@ -1,4 +1,4 @@
-"""May two results be compared? Where the same was asked of the same machine and programs."""
+"""Whether two results may be compared: same question, same machine, same programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Identity:
     fingerprint: str = ""
 
     def differences(self, other: Identity, besides: str = "") -> list[tuple[str, Any, Any]]:
-        """(name, this, other) of all that is known of both, but ``besides``.
+        """(name, this, other) of everything known of both, except ``besides``.
 
         The fingerprint is among them only where it alone tells the two apart.
         """

@@ -1,4 +1,4 @@
-"""What a run was made with: enough to repeat it, and to refuse to resume it as something else."""
+"""What a run was made with: enough to repeat it, and to refuse to resume a different one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tuner.space.candidate import Candidate
 
 SCHEMA_VERSION = 2
 
-#: What must be equal for a run to be resumed, beside the configs of the models it serves: another
+#: What must be equal for a run to be resumed, besides the configs of the models it serves: another
 #: value would mix two experiments.
 _IDENTITY = ("spec_sha256", "seed", "fingerprint", "versions")
 
 _NO_FILE = hashlib.sha256(b"").hexdigest()
 
-#: In version 1, which knew of one model, the facts of its config stood among those of the run.
+#: Version 1 knew only one model, and kept the facts of its config among those of the run.
 _CONFIG_OF_VERSION_1 = {
     "name": "model",
     "path": "config_path",
@@ -49,7 +49,7 @@ class KeptConfig(Facts):
         sha256: Of that file; None when there was none.
         encoding: Of the text in the file, see `tuner.modelconfig.encoding`.
         completed: The config as the server completes it, as text; None in runs of an older tune
-            and of one that ended before a server was asked.
+            and of one that ended before a server was queried.
         overridden: Fields that the server sets whatever config.pbtxt says.
         parts: Labels of the models in its steps, and of those that its code calls.
     """
@@ -79,19 +79,19 @@ class Manifest(Facts):
         spec: The effective spec with all defaults, as plain values.
         name: What the run is called: its model's name, or those of several, joined by ``+``.
         models: The configs of the models it serves, by label, in the order they are loaded.
-        streams: Label of the model that each stream of requests asks, by the stream's name.
+        streams: Label of the model that each stream sends requests to, by the stream's name.
         versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
         host: CPU, cores, memory, governor, as `tuner.machine.host` reads them.
         fingerprint: Of the machine and its GPUs.
         command: How the run was started.
         current: The config in the repository, as a candidate; None in runs of an older tune, whose
             trial 0 it is.
-        choices: What the command line said beside the spec.
+        choices: What the command line set besides the spec.
         arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
             takes the next. Drawn from the run's id, so that another run is a replication; None in
             runs of an older tune.
-        client: Who measures, see `tuner.load.generators.GENERATORS`; None until a server was asked,
-            and in runs of an older tune.
+        client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
+            queried, and in runs of an older tune.
         noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
@@ -130,7 +130,7 @@ class Manifest(Facts):
             raise SpecError(
                 f"run {data.get('run_id')} has manifest version {data['schema_version']}, "
                 f"this tune reads versions 1 and {SCHEMA_VERSION}",
-                "use the tune it was made with",
+                "use the version of tune that made it",
             )
         if data["schema_version"] == 1:
             data = _from_version_1(data)
@@ -143,12 +143,12 @@ class Manifest(Facts):
             *(p for c in manifest.models.values() for p in c.parts),
         }
         if not manifest.streams or not asked <= manifest.models.keys():
-            raise ValueError("a model that is asked is not served")
+            raise ValueError("a model that gets requests is not served")
         for config in manifest.models.values():
             if config.encoding not in ENCODINGS:
-                raise ValueError(f"encoding {config.encoding!r} is none of a config")
+                raise ValueError(f"encoding {config.encoding!r} is not a config's encoding")
         if manifest.arrivals is not None and manifest.arrivals < 0:
-            raise ValueError(f"arrivals {manifest.arrivals!r} is no seed")
+            raise ValueError(f"arrivals {manifest.arrivals!r} is not a seed")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
             raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
         return manifest
@@ -178,7 +178,7 @@ class Manifest(Facts):
         if changed:
             lines = [f"  {n}: {before.get(n)} then, {after.get(n)} now" for n in changed]
             raise SpecError(
-                f"run {self.run_id} cannot be resumed, it is another experiment by now:\n"
+                f"run {self.run_id} cannot be resumed, it would be another experiment now:\n"
                 + "\n".join(lines),
                 "start a new run, or put back what changed",
             )
@@ -188,20 +188,20 @@ class Manifest(Facts):
         return {**{name: getattr(self, name) for name in _IDENTITY}, **configs}
 
     def refuse_if_completed_otherwise(self, now: Manifest) -> None:
-        """SpecError where the server makes another config of a file than it did then."""
+        """SpecError where the server completes a config differently than it did then."""
         for label, config in self.models.items():
             before, after = config.completed, now.models[label].completed
             if before is None or after is None or before == after:
                 continue
             diff = unified_diff(before, after, f"config{_of(label)} as the server completes it")
             raise SpecError(
-                f"run {self.run_id} cannot be continued, the server completes the model's config "
-                f"otherwise by now:\n{diff.rstrip()}",
+                f"run {self.run_id} cannot be continued, the server now completes the model's "
+                f"config differently:\n{diff.rstrip()}",
                 "start a new run, or put back the model's files",
             )
 
     def refuse_if_measured_otherwise(self, now: Manifest) -> None:
-        """SpecError where another load generator would go on with the run."""
+        """SpecError where a different load generator would continue the run."""
         started = any(config.completed is not None for config in self.models.values())
         if not started or comparable(self.client, now.client):
             return

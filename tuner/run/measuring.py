@@ -1,7 +1,7 @@
 """Who measures on this machine: one file each, locked for as long as its process lives.
 
-In the machine's temporary directory, so that a repository that only one of them may read, or that
-nobody may write, makes no difference; the lock goes with the process, however it ends.
+The files are in the machine's temporary directory, so the permissions of a repository make no
+difference. The lock goes with the process, however it ends.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Measuring(Facts):
         return f"tune {self.what} {self.run} (pid {self.pid}, since {since} UTC)"
 
     def disturbs(self, other: Measuring) -> bool:
-        """They share a CPU in any case; that is little where each has GPUs of its own."""
+        """They always share the CPU; that disturbs little where each has its own GPUs."""
         apart = isinstance(self.gpus, tuple) and isinstance(other.gpus, tuple)
         return not apart or bool(set(self.gpus) & set(other.gpus))
 
 
 @contextlib.contextmanager
 def registered(mine: Measuring) -> Iterator[Path | None]:
-    """Says so to everybody while the context is open.
+    """Announces a measurement to other processes while the context is open.
 
     Returns:
-        Its file; None where the machine has no place for it, which keeps nobody from measuring.
+        Its file; None where the machine has no place for it: measuring goes on without.
     """
     path = None
     with contextlib.ExitStack() as stack:
@@ -71,7 +71,7 @@ def registered(mine: Measuring) -> Iterator[Path | None]:
 
 
 def others(own: Path | None) -> list[Measuring]:
-    """All that measure on this machine now, but for the one whose file is ``own``."""
+    """All that measure on this machine now, except the one whose file is ``own``."""
     found: list[Measuring] = []
     for path in sorted(registry().glob("*.json")):
         if path != own:

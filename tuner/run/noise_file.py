@@ -1,7 +1,7 @@
-"""Where `tune doctor --noise` keeps what it measured: one file a machine and model.
+"""Where `tune doctor --noise` keeps what it measured: one file per machine and model.
 
-Beside the runs, so that whoever copies or cleans the results has it too; outside any run, so that
-the runs that come later find it.
+The file is next to the runs, so that it is copied and cleaned with them, and outside any run, so
+that later runs find it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_noise(results: Path, fingerprint: str, model: str) -> dict[str, Any] | 
 
 
 def is_noise(data: Mapping[str, Any]) -> bool:
-    """It has what runs and reports look at: date, model, spread of the capacity, advice."""
+    """It has what runs and reports need: date, model, spread of the capacity, advice."""
     names = ("capacity", "advice", "p99_between", "comparison")
     capacity, advice, p99, comparison = (data.get(name, {}) for name in names)
     if not all(isinstance(p, dict) for p in (capacity, advice, p99, comparison)) or not capacity:

@@ -1,8 +1,8 @@
-"""Files of a run, read by somebody who does not know who wrote them.
+"""Reads the files of a run without trusting who wrote them.
 
 A run's directory may have been cut short by a full disk, edited, or come from somebody else. What
 is not as `tune` writes it is an `UnreadableFileError` that names the file and, where there is one,
-the line; nothing is waited for and no device is opened.
+the line. Reading never waits and opens no device.
 """
 
 from __future__ import annotations
@@ -172,11 +172,11 @@ def _unheard_of(value: Any) -> str:
 
 def _no_value(item: Any) -> str:
     if isinstance(item, float) and not math.isfinite(item):
-        return f"{item} is no number of a measurement"
+        return f"{item} is not a number that a measurement can have"
     if isinstance(item, int) and abs(item) >= _MAX_INTEGER:
         return "a number is larger than any measurement's"
     if isinstance(item, str) and not item.isascii() and _SURROGATE.search(item):
-        return "half of a character stands alone in a text"
+        return "a text holds only half of a character"
     return ""
 
 

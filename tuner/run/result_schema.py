@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 
 
 def _empty(value: object) -> bool:
-    """Of a key that stands only where a run serves several models, or several streams ask."""
+    """For a key that is there only when a run has several models or several streams."""
     return not value
 
 
@@ -57,7 +57,7 @@ class ConfigFacts(Part):
     """A config, what it needs, and what was measured of it."""
 
     fields: dict[str, FieldValue] = Field(
-        description="ModelConfig path to value, searched ones; of the model that has no label"
+        description="searched ModelConfig paths and their values, of the model that has no label"
     )
     models: dict[str, dict[str, FieldValue]] = Field(
         default_factory=dict, exclude_if=_empty, description="the same of the others, by label"
@@ -65,13 +65,14 @@ class ConfigFacts(Part):
     server_args: tuple[str, ...] = Field(description="tritonserver arguments it needs")
     measurements: tuple[Measurement, ...] = Field(description="what the numbers below come from")
     goodput_infer_per_s: float | None = Field(
-        description="throughput at the highest load that met every SLO, of a winner in every "
-        "round, and where a soak held, in that; null when none did"
+        description="throughput at the highest load that met every SLO: of a winner, in every "
+        "round, and in the soak where it held; null when no load did"
     )
     worst_round_infer_per_s: float | None = Field(
         None,
-        description="the same of the round in which it was lowest, of those that met every SLO: "
-        "what reports tell; null when none did",
+        description="the same in the lowest of the rounds that met every SLO, which is what "
+        "reports "
+        "show; null when none did",
     )
     rounds_met: Count | None = Field(
         None, description="measurements that met every SLO; null: written before it was kept"
@@ -81,12 +82,12 @@ class ConfigFacts(Part):
     p95_latency_us: float | None
     p99_latency_us: float | None
     slo: tuple[SloResult, ...]
-    soak: Soak | None = Field(None, description="null: the run did not come to it")
+    soak: Soak | None = Field(None, description="null: the run did not get that far")
     streams: dict[str, StreamFacts] = Field(
         default_factory=dict, exclude_if=_empty, description="by name, where there are several"
     )
     bottleneck: Bottleneck | None = Field(
-        None, exclude_if=_empty, description="where a request spends its time, of several models"
+        None, exclude_if=_empty, description="where a request spends its time, with several models"
     )
 
     @property
@@ -98,7 +99,7 @@ class ConfigFacts(Part):
 class Means(Part):
     """Geometric means over the rounds of what was compared; the ratio is of the two."""
 
-    winner: NotNegative = Field(description="before what made no difference was taken out of it")
+    winner: NotNegative = Field(description="before changes that made no difference were removed")
     current: NotNegative
 
 
@@ -107,7 +108,7 @@ class Rounds(Part):
 
     winner: Count
     current: Count = Field(
-        description="fewer where it was so far behind that more would have told nothing: the "
+        description="fewer where it was so far behind that more would have shown nothing: the "
         "interval then rests on how much a round may vary, not on pairs"
     )
 
@@ -120,21 +121,22 @@ class Improvement(Part):
     confidence: float = Field(gt=0, lt=1, description="of the interval")
     compared: str | None = Field(
         None,
-        description="of what the ratio is: capacity (the load at which an SLO begins to be "
+        description="what the ratio compares: capacity (the load at which an SLO begins to be "
         "missed), throughput (at the load the spec lists), or the metric that is minimised",
     )
     means: Means | None = Field(
         None, description="infer/s, or the metric's base unit; null: written before it was kept"
     )
     rounds: Rounds | None = Field(
-        None, description="that the ratio is of; null: written before it was kept, as many of both"
+        None,
+        description="behind the ratio; null: written before it was kept, as many of both",
     )
     at_least: bool = Field(
         False,
         exclude_if=_empty,
-        description="the current config stands less than means.current, a load that it did not "
-        "stand; how much it stands was not measured, since it is slow and far behind: all of the "
-        "ratio is a lower bound",
+        description="the current config sustains less than means.current, a load that it did not "
+        "sustain; how much it does sustain was not measured, since it is slow and far behind: the "
+        "whole ratio is a lower bound",
     )
 
     @property
@@ -233,7 +235,7 @@ class Result(Part):
     server_args: tuple[str, ...] = Field((), description="what the winner needs")
     simplification: tuple[PutBack, ...] | None = None
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
-    overload: Overloads | None = Field(None, description="null when the run did not come to it")
+    overload: Overloads | None = Field(None, description="null when the run did not get that far")
     diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
     config_before: str | None = Field(None, description="of the model that has no label")
     config_after: str | None = Field(None, description="of the model that has no label")

@@ -1,4 +1,4 @@
-"""How a run or a check ended, and its exit code where that was without an error."""
+"""How a run or a check ended, and its exit code if it ended without an error."""
 
 from enum import Enum
 from typing import Self
@@ -28,7 +28,7 @@ class CheckStatus(_Ending):
     """How a check ended."""
 
     FINE = "fine", 0
-    WORSE = "worse", 0  # told, no failure
+    WORSE = "worse", 0  # reported, no failure
     ACCEPTED = "accepted", 0  # the new baseline
     MISSED = "slo missed", 10
     INCONCLUSIVE = "inconclusive", 11

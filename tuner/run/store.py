@@ -85,7 +85,7 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Held by whoever adds to the run.
+        """The run's lock, held by the process that adds to it.
 
         Raises:
             SpecError: Somebody else does.
@@ -183,5 +183,5 @@ def _abandoned(repeat: Repeat) -> Rejected:
 
 
 def _whole_lines(path: Path) -> int:
-    """Bytes up to and with the last newline: what a kill in mid-write leaves behind is cut."""
+    """Bytes up to and including the last newline: a line left incomplete by a kill is cut."""
     return path.read_bytes().rfind(b"\n") + 1

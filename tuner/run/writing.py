@@ -71,7 +71,7 @@ def own_directory(run: Path, name: str) -> Path:
 def sync_directory(directory: Path) -> None:
     """A new name is safe from a power cut once its directory is on disk.
 
-    Some file systems, among them SMB and FUSE ones, know no such thing.
+    Some file systems, such as SMB and FUSE ones, do not support this.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -94,9 +94,9 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def cannot_write(path: Path | str, error: OSError) -> EnvironmentNotReadyError:
-    """What to tell of a file that could not be written."""
+    """The error for a file that could not be written."""
     return EnvironmentNotReadyError(
         f"cannot write {path}: {(error.strerror or str(error)).lower()}",
-        "make room or the directory writable, or name another with --output; "
-        "`tune run --resume RUN` goes on with a run that stopped for it",
+        "free some space or make the directory writable, or name another with --output; "
+        "`tune run --resume RUN` continues a run that stopped because of this",
     )

@@ -2,11 +2,11 @@
 
 A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
 *SLO utilisation* (the largest share of a bound that was used up) crosses one, on a straight line
-between logarithms: latency grows faster than load, so near its bound it tells the capacity far
-better than the middle of the bracket would. Two more things make it short: an overloaded server
-tells its own saturation (it answers fewer requests than are sent), and a candidate that fails at
-the incumbent's load is not looked at further. A level without enough answers for a verdict is
-neither floor nor ceiling: there is more to be seen above it, never below.
+between logarithms. Latency grows faster than load, so near its bound this gives the capacity far
+better than the middle of the bracket would. Two more things shorten the search: an overloaded
+server shows its own saturation (it answers fewer requests than are sent), and a candidate that
+fails at the incumbent's load is not measured further. A level without enough answers for a verdict
+is neither floor nor ceiling: higher levels have more answers, lower ones never do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class Probe(Protocol):
 
     @property
     def served_per_s(self) -> float | None:
-        """Throughput in requests; None for closed loops."""
+        """The level that was answered, in requests a second; None for closed loops.
+
+        Of a mix that of the stream which was answered the least of its share.
+        """
 
     @property
     def slo_utilisation(self) -> float | None:
@@ -149,12 +152,12 @@ SATURATED = 0.97
 TOLERANCE = 0.03
 #: The line between logarithms is trusted over brackets of this many tolerances.
 _STRAIGHT = 4.0
-#: With less than this utilisation nothing is known of the capacity yet: go far, to saturate it.
+#: Below this utilisation nothing is known of the capacity yet: raise the load far, to saturate it.
 _AT_EASE = 0.5
 _FAR = 3.0
-#: Power of the load with which utilisation rises at least: two noisy readings may show less.
+#: Utilisation rises with at least this power of the load, though two noisy readings may show less.
 _FLATTEST = 0.5
-#: Steps far up that do not count, so that a start far below the capacity costs no accuracy.
+#: Large upward steps that do not count, so that a start far below the capacity costs no accuracy.
 MOST_FREE = 2
 #: Where to look below a saturation, as share of it, and below a failure that was a near one.
 _BELOW_SATURATION = 0.95
@@ -181,13 +184,13 @@ def find_capacity(
 class CapacitySearch:
     """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
 
-    Says which level to try next, and is told what came of it.
+    Says which level to try next, and receives the result.
 
     Args:
         start: First level to try when nothing is ``known``.
         levels: Allowed levels.
         tolerance: Distance of the floor from the capacity, as a share, that is good enough.
-        at_most: Probes at the most, those known not counted, nor up to `MOST_FREE` that doubled
+        at_most: Most probes, not counting those already known, or up to `MOST_FREE` that doubled
             the load and still passed.
         known: What was measured before.
     """
@@ -282,10 +285,10 @@ def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
 
 
 def _growth(passed: Sequence[Probe], tolerance: float) -> float:
-    """Up to where the utilisation would be 1 if it went on as between the two highest loads.
+    """Up to where the utilisation would be 1 if it rose as it did between the two highest loads.
 
-    From a single load as if latency rose as the load does, and far while there is much margin
-    left.
+    From a single load, latency is assumed to rise as the load does; while there is much margin,
+    the step is large.
     """
     *_, below, floor = (None, *sorted(passed, key=lambda p: p.level))
     if floor.slo_utilisation is None:

@@ -12,7 +12,7 @@ from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.metrics import Better, Metric, requests_needed
 from tuner.spec.slo import Slo
 
-#: A percentile from too few requests for this confidence (299 for p99) is no verdict.
+#: A percentile from too few requests for this confidence (299 for p99) gives no verdict.
 CONFIDENCE = 0.95
 #: Quantiles from here on bound the tail, and so say which answers were in time.
 TAIL = 0.9
@@ -41,7 +41,7 @@ def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> 
 def judge(slo: Slo, measurement: Measurement) -> SloResult:
     """One SLO against one measurement, of a mix against that of its stream.
 
-    A missing or too small sample is never a pass, nor is a load that the server falls behind.
+    A missing or too small sample is never a pass, and neither is a load the server cannot follow.
     """
     own = measurement.of(slo.stream)
     value = None if own is None else value_of(slo.metric, own, own.failed_count)
@@ -79,8 +79,8 @@ def undecided(results: Sequence[SloResult]) -> bool:
 def slo_utilisation(results: Sequence[SloResult]) -> float | None:
     """The largest share of a bound that was used up, above 1 when missed; None without readings.
 
-    Only SLOs whose bound is not zero have one. An error rate above its bound without a latency
-    over its own is a miss that no utilisation tells of.
+    Only SLOs whose bound is not zero have one. Where only the error rate exceeds its bound,
+    utilisation does not show the miss.
     """
     shares = [1.0 - r.margin for r in results if r.margin is not None and r.bound != 0]
     return max(shares, default=None)

@@ -1,8 +1,9 @@
 """How large the share of late requests is, and how large it may be after all.
 
-Requests are late together: one long batch, one busy second makes a row of them. So a hundred late
-ones may be five events, and thousands of requests tell no more than a few hundred independent ones
-would. The *effective* number of requests says how many; the upper limit is that of so many.
+Requests are late together: one long batch or one busy second makes several late in a row. So a
+hundred late ones may be five events, and thousands of requests may tell no more than a few hundred
+independent ones would. The *effective* number of requests is that smaller number, and the upper
+limit is computed from it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ CONFIDENCE = 0.95
 #: Rows of requests whose means tell how alike neighbours are (10 to 30: Schmeiser, Batch Size
 #: Effects in the Analysis of Simulation Output, Operations Research 30, 1982).
 BATCHES = 20
-#: With fewer late than this share, the slowest requests, so many, tell how alike neighbours are:
-#: a handful of late ones does not, and slow ones come in longer rows than those slower still.
+#: With a smaller share of late requests, this share of the slowest ones shows how alike neighbours
+#: are: a handful of late ones does not, and slow ones come in longer rows than still slower ones.
 SLOW = 0.04
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tuner.errors import LoadFailedError
@@ -18,6 +18,7 @@ from tuner.score.judge import (
     value_of,
     violation,
 )
+from tuner.score.steadiness import allowed_behind, behind_share
 from tuner.score.verdict import SloResult
 from tuner.spec.metrics import Metric
 from tuner.spec.objective import Goal, Objective
@@ -49,7 +50,9 @@ class Point(Facts):
     @property
     def served_per_s(self) -> float | None:
         measured = self.measurement
-        return measured.requests_per_s if measured.load.arrivals.open_loop else None
+        if not measured.load.arrivals.open_loop:
+            return None
+        return min([measured.requests_per_s, *_answered_of_behind(measured)])
 
     @property
     def slo_utilisation(self) -> float | None:
@@ -75,6 +78,14 @@ class Point(Facts):
         return undecided(self.slo) and not saturated(self)
 
 
+def _answered_of_behind(mix: Measurement) -> Iterator[float]:
+    """The level that each shared stream answered which fell behind by more than chance."""
+    for stream in mix.shared.values():
+        behind = behind_share(stream)
+        if behind is not None and behind > allowed_behind(stream):
+            yield mix.load.level * (1.0 - behind)
+
+
 @dataclass(frozen=True)
 class Score:
     """What the search learns.
@@ -85,7 +96,7 @@ class Score:
         feasible: Some load point met every SLO.
         violation: Sum of relative overshoots at the judged load point, 0 when feasible
             (Optuna's constraint: above 0 is infeasible).
-        best_point: Index into the trial's points of the point the score stands for.
+        best_point: Index into the trial's points of the point that the score is for.
     """
 
     value: float
@@ -101,11 +112,11 @@ def judge_point(slos: Sequence[Slo], measurement: Measurement) -> Point:
 def score_points(objective: Objective, points: Sequence[Point]) -> Score:
     """The score of a trial from all its load points; ``points`` must not be empty.
 
-    Goodput is the throughput at the highest load tried that meets every SLO; of a closed loop,
-    whose load is no rate, the highest throughput at any that does. When none does, the value is
-    what the trial can be at best: less than the server answers at the lowest load that failed. How
-    many answers were in time there is no bound: a little too much load makes nearly all of them
-    late.
+    Goodput is the throughput at the highest load tried that meets every SLO. In a closed loop,
+    whose load is not a rate, it is the highest throughput at any load that does. When none does,
+    the value is the trial's upper bound: less than the server answers at the lowest load that
+    failed. The number of answers in time there would be no bound: a little too much load makes
+    nearly all of them late.
     """
     good = [i for i, p in enumerate(points) if p.passed]
     if objective.goal is Goal.MINIMIZE:

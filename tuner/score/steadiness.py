@@ -1,4 +1,4 @@
-"""Whether a load could go on for ever as it went in its window: a queue that grows does not."""
+"""Whether a load could go on for ever as in its window: with a growing queue it could not."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import math
 from tuner.measurement.measurement import Measurement
 from tuner.spec.digits import digits
 
-#: What may be unanswered at the end of the window beyond what was at its start, of what was due ...
+#: Of the requests due in a window, this share may be answered after it.
 BEHIND = 0.01
-#: ... and of few requests more: the number under way goes up and down by chance. Two standard
-#: deviations of queues at 0.95 of their saturation (benchmarks/claims.py --steadiness).
+#: This, over the square root of the number due, is allowed on top: how many are under way at the
+#: start and end of a window varies by chance. Two standard deviations of queues at 0.95 of their
+#: saturation (benchmarks/claims.py --steadiness).
 BY_CHANCE = 0.6
 #: Growth of the latency, as a share of its mean, and in standard errors, that is a trend.
 GROWTH, SURE = 0.5, 3.0
@@ -21,8 +22,8 @@ def unsteadiness(measurement: Measurement) -> str:
 
     Two signs, either of which is enough. Fewer requests were answered than were due: above
     saturation the difference is at least the excess of the load, however long the latency SLO
-    lets a queue grow. Or latency rises on a line through the window, by more than chance in a
-    queue explains. Loads of a closed loop wait for their answers; they are always steady.
+    lets a queue grow. Or latency rises on a line through the window by more than chance would
+    explain. In a closed loop clients wait for their answers, so it is always steady.
     """
     if not measurement.load.arrivals.open_loop:
         return ""

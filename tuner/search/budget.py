@@ -14,7 +14,7 @@ from tuner.spec.slo import Slo
 
 #: Failures before their share says anything.
 FEWEST_FAILED = 4
-#: A latency this many times its bound where requests are mostly alone is no matter of a config.
+#: Where a mostly lone request takes this many times its bound, no config can help.
 HOPELESS = 10.0
 #: Configs that must show it, the current one among them.
 CONFIGS = 2

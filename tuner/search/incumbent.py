@@ -10,7 +10,7 @@ from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
-#: SLO utilisation up to which an SLO may be missed by noise alone where that was not measured: two
+#: SLO utilisation up to which noise alone may miss an SLO, where the noise was not measured: two
 #: standard deviations of a p99 near its bound, which repeats within about 5 %.
 NEAR_MISS = 1.10
 
@@ -49,7 +49,8 @@ def reached_level(trial: Trial, near_miss: float) -> float | None:
 def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
     """Trials that lost their race by no more than noise each time they were measured, best first.
 
-    The best nearly stood the highest load, and of several at one load it has the least utilisation.
+    The best nearly sustained the highest load; among several at one load, it is the one with the
+    least utilisation.
     """
 
     def order(trial: Trial) -> tuple[float, float, int]:

@@ -21,7 +21,7 @@ class JoinedSearcher(Searcher):
         record: Opened for a worker.
         trials: The run's budget; no more is claimed, finished trials included.
         wait: Called while there is nothing to do; returns after a while, or raises to stop.
-        note: Told of each finished trial that is dropped.
+        note: Receives a sentence about each finished trial that is dropped.
 
     Attributes:
         history: Finished trials in the order in which they became known here, numbered so.

@@ -29,7 +29,8 @@ class Searcher:
         history: Trials of the run so far, in order.
         record: Kept in step when given; where workers put theirs.
         keep: Stores each trial with its number in the run, a worker's when it is taken over.
-        note: Told of each that is dropped, since it cannot be what the run's search asked for.
+        note: Receives a sentence about each trial that is dropped, since it does not fit the
+            run's search.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Searcher:
             self._record.finished(trial)
 
     def give_up(self, candidate: Candidate) -> None:
-        """What was started came to no result, and is as if it had never been."""
+        """The started trial gave no result, and is treated as if it had never begun."""
         self._first_guess_given_up = True
         if self._record is not None:
             self._record.given_up(candidate)
@@ -138,7 +139,7 @@ class Searcher:
                 known.add(claim.candidate_key)
 
     def _usable(self, claim: Claim) -> Trial | None:
-        """The trial of a finished claim; None, told once, for one that the run did not ask for."""
+        """The trial of a finished claim; None, reported once, where it does not fit the run."""
         try:
             return claim.trial(self._space)
         except UnreadableFileError as error:
@@ -152,7 +153,7 @@ class Searcher:
         return known | self._workers | {self._space.canonical(self._space.current).key}
 
     def _proposed(self, start: int) -> tuple[list[Proposal], Enough | None]:
-        """A batch, and why it is shorter than asked for when the strategy had enough."""
+        """A batch, and why it is shorter than requested when the strategy had enough."""
         history = self.history[:start]
         taken = self._taken(history)
         batch: list[Proposal] = []

@@ -1,1 +1,1 @@
-"""A tritonserver: where its program is, and what can be asked of one that runs."""
+"""A tritonserver: how its program is found, and how a running one is queried."""

@@ -1,12 +1,12 @@
 """Closes a server's control to the other users of its machine.
 
-Whoever reaches a Triton in explicit model control can have it load a model whose files come with
-the request, which is to run code as the server's user; loopback keeps other machines out, not
-other users. So each server is started with a key of its own, and answers requests that change it
-only with that key in a header. Requests that measure need none.
+Whoever reaches a Triton in explicit model control can make it load a model whose files come with
+the request, and so run code as the server's user. Loopback keeps out other machines, not other
+users. So each server is started with its own key, and accepts requests that change it only with
+that key in a header. Requests that measure need no key.
 
-The key stands in the server's argument list, the only place where Triton takes it, and who may
-read that (`ps`, unless ``/proc`` is mounted with ``hidepid``) has the key: a hurdle, not a wall.
+The key is in the server's argument list, the only place where Triton takes it. Whoever may read
+that (`ps`, unless ``/proc`` is mounted with ``hidepid``) has the key: a hurdle, not a wall.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 
 #: What changes the server, by Triton's names. perf_analyzer needs none of it without shared memory.
 PROTOCOLS = ("model-repository", "shared-memory", "trace", "logging")
-#: tritonserver's arguments; versions of before 2024 may lack them.
+#: tritonserver's arguments; versions from before 2024 may lack them.
 FLAGS = ("--grpc-restricted-protocol", "--http-restricted-api")
 _HEADER = "tune-key"
 
 
 def new_key() -> str:
-    """One that nobody guesses."""
+    """A key that nobody can guess."""
     return secrets.token_hex(16)
 
 

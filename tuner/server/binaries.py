@@ -46,13 +46,13 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class Installation:
-    """A program that was seen to run.
+    """A program that was verified to run.
 
     Attributes:
         environment: Whole environment for its processes.
         backend_directory: For ``--backend-directory``; None where its own default is right.
         cache_directory: For ``--cache-directory``; likewise.
-        python: Whose packages Python models import; None where the server's own Python does that.
+        python: The Python whose packages Python models import; None for the server's own.
     """
 
     binary: Path
@@ -155,7 +155,7 @@ def _wheel_surroundings(
 ) -> tuple[dict[str, str], Path]:
     """Environment and backend directory for the server of the wheel.
 
-    The Python backend wants its stub beside its library, while the wheel keeps one for each
+    The Python backend expects its stub next to its library, while the wheel keeps one for each
     Python elsewhere: a private directory holds links to both. The stub finds the packages of
     the Python that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
     """
@@ -251,7 +251,7 @@ def _link_missing(names: Sequence[str], directory: Path) -> None:
 
 
 def _server_version(binary: Path, environment: Mapping[str, str], private: Path) -> str:
-    """Starts the server on a repository that is not there: it tells its version and ends."""
+    """Starts the server on a missing repository: it logs its version and ends."""
     off = [f"--allow-{service}=false" for service in ("http", "grpc", "metrics")]
     command = [str(binary), f"--model-repository={private / 'none'}", *off]
     output = _output_of(command, environment)

@@ -34,7 +34,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a loaded model takes and gives."""
+    """Inputs and outputs of a loaded model."""
 
     versions: tuple[str, ...]
     platform: str
@@ -105,7 +105,7 @@ class Control:
             )
 
     def unload(self, model: str, deadline_s: float) -> None:
-        """Unloads a model and returns when it is really gone, its memory with it."""
+        """Unloads a model and returns once it and its memory are really gone."""
         deadline = time.monotonic() + deadline_s
         with _translated(f"unloading {model}", deadline_s):
             self._unload(model, deadline_s)
@@ -115,7 +115,7 @@ class Control:
             time.sleep(_POLL_S)
 
     def check_explicit(self) -> None:
-        """Returns when models may be loaded and unloaded, and changes nothing.
+        """Returns if models may be loaded and unloaded; changes nothing.
 
         Raises:
             EnvironmentNotReadyError: The server runs in none or poll mode.
@@ -133,7 +133,7 @@ class Control:
             return bool(self._client.is_model_ready(model, client_timeout=self._timeout_s))
 
     def state(self, model: str) -> ModelState:
-        """The model's state; of several versions the one that is furthest from gone counts."""
+        """The model's state; of several versions, the one closest to ready counts."""
         with _translated("reading the repository index", self._timeout_s):
             index = self._client.get_model_repository_index(
                 headers=self._headers, client_timeout=self._timeout_s
@@ -195,12 +195,13 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
         message, status = str(error.message()), str(error.status())
         if _NOT_EXPLICIT in message:
             raise EnvironmentNotReadyError(
-                "the server does not let models be loaded: it runs in none or poll mode",
+                "the server does not allow models to be loaded: its model control mode is none or "
+                "poll",
                 "start it with --model-control-mode=explicit",
             ) from error
         if _RESTRICTED in message:
             raise EnvironmentNotReadyError(
-                "the server lets models be loaded only with a key that tune does not have",
+                "the server allows models to be loaded only with a key that tune does not have",
                 "take model-repository out of its --grpc-restricted-protocol",
             ) from error
         if status == "StatusCode.DEADLINE_EXCEEDED":

@@ -1,4 +1,4 @@
-"""Whether a server lives and is ready, asked over plain HTTP (no client library to import)."""
+"""Whether a server is alive and ready, checked over plain HTTP (no client library needed)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def live(endpoints: Endpoints) -> bool:
 
 
 def ready(endpoints: Endpoints) -> bool:
-    """Whether it takes requests; by default false too while any model is not ready."""
+    """Whether it accepts requests; by default also false while any model is not ready."""
     return _answers(endpoints.http, "/v2/health/ready")
 
 
 def wait_until_ready(server: Server, timeout_s: float) -> None:
     """Returns once the server takes requests and serves its metrics.
 
-    Metrics are the last to come: a server whose metrics port is taken is ready for a moment,
+    Metrics are the last to come: a server whose metrics port is taken is ready for a moment
     and then ends.
 
     Raises:
@@ -35,7 +35,7 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        # Asked first: who answers may be somebody else's server, on a port that ours did not get.
+        # Checked first: somebody else's server may answer, on a port that ours did not get.
         answers = ready(server.endpoints) and _serves_metrics(server.endpoints)
         if not server.alive():
             reason = log.failure(server.log_tail(_LOG_LINES)) or "it left no message"

@@ -53,7 +53,7 @@ def refusal(message: str, model: str, log: str) -> str:
     """Triton's reason for not loading a model, short.
 
     Args:
-        message: What the load request was answered with.
+        message: The answer to the load request.
         model: The model's name.
         log: The log's last lines: for a config that is not valid by itself the answer says only
             "failed to poll from model repository" and the log has the reason.

@@ -1,4 +1,4 @@
-"""A running tritonserver, whoever runs it: one interface for local, docker and remote modes."""
+"""A running tritonserver, however it is run: one interface for local, docker and remote modes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Server(Protocol):
 
 
 class Place(Enum):
-    """Where a mode's servers run: what of this machine is theirs."""
+    """Where a mode's servers run, and so which resources of this machine are theirs."""
 
     HERE = "processes of this machine"
     CONTAINER = "containers of this machine"
@@ -53,7 +53,7 @@ class ServerLauncher(Protocol):
 
     @property
     def restartable(self) -> bool:
-        """True when other server arguments can be had by starting again (False for remote)."""
+        """Whether a restart can change the server's arguments (False for remote)."""
 
     @property
     def place(self) -> Place:
@@ -64,10 +64,10 @@ class ServerLauncher(Protocol):
         """Of this machine, whose packages Python models import; None: the server's own Python."""
 
     def shown(self) -> Sequence[str]:
-        """The command line of its servers, for people; empty where it starts no program."""
+        """The command line of its servers, for display; empty where it starts no program."""
 
     def version(self) -> str:
-        """What serves, as exactly as it can be told: only equal ones measure the same.
+        """What serves, as exactly as it can be known: only equal versions are comparable.
 
         Raises:
             EnvironmentNotReadyError: The engine, the image or the remote server is not there.

@@ -1,4 +1,4 @@
-"""Triton's own counters of a model and of the server, as they stand at one moment."""
+"""Triton's own counters of a model and of the server, at one moment."""
 
 from __future__ import annotations
 

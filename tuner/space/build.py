@@ -119,7 +119,7 @@ def _value(path: str, given: bool | float | str) -> FieldValue:
         return None
     if path == CACHE_SIZE:
         if isinstance(given, float) or given is True:
-            raise SpecError(f"{given} is no size; write off, or bytes such as 64MiB")
+            raise SpecError(f"{given} is not a size; write off, or bytes such as 64MiB")
         return None if given is False else parse_bytes(given)
     try:
         check_value(path, given)
@@ -141,7 +141,7 @@ def _accepts(path: str, value: FieldValue) -> bool:
 
 
 def _check_values(parameter: Parameter, current: Any) -> None:
-    """Each can be set in this model, and no two of them mean the same."""
+    """Checks that each value can be set in this model, and that no two mean the same."""
     seen: dict[bytes, FieldValue] = {}
     inside = is_inside(parameter.path, DYNAMIC_BATCHING)
     batched = with_fields(current, {DYNAMIC_BATCHING: True}) if inside else current
@@ -167,7 +167,7 @@ def _refuse_unmeasurable(changed: Any) -> None:
 
 
 def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: Base) -> _Mistakes:
-    """What is wrong with a model's parameters only beside each other or the model."""
+    """What is wrong with a model's parameters in combination with each other or the model."""
     mistakes: _Mistakes = {}
     batch = parameters.get(MAX_BATCH_SIZE)
     if batch is not None and any(not v for v in batch) and any(batch):
@@ -243,7 +243,7 @@ def _refuse_empty(space: Space) -> None:
 
 
 def _some(space: Space) -> list[Candidate]:
-    """Up to two candidates; those that are rare in a large space are sought by chance."""
+    """Up to two candidates; where they are rare in a large space, they are sought at random."""
     combinations_left = space.combinations()
     looked_at = islice(combinations_left, COUNTED_ONE_BY_ONE)
     found = list(islice((c for c in looked_at if not space.violations(c)), 2))

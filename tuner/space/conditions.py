@@ -1,6 +1,6 @@
-"""Fields that mean something, or may have a value, only beside certain values of another field.
+"""Fields that mean something, or may have a value, only with certain values of another field.
 
-A condition is an entry of `KNOWN`. Its parent has fewer dots, or stands first in the spec.
+A condition is an entry of `KNOWN`. Its parent has fewer dots, or comes first in the spec.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Condition:
     parent: str
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
-        """The values that are left beside the parent's; None where the field means nothing."""
+        """The values allowed with the parent's; None where the field means nothing."""
         return parameter if beside is True else None
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
-        """What ``value`` comes to beside the parent's."""
+        """What ``value`` amounts to with the parent's."""
         return value
 
 

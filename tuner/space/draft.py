@@ -21,8 +21,8 @@ MOST_GPU_INSTANCES = 4
 MOST_CPU_INSTANCES = 8
 #: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
 MOST_DELAY_US = 10_000
-#: Stands in for a dimension that config.pbtxt leaves open, or less, so that an input has no more
-#: elements than this: nobody who did not ask for them should send megabytes in each request.
+#: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
+#: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
 
 
@@ -94,7 +94,7 @@ def draft_spec(
         model: Name of the model.
         config: Its ModelConfig message.
         machine: Where the server will run.
-        repository: Path as it shall stand in the spec.
+        repository: Path as it is to appear in the spec.
         slo: The first SLO.
         given: What is known already, and takes the place of the draft's own guesses.
         completes: The server may complete the config when it loads the model.

@@ -1,4 +1,4 @@
-"""The model's config judged alone: what Triton refuses, and kinds of models that are not for us."""
+"""The model's config on its own: what Triton refuses, and which kinds of models are unsupported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuner.modelconfig.rules import Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.space.space import Space
 
-#: Enough to meet any value that mends the config, unless it is one of very many.
+#: Enough to meet any value that makes the config valid, unless it is one of very many.
 _DRAWS = 200
 #: Backends whose models generate token by token, batched by the backend itself.
 LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
@@ -39,7 +39,7 @@ def broken_config(violations: Sequence[Violation], place: Callable[[Violation], 
     """What is wrong with models' configs, with the place of each mistake."""
     lines = "\n".join(f"{place(found)}: {found.message}" for found in violations)
     hint = next((found.hint for found in violations if found.hint), "")
-    advice = f"mend the model's config first{f': {hint}' if hint else ''}"
+    advice = f"fix the model's config first{f': {hint}' if hint else ''}"
     return SpecError(lines, advice)
 
 

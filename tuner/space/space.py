@@ -2,8 +2,8 @@
 
 The space of a run is the product of those of its models and of its server: a field depends on
 fields of its own model only. One rule goes across: where the size of the server's cache is
-searched, the models that are asked directly use the cache. What Triton would refuse, in a model or
-between models, is a candidate of the space, but none that is tried.
+searched, the models that receive requests directly use the cache. What Triton would refuse, in a
+model or between models, is a candidate of the space but is never tried.
 
 Two candidates that Triton cannot tell apart have one key, so that nothing is measured twice:
 without dynamic batching there are no delay and no preferred sizes; a batch of at most one needs
@@ -142,7 +142,7 @@ class Space:
         return same_cache and self.configs(one) == self.configs(other)
 
     def violations(self, candidate: Candidate) -> list[Violation]:
-        """Why Triton would refuse the candidate; such a one never reaches a server."""
+        """Why Triton would refuse the candidate, which then never reaches a server."""
         return self.served.violations(candidate.models)
 
     def size(self) -> Size:
@@ -199,7 +199,7 @@ class Space:
 
     @cached_property
     def _conditions(self) -> Mapping[Knob, tuple[tuple[Knob, Condition], ...]]:
-        """Of each parameter; a field depends on fields of its own model."""
+        """The conditions on each parameter; a field depends on fields of its own model."""
         found: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
         for knob in (p.knob for p in self.parameters):
             searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]

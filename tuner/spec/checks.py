@@ -1,6 +1,6 @@
-"""Rules between the parts of a spec: what each part allows alone but not together.
+"""Rules between the parts of a spec: what each part allows, but not in combination.
 
-Whether files, models and GPUs exist is the environment's business and not checked here.
+Whether files, models and GPUs exist is not checked here, as it depends on the environment.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
         if name == "--load-model" and (text := _loads_tuned(spec, index)):
             yield Finding(where, text)
         if name in OWN_ARGUMENTS:
-            yield Finding(where, f"{name} is given by tune itself; leave it out")
+            yield Finding(where, f"{name} is set by tune itself; leave it out")
         elif argument.startswith("--") and " " in argument:
             better = argument.replace(" ", "=", 1)
-            yield Finding(where, f"holds a space; write {better}, or two items")
+            yield Finding(where, f"contains a space; write {better}, or two items")
     for source, target in spec.server.mounts.items():
         if not (source.startswith("/") and target.startswith("/")):
-            text = "both paths of a mount start with /"
+            text = "both paths of a mount must start with /"
             yield Finding(("server", "mounts", source), text, key=True)
     for name, variable in spec.server.environment.items():
         if variable.is_hidden:
@@ -93,7 +93,7 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
 
 
 def _loads_tuned(spec: Spec, index: int) -> str:
-    """Why a --load-model is wrong; empty for a model that is to run beside the tuned one."""
+    """Why a --load-model is wrong; empty for a model that is to run next to the tuned one."""
     args = spec.server.args
     named = args[index].partition("=")[2] or "".join(args[index + 1 : index + 2])
     names = [model.name for model in spec.models.values()]
@@ -101,7 +101,9 @@ def _loads_tuned(spec: Spec, index: int) -> str:
         return f"{named.strip()} is loaded by tune itself; name the models that it calls"
     if named.strip() == "*":
         served = " and ".join(names)
-        return f"would load {served} too, which tune does; name the models that it calls"
+        return (
+            f"would load {served} too, which tune loads itself; name only the models that it calls"
+        )
     return ""
 
 
@@ -129,7 +131,10 @@ def _check_levels(spec: Spec) -> Iterator[Finding]:
     if levels and len(set(levels)) < len(levels):
         yield Finding((*where, name), "a level is listed twice")
     if levels and _is_given(arrivals, f"max_{name}"):
-        text = f"is the end of a search, but {name} lists the levels; leave one of them out"
+        text = (
+            f"is the upper end of a search, but {name} lists the levels to measure; leave one of "
+            f"the two out"
+        )
         yield Finding((*where, f"max_{name}"), text, key=True)
 
 
@@ -158,12 +163,15 @@ def _check_inputs(spec: Spec) -> Iterator[Finding]:
         inputs, where = stream.inputs, ("streams", name, "inputs")
         single = isinstance(inputs, RandomInputs) and inputs.unique == 1
         if single and isinstance(inputs.repeat, ZipfRepeat):
-            yield Finding((*where, "repeat"), "a single input has no popularity; raise unique")
+            yield Finding((*where, "repeat"), "popularity needs more than one input; raise unique")
         if isinstance(inputs.repeat, DuplicatesRepeat) and not isinstance(inputs, RandomInputs):
-            text = "a file has no new inputs for every measurement: use random inputs, or kind log"
+            text = (
+                "a file does not have new inputs for every measurement: use random inputs, or "
+                "kind log"
+            )
             yield Finding((*where, "repeat"), text)
         elif isinstance(inputs.repeat, DuplicatesRepeat) and inputs.repeat.share >= 1:
-            text = "a request that repeats another needs one that does not; write less than 100%"
+            text = "not every request can repeat an earlier one; write less than 100%"
             yield Finding((*where, "repeat", "share"), text)
 
 
@@ -205,7 +213,7 @@ def _check_goodput(spec: Spec) -> Iterator[Finding]:
         constant = slo.stream and spec.streams[slo.stream].rate is not None
         if slo.metric is THROUGHPUT and not constant:
             text = (
-                "low loads fail this and goodput is the throughput already: leave it out, or fix "
+                "low loads fail this, and goodput is already the throughput: leave it out, or fix "
                 "the load, e.g. objective: minimize p99_latency at 300/s"
             )
             yield Finding(where, text)
@@ -240,13 +248,13 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
 
 
 def _inferences_per_request(spec: Spec, stream: str) -> float:
-    """Of all requests of the load, in those of one stream; "" stands for all."""
+    """Of all requests of the load, in those of one stream; "" means all."""
     shares = {name: s for name, s in spec.shares.items() if name == stream or not stream}
     return sum(share * spec.streams[name].batch_size for name, share in shares.items())
 
 
 def _check_sample_size(spec: Spec) -> Iterator[Finding]:
-    """A percentile needs its requests, and a given rate fits only so many into max_window."""
+    """A percentile needs enough requests, and a given rate sends only so many in max_window."""
     arrivals = spec.workload.arrivals
     if isinstance(arrivals, ClosedArrivals):
         return
@@ -259,7 +267,7 @@ def _check_sample_size(spec: Spec) -> Iterator[Finding]:
 
 
 def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | None = None) -> str:
-    """Which stream's percentile cannot be known at this load; "" where all can."""
+    """Which stream's percentile cannot be known at this load; "" if all can."""
     window = spec.workload.max_window
     for name, stream in spec.streams.items():
         metrics = [slo.metric for slo in spec.slos if slo.stream in ("", name)]
@@ -286,7 +294,7 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
     if isinstance(arrivals, ClosedArrivals):
         if level != int(level):
             yield Finding(
-                ("check", "at"), f"{level:g} is no number of clients: arrivals are closed"
+                ("check", "at"), f"{level:g} is not a whole number of clients: arrivals are closed"
             )
         return
     if text := _too_few(spec, level, "raise workload.max_window to"):

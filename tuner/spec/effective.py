@@ -37,7 +37,7 @@ def _fields(model: BaseModel, *, default: bool) -> dict[str, Any]:
     for name, info in type(model).model_fields.items():
         key = info.alias or name
         if key not in plain:
-            continue  # stands only where it is given
+            continue  # written only where it is given
         is_default = default or name not in model.model_fields_set
         fields[key] = _shown(key, getattr(model, name), plain[key], default=is_default)
     return fields

@@ -1,8 +1,8 @@
 """Variables that the spec adds to the server's environment, which may be secrets.
 
-A value written in the spec is never text again once it is read: it shows and is stored as ``***``,
-and only `resolved` gives it away, to whoever starts the server. A value is better not in the spec
-at all: ``NAME: {from: VARIABLE}`` takes it from the environment of tune.
+Once a value in the spec is read, it never becomes text again: it is shown and stored as ``***``,
+and only `resolve` returns it, to the code that starts the server. Better still is a value that is
+not in the spec: ``NAME: {from: VARIABLE}`` takes it from tune's environment.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def resolve(
 def given_check(variables: Mapping[str, ServerVariable]) -> str:
     """Changes when a value written in the spec does, and does not tell what it is; "" without any.
 
-    A plain hash of a password beside all else it was made of lets anybody try passwords. This one
-    is slow and has 16 bits: it misses a change once in 65,536 times, and one guess in 65,536 fits
-    it, so that nobody learns from it which one is right. What is taken from tune's environment is
-    not in it: credentials change from day to day.
+    With a plain hash of a password, anybody who knows the rest of the input could try passwords.
+    This one is slow and has 16 bits: it misses one change in 65,536, and one guess in 65,536 fits
+    it, so that nobody learns from it which guess is right. Values taken from tune's environment are
+    left out: credentials change from day to day.
     """
     given = {name: v.given for name, v in sorted(variables.items()) if v.given is not None}
     if not given:

@@ -38,12 +38,12 @@ _MESSAGES: Mapping[str, str] = {
     "string_too_short": "must not be empty",
 }
 
-#: Where what was found is not shown.
+#: Where the value found is not shown.
 _SECRET = ("server", "environment")
-#: What a stream cannot be, by keys that one would write for it.
+#: Keys that one might write for a stream, for things that a stream cannot do.
 _EXCHANGES = ("kind", "sequences", "streaming")
 _SINGLE_REQUESTS = (
-    "a stream sends single requests, each of which is answered once; sequences and streamed "
+    "a stream sends single requests and gets one answer to each; sequences and streamed "
     "answers are for perf_analyzer (--num-of-sequences, --streaming)"
 )
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
@@ -57,7 +57,7 @@ def findings(error: ValidationError) -> Iterator[Finding]:
             detail["input"] = HIDDEN
         kind, context = detail["type"], detail.get("ctx", {})
         if kind == "too_short" and detail["input"]:
-            continue  # pydantic does not count the items that are wrong themselves
+            continue  # pydantic does not count invalid items
         if kind == "extra_forbidden":
             yield Finding(location, _unknown_key(location, owners), key=True)
         elif kind == "union_tag_invalid":
@@ -91,7 +91,7 @@ def _message(detail: ErrorDetails) -> str:
 
 def _no_parameter(value: Any) -> str:
     if isinstance(value, list):
-        return f"is a list alone (did you mean {{choice: {_found_list(value)}}}?); {_SPACE_FORMS}"
+        return f"is a bare list (did you mean {{choice: {_found_list(value)}}}?); {_SPACE_FORMS}"
     if isinstance(value, dict) and value:
         guess = in_brackets(next(iter(value)), ["int", "choice", "subsets"])
         return f"has none of int, choice and subsets{guess}: {_SPACE_FORMS}"
@@ -100,7 +100,7 @@ def _no_parameter(value: Any) -> str:
 
 def _not_one_of(value: Any, expected: str) -> str:
     options = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-    return f"{_found(value)} is none of {', '.join(options)}{in_brackets(str(value), options)}"
+    return f"{_found(value)} is not one of {', '.join(options)}{in_brackets(str(value), options)}"
 
 
 def _unknown_key(location: Location, owners: _Models) -> str:
@@ -114,7 +114,7 @@ def _unknown_key(location: Location, owners: _Models) -> str:
     homes = [home for home in _homes() if home[-1] == key]
     if homes:
         home = min(homes, key=lambda h: h[:1] != location[:1])
-        return f"'{key}' does not belong here but under {dotted(home[:-1]) or 'the top'}"
+        return f"'{key}' belongs under {dotted(home[:-1]) or 'the top'}, not here"
     return f"unknown key {shorten(key)}; known here: {', '.join(known)}"
 
 
@@ -182,7 +182,7 @@ def _kinds(location: Location) -> list[str]:
 
 @cache
 def _homes() -> tuple[Location, ...]:
-    """Every key of a spec, from the top, with all that may stand under it; short ones first."""
+    """Every key of a spec, from the top, with everything that may be under it; short ones first."""
 
     def walk(model: type[BaseModel], above: Location) -> Iterator[Location]:
         for name, annotation in _names(model).items():

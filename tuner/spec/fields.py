@@ -44,7 +44,7 @@ def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
         found.exists()  # asks the system whether there can be such a name
     except (OSError, RuntimeError) as error:  # no such user; a loop of links; too long
         reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"is no path: {str(reason).lower()}") from error
+        raise ValueError(f"is not a usable path: {str(reason).lower()}") from error
     return found
 
 
@@ -62,7 +62,7 @@ def scalar(value: Any) -> Any:
     if value is None:
         raise ValueError("a value is missing here; to leave the field out write unset")
     if isinstance(value, (list, tuple)):
-        raise ValueError("a list is no value here; for sets of sizes use subsets: [4, 8]")  # noqa: TRY004
+        raise ValueError("a list cannot be a value here; for sets of sizes use subsets: [4, 8]")  # noqa: TRY004
     if not isinstance(value, (bool, int, float, str)):
         raise ValueError("a number, text, off, on or unset is expected")  # noqa: TRY004
     return value

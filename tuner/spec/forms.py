@@ -1,10 +1,10 @@
-"""The two forms of a spec: for one model, and for many models under many streams of requests.
+"""The two forms of a spec: for one model, and for several models and streams of requests.
 
-The short form says `model:`, `space:` and, under `workload:`, what a request carries. The long one
-says `models:`, `streams:` and `server: {space: ...}`. `long_form` turns whatever was written into
-the long one, which is all that the program knows, and remembers where each part was written.
-`as_written` turns it back, for what is stored and shown. What the short form does not name has ""
-for a label.
+The short form has `model:`, `space:` and, under `workload:`, what a request carries. The long form
+has `models:`, `streams:` and `server: {space: ...}`. `long_form` turns either into the long form,
+the only one that the rest of the program knows, and remembers where each part was written.
+`as_written` turns it back, for what is stored and shown. What the short form does not name has the
+label "".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Form:
     Attributes:
         data: The spec as plain values.
         moved: Places in ``data`` to where that was written.
-        problems: What the forms cannot have together, by its place in what was written.
+        problems: Parts of both forms that exclude each other, by their places as written.
     """
 
     data: dict[str, Any]
@@ -40,14 +40,14 @@ class Form:
     problems: list[Finding] = field(default_factory=list)
 
     def written(self, location: Location) -> Location:
-        """Where what stands at ``location`` of the long form was written."""
+        """Where the part at ``location`` of the long form was written."""
         for end in range(len(location), 0, -1):
             if location[:end] in self.moved:
                 return (*self.moved[location[:end]], *location[end:])
         return location
 
     def found(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The problems, and findings of the long form, by their places in what was written."""
+        """The problems, and findings of the long form, by their places as written."""
         return [
             *self.problems,
             *(Finding(self.written(f.location), f.message, f.key) for f in findings),
@@ -55,9 +55,9 @@ class Form:
 
 
 def long_form(data: Any) -> Form:
-    """What was written, in the long form; that of the long form is itself.
+    """What was written, in the long form; the long form comes back unchanged.
 
-    What has the wrong type stays as it is, for those to find who know the types.
+    What has the wrong type stays as it is, for the validation to find.
     """
     if not isinstance(data, dict):
         return Form({})
@@ -98,7 +98,7 @@ def _take_space(form: Form) -> Any:
 
 
 def _name_models(form: Form) -> None:
-    """Each model of the long form is called what it is listed as."""
+    """Each model of the long form has the key it is listed under as its name."""
     models = form.data.get("models")
     if not isinstance(models, dict):
         return
@@ -110,10 +110,10 @@ def _name_models(form: Form) -> None:
             continue
         own = dict(model or {})
         if not label and "name" not in own:
-            form.problems.append(Finding(("models", ""), "is no name of a model", key=True))
+            form.problems.append(Finding(("models", ""), "is not a model name", key=True))
             continue
         if own.get("name", label) != label and label:
-            text = "unknown key 'name'; a model is called what it is listed as"
+            text = "unknown key 'name'; a model's name is the key it is listed under"
             form.problems.append(Finding(("models", label, "name"), text, key=True))
         form.data["models"][label] = {**own, "name": label} if label else own
 
@@ -160,7 +160,7 @@ def _make_stream(form: Form, label: str, *, asks: bool) -> None:
 
 
 def _fill_streams(form: Form, streams: dict[str, Any], label: str | None) -> None:
-    """A stream that names no model asks that of `model`."""
+    """A stream that names no model sends its requests to that of `model`."""
     if label is not None:
         form.data["streams"] = {
             name: {"model": label, **stream} if isinstance(stream, dict) else stream
@@ -180,7 +180,7 @@ def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
     """The long form as its user would write it: in the short one where it has no name for a part.
 
     The values of ``data`` may be anything; `long_form` gives the same back. ``asked`` is the label
-    of the model that the stream without a name asks.
+    of the model that the stream without a name sends its requests to.
     """
     models = {label: _searched(model) for label, model in data["models"].items()}
     names = {label: model.pop("name") for label, model in models.items()}
@@ -200,7 +200,7 @@ def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
 
 
 def _searched(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part without a space that is empty, which is none."""
+    """The part, without its space if that is empty."""
     return {key: value for key, value in part.items() if value or key != "space"}
 
 

@@ -1,4 +1,4 @@
-"""What a model or a stream is called in texts: one that the spec gives no name needs none."""
+"""What a model or a stream is called in texts: one without a name in the spec needs none."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ class LoadedSpec:
     """A spec with the file it came from.
 
     Attributes:
-        text: As it may be stored: the file's, or, where that gives values of
-            ``server.environment``, the whole spec without them.
-        sha256: What identifies the spec, in hex: of the file's bytes, or of ``text`` with a check
-            of those values.
-        space_positions: Label of a model, or `SERVER`, to each path of its space and the
-            ``file:line:column`` it stands at, for mistakes that only a model's own config brings
+        text: The text to store: the file's, or, if that has values of ``server.environment``,
+            the whole spec without them.
+        sha256: Identifies the spec, in hex: of the file's bytes, or of ``text`` and a check of
+            those values.
+        space_positions: By label of a model, or `SERVER`: each path of its space and the
+            ``file:line:column`` where it is, for mistakes that only a model's own config brings
             to light.
     """
 
@@ -55,7 +55,7 @@ def load_spec(path: Path) -> LoadedSpec:
     except BadYamlError as error:
         raise SpecMistakesError([_mistake(path, error.position, error.message)]) from error
     if not isinstance(tree.data, dict):
-        kind = "is empty" if tree.data is None else "is no mapping of keys to values"
+        kind = "is empty" if tree.data is None else "is not a mapping of keys to values"
         advice = "tune init MODEL drafts one"
         raise SpecMistakesError([_mistake(path, Position(1, 1), f"the spec {kind}; {advice}")])
     form = long_form(tree.data)
@@ -86,7 +86,7 @@ def _place(path: Path, tree: Tree, location: Location) -> str:
 
 
 def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[Finding]]:
-    """Of data in the long form; the findings are by its places."""
+    """Validates data in the long form; the findings have its places."""
     context = {"directory": directory, "is_long": True}
     try:
         spec = Spec.model_validate(data, context=context)
@@ -101,7 +101,7 @@ def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[
 def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str, Any], set[str]]:
     """What is valid of ``data``, made complete, and the names of the sections that are not.
 
-    A wrong parameter of a space is left out alone; any other mistake takes its section along.
+    A wrong parameter of a space is left out alone; any other mistake removes its whole section.
     """
     rest, broken = deepcopy(data), set[str]()
     for location in wrong:
@@ -116,7 +116,7 @@ def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str,
 
 
 def _part(location: Location) -> Location:
-    """What has to go where something in it is wrong."""
+    """The part to leave out because of a mistake in it."""
     if location[0] == "models":
         return location[:4] if location[2:3] == ("space",) else location[:3]
     if location[0] == "streams":
@@ -150,7 +150,7 @@ def _at(data: Any, location: Location) -> Any:
 
 
 def _completed(data: dict[str, Any]) -> dict[str, Any]:
-    """With stand-ins for required fields that are wrong, so that the rest can be checked."""
+    """With placeholders for required fields that are wrong, so that the rest can be checked."""
     models = data.get("models") or {"": {}}
     models = {label: {"name": label or "model", **model} for label, model in models.items()}
     streams = data.get("streams") or {"": {}}

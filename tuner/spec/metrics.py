@@ -29,7 +29,7 @@ class Scope(Enum):
 
     STREAM = "each stream by itself"
     TOTAL = "all streams together"
-    SERVER = "the server, whoever asks it"
+    SERVER = "the server as a whole"
 
 
 @dataclass(frozen=True, eq=False)

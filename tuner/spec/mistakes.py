@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tuner.errors import SpecError
 from tuner.plain import plain
 
-#: Where a value stands in the spec: keys and indexes from the top.
+#: Where a value is in the spec: keys and indexes from the top.
 Location = tuple[str | int, ...]
-#: Mistakes of one file that are told; nobody reads more before mending some.
+#: Most mistakes of one file to report; nobody reads more before fixing some.
 MOST_SHOWN = 100
 
 

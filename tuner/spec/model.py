@@ -95,15 +95,17 @@ class Server(Strict):
         "server that runs already, in explicit model control",
     )
     binary: Program | None = Field(
-        None, description="local: tritonserver to run; default $TUNE_TRITONSERVER, PATH, the wheel"
+        None,
+        description="local: tritonserver to run; default: the first of $TUNE_TRITONSERVER, PATH, "
+        "/opt/tritonserver/bin, the wheel",
     )
     args: tuple[str, ...] = Field(
-        (), description="local and docker: further tritonserver arguments, as they are"
+        (), description="local and docker: further tritonserver arguments, passed unchanged"
     )
     environment: dict[str, EnvironmentValue] = Field(
         default_factory=dict,
         description="local and docker: variables added to the server's environment; "
-        "NAME: {from: VARIABLE} takes a value from tune's own, which is stored nowhere",
+        "NAME: {from: VARIABLE} takes the value from tune's own and stores it nowhere",
     )
     image: str | None = Field(None, description="docker: the image, e.g. NVIDIA's tritonserver")
     gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (
@@ -122,11 +124,12 @@ class Server(Strict):
         Seconds(120.0), description="a model that takes longer to load counts as hung"
     )
     unload_first: Flag = Field(
-        False, description="unload before each reload, when two copies do not fit in memory"
+        False,
+        description="unload a model before reloading it, where two copies do not fit in memory",
     )
     space: SpaceSpec = Field(
         default_factory=dict,
-        description="response_cache.size to the sizes to try, of the cache all models share",
+        description="response_cache.size: the sizes to try for the cache that all models share",
     )
 
     @property
@@ -162,11 +165,11 @@ class Search(Strict):
         "model-analyzer is NVIDIA's own search",
     )
     mode: ModelAnalyzerMode = Field(
-        ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches"
+        ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches to use"
     )
     stop_below: Percent = Field(
         Percent(0.01),
-        description="strategy twin: stop when another trial can be expected to gain less than this",
+        description="strategy twin: stop when another trial is expected to gain less than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
     startup_trials: Count = Field(
@@ -192,20 +195,22 @@ class Confirm(Strict):
 
     rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
         3,
-        description="times each finalist is measured again, interleaved; twice as often when "
-        "that leaves it open",
+        description="times each finalist is measured again, interleaved; twice as many when "
+        "the outcome is still open then",
     )
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
     finalists: Count = Field(2, description="best candidates that are measured again")
     soak: Seconds = Field(
         Seconds(30.0),
-        description="length of the last load on what is written, or kept, at the load it is "
-        "credited with; up to ten times as long where the SLO needs more; 0: no such load",
+        description="length of the final soak of the config that is written or kept, at the load "
+        "it "
+        "is credited with; up to ten times as long where the SLO needs more; 0: no soak",
     )
     tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         1e-3,
-        description="how far the winner's floats may be from the current config's answers, "
-        "relative; 0 is exact, half precision may need 0.01",
+        description="largest relative difference allowed between the floats in the winner's "
+        "answers "
+        "and the current config's; 0: none; half precision may need 0.01",
     )
 
 
@@ -215,14 +220,14 @@ class Check(Strict):
     at: PositiveNumber | None = Field(
         None,
         description="load at which every SLO must be met: requests per second, or clients of a "
-        "closed loop; default: any load, of listed loads the one the accepted result stood",
+        "closed loop; default: any load; of listed loads, the one the accepted result sustained",
     )
-    warn: Percent = Field(Percent(0.03), description="a loss above this is told")
+    warn: Percent = Field(Percent(0.03), description="a loss above this is reported")
     fail: Percent = Field(Percent(0.05), description="a loss above this is a regression, exit 12")
     rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
         3,
-        description="times the config is measured, each on a fresh server; twice as often when "
-        "that leaves it open, and for a result that is accepted",
+        description="times the config is measured, each on a fresh server; twice as many when "
+        "the outcome is still open then, and for a result to be accepted",
     )
 
     @field_validator("fail")
@@ -231,20 +236,20 @@ class Check(Strict):
         warn = info.data.get("warn")
         if warn is not None and fail < warn:
             raise ValueError(
-                f"{fail} is less than warn, {warn}: what fails is worse than a warning"
+                f"{fail} is less than warn, {warn}: a failure must be worse than a warning"
             )
         return fail
 
 
 class ModelSpec(Strict):
-    """A model that the run serves, and what of its config is searched; `{}` is only loaded."""
+    """A model that the run serves, and what is searched in its config; `{}`: only loaded."""
 
     name: Annotated[str, SkipJsonSchema()] = Field(
         min_length=1, description="its directory in the repository: what it is listed as"
     )
     space: SpaceSpec = Field(
         default_factory=dict,
-        description="ModelConfig path to the values to try; default: the config stays as it is",
+        description="ModelConfig paths and the values to try; default: the config stays as it is",
     )
     calls: tuple[str, ...] = Field(
         (), description="models that its own code calls (BLS); they are loaded before it"
@@ -255,17 +260,17 @@ class Spec(Strict):
     """A whole spec file."""
 
     models: dict[str, ModelSpec] = Field(
-        min_length=1, description="name of each model that is served to what is searched of it"
+        min_length=1, description="the models to serve, by name, and what is searched in each"
     )
     repository: SpecPath = Field(description="model repository, relative to the spec file")
     server: Server = Field(default_factory=Server, description="the tritonserver")
     streams: dict[str, StreamSpec] = Field(
-        min_length=1, description="name of each stream of requests to what it asks for"
+        min_length=1, description="the streams of requests, by name, and what each sends"
     )
     workload: Workload = Field(default_factory=Workload, description="the load")
     slo: tuple[Slo, ...] = Field(
         (),
-        description="what every answer must meet, e.g. p99_latency <= 60ms; each stream by itself",
+        description="limits to meet, e.g. p99_latency <= 60ms; each stream is judged by itself",
     )
     objective: Objective = Field(
         default_factory=Objective.goodput,
@@ -273,13 +278,13 @@ class Spec(Strict):
     )
     search: Search = Field(default_factory=Search, description="the search")
     budget: Budget = Field(default_factory=Budget, description="when to stop")
-    confirm: Confirm = Field(default_factory=Confirm, description="the last proof")
-    check: Check = Field(default_factory=Check, description="the nightly's limits")
+    confirm: Confirm = Field(default_factory=Confirm, description="how a winner is confirmed")
+    check: Check = Field(default_factory=Check, description="limits of tune check")
 
     @model_validator(mode="before")
     @classmethod
     def _in_the_long_form(cls, data: Any, info: ValidationInfo) -> Any:
-        """Unless whoever asks has made that of it, to tell where each part was written."""
+        """Unless the caller already did that, to know where each part was written."""
         if (info.context or {}).get("is_long"):
             return data
         form = long_form(data)
@@ -290,7 +295,7 @@ class Spec(Strict):
 
     @property
     def name(self) -> str:
-        """What a run of it is called: the models that are asked."""
+        """What a run of it is called: the models that get requests."""
         asked = (self.models[stream.model].name for stream in self.streams.values())
         return "+".join(dict.fromkeys(asked))
 

@@ -20,8 +20,8 @@ class Goal(Enum):
 _EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_memory at 300/s")
 
 _OF_ONE_STREAM = (
-    "the goodput of one stream is always its share of the whole: write maximize goodput; where the "
-    "other streams are to stay as they are, give each of them a rate instead of a share"
+    "the goodput of one stream is always its share of the whole: write maximize goodput; to keep "
+    "the other streams constant, give each of them a rate instead of a share"
 )
 
 
@@ -105,13 +105,16 @@ def _level(metric: Metric, text: str | None, *, rate: bool) -> float:
     if level == 0:
         raise ValueError("the load to minimise at must be above 0")
     if not rate and level != int(level):
-        raise ValueError(f"'at {text}' is a concurrency, a whole number; a rate is {text}/s")
+        raise ValueError(
+            f"'at {text}' is a concurrency, which must be a whole number; a rate is written "
+            f"{text}/s"
+        )
     return level
 
 
 def _not_an_objective(expression: str) -> str:
     guess = in_brackets(expression, [Goal.MAXIMIZE_GOODPUT.value, "minimize p99_latency at 300/s"])
-    return f"'{expression}' is no objective{guess}; {_accepted()}"
+    return f"'{expression}' is not an objective{guess}; {_accepted()}"
 
 
 def _accepted() -> str:

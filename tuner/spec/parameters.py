@@ -54,7 +54,7 @@ class IntRange(Strict):
     def _or_outside(cls, value: str | int | None, info: ValidationInfo) -> str | int | None:
         low, high = info.data.get("int_", (0, -1))
         if isinstance(value, int) and low <= value <= high:
-            raise ValueError(f"{value} is in the range {low} to {high} already")
+            raise ValueError(f"{value} is already in the range {low} to {high}")
         return value
 
 

@@ -15,7 +15,7 @@ CACHE_ENABLE = "response_cache.enable"
 #: The server's, no field of ModelConfig: bytes, or None for no cache.
 CACHE_SIZE = "response_cache.size"
 
-#: Stands where a model's label would for what belongs to the server that all of them share.
+#: Used instead of a model's label for what belongs to the server that all models share.
 SERVER = "(server)"
 
 

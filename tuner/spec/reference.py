@@ -1,6 +1,6 @@
-"""What is made from the models of a spec: its JSON Schema, and the tables of `docs/spec.md`.
+"""What is generated from the models of a spec: its JSON Schema, and the tables of `docs/spec.md`.
 
-``python -m tuner.spec.reference docs/spec.md`` writes them anew; a test compares.
+``python -m tuner.spec.reference docs/spec.md`` regenerates the tables; a test compares them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WORDS = {
 }
 #: Keys of the short form, see `tuner.spec.forms`.
 _SHORT = {
-    "model": "the model that is asked: its directory in the repository",
+    "model": "the model that gets the requests: its directory in the repository",
     "space": "its space, and response_cache.size",
 }
 #: What only the long form needs.

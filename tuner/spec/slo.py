@@ -85,7 +85,7 @@ def _refuse_other_sign(metric: Metric, sign: str, bound: str) -> None:
     advice = f"write {metric.name} {wanted.value} {bound}"
     if sign in (">=", ">", "<=", "<") and sign[0] != wanted.value[0]:
         sense = "at least" if wanted is Better.HIGHER else "at most"
-        raise ValueError(f"{metric.name} is good when it is {sense} a bound: {advice}")
+        raise ValueError(f"{metric.name} must be {sense} its bound: {advice}")
     raise ValueError(f"'{sign}' is not used here: {advice}")
 
 
@@ -95,7 +95,7 @@ def _bound(metric: Metric, text: str) -> float:
         accepted = metric.unit.accepted
         raise ValueError(f"{metric.name} is bounded by {accepted}, not {shorten(text)}")
     if float(value) == 0 and metric.unit is not SHARE:
-        raise ValueError(f"a bound of {text} on {metric.name} says nothing")
+        raise ValueError(f"a bound of {text} on {metric.name} is meaningless")
     return float(value)
 
 

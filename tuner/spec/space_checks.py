@@ -43,20 +43,20 @@ _ALIASES = {
 
 #: Lowest value that makes sense, and why.
 _LOWEST = {
-    INSTANCES: (1, "a model needs an instance"),
+    INSTANCES: (1, "a model needs at least one instance"),
     MAX_BATCH_SIZE: (1, "0 means no batch dimension, which changes the model's inputs"),
-    DELAY: (0, "a delay is not negative"),
+    DELAY: (0, "a delay cannot be negative"),
 }
 
 
 def check_space(spec: Spec) -> Iterator[Finding]:
-    """Paths that cannot be meant, and values no config may have."""
+    """Paths that cannot be right, and values that no config may have."""
     for where, space in _spaces(spec):
         yield from _check_fields(where, space)
     fields = sum(len(space) for _, space in _spaces(spec))
     first = next(iter(_spaces(spec)))[0]
     if not fields and len(spec.models) > 1:
-        text = "none has a space, so nothing is searched: give one, such as "
+        text = "no model has a space, so nothing would be searched: give one, such as "
         yield Finding(
             ("models",), text + "{space: {instance_group.count: {int: [1, 4]}}}", key=True
         )
@@ -64,12 +64,12 @@ def check_space(spec: Spec) -> Iterator[Finding]:
         empty = "space" in next(iter(spec.models.values())).model_fields_set
         yield Finding(first, "must not be empty" if empty else "is missing")
     if fields > MOST_FIELDS:
-        text = f"{fields} fields are too many to search; choose {MOST_FIELDS} at most"
+        text = f"{fields} fields are too many to search; choose at most {MOST_FIELDS}"
         yield Finding(first, text, key=True)
 
 
 def _spaces(spec: Spec) -> Iterator[tuple[Location, SpaceSpec]]:
-    """Every space with its place; that of what is asked first comes first."""
+    """Every space with its place; that of the first model that gets requests comes first."""
     asked = [stream.model for stream in spec.streams.values() if stream.model in spec.models]
     for label in dict.fromkeys([*asked, *spec.models]):
         yield ("models", label, "space"), spec.models[label].space
@@ -81,8 +81,8 @@ def _check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
     for path, parameter in space.items():
         where: Location = (*at, path)
         if of_server and path != CACHE_SIZE:
-            text = f"is no setting of the server; {CACHE_SIZE} is the one to search"
-            yield Finding(where, f"{text}, fields of a model go under models", key=True)
+            text = f"is not a server setting that can be searched, only {CACHE_SIZE} is"
+            yield Finding(where, f"{text}; fields of a model go under models", key=True)
         elif path == CACHE_SIZE and not of_server:
             text = "is one size for all models: write it under server.space"
             yield Finding(where, text, key=True)
@@ -91,7 +91,7 @@ def _check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
             yield Finding(where, text, key=True)
         elif not re.fullmatch(_PATH, path):
             yield Finding(
-                where, f"is no path of a ModelConfig field, such as {PREFERRED}", key=True
+                where, f"is not the path of a ModelConfig field, such as {PREFERRED}", key=True
             )
         yield from _check_lowest(where, path, parameter)
         yield from _check_microseconds(where, path, parameter)
@@ -112,11 +112,11 @@ def check_preferred_sizes(spec: Spec) -> Iterator[Finding]:
 
 
 def check_cache(spec: Spec) -> Iterator[Finding]:
-    """The cache: a server flag, a field of the model, and inputs that make it mean something."""
+    """The cache: a server flag, a field of the model, and inputs for which it makes sense."""
     where: Location = ("server", "space", CACHE_SIZE)
     sizes = spec.server.space.get(CACHE_SIZE)
     if sizes is not None and not spec.server.managed:
-        text = "is a server flag, and a remote server cannot be restarted with another"
+        text = "is a server flag, and tune cannot restart a remote server to change it"
         yield Finding(where, text, key=True)
     switches = [
         (*at, path)
@@ -126,7 +126,7 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
     ]
     for switch in switches:
         if sizes is not None:
-            text = f"{CACHE_SIZE} switches the cache on and off already"
+            text = f"{CACHE_SIZE} already switches the cache on and off"
             yield Finding(switch, text, key=True)
         elif spec.server.managed and not any(map(_sets_cache, spec.server.args)):
             text = f"does nothing without a cache in the server: search {CACHE_SIZE}"
@@ -134,24 +134,26 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
     for name, stream in spec.streams.items() if sizes or switches else ():
         inputs = stream.inputs
         if isinstance(inputs, RandomInputs) and inputs.unique == 1:
-            text = "with a single input every request hits the cache, which says nothing; raise it"
+            text = "with a single input every request hits the cache, which shows nothing; raise it"
             yield Finding(("streams", name, "inputs", "unique"), text)
         if not isinstance(inputs.repeat, NoRepeat) and stream.batch_size > 1:
             text = (
-                "the cache knows whole requests, and how often one comes again is only stated for "
-                "single inputs: leave it out, or the cache"
+                "the cache stores whole requests, but repeat is about single inputs: "
+                "leave this out, or the cache"
             )
             yield Finding(("streams", name, "batch_size"), text)
 
 
 def check_cache_sizes(spec: Spec) -> Iterator[Finding]:
-    """Sizes are listed, as text, beside ``off``."""
+    """Sizes are listed, as text, next to ``off``."""
     where: Location = ("server", "space", CACHE_SIZE)
     sizes = spec.server.space.get(CACHE_SIZE)
     if sizes is None:
         return
     if not isinstance(sizes, Choice):
-        yield Finding(where, "each size restarts the server: list few, {choice: [off, 64MiB]}")
+        yield Finding(
+            where, "each size needs a restart of the server: list a few, {choice: [off, 64MiB]}"
+        )
         return
     for index, size in enumerate(sizes.choice):
         at = (*where, "choice", index)
@@ -172,7 +174,7 @@ def _check_cache_size(size: str | int, at: Location) -> Iterator[Finding]:
         yield Finding(at, str(error))
         return
     if count < 1024:  # Triton: less may fail, and 0 does not mean off
-        yield Finding(at, f"{count} bytes hold no answer; write off, or 1KiB or more")
+        yield Finding(at, f"{count} bytes are too few for an answer; write off, or at least 1KiB")
 
 
 def _check_lowest(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:
@@ -185,7 +187,7 @@ def _check_lowest(where: Location, path: str, parameter: ParameterSpec) -> Itera
 
 
 def _check_count(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:
-    """Counted before anything is made of them: 64 sizes have 2^64 subsets."""
+    """Values are counted before they are built: 64 sizes have 2^64 subsets."""
     most = MOST_LISTED
     if isinstance(parameter, IntRange):
         low, high = parameter.int_
@@ -196,7 +198,7 @@ def _check_count(where: Location, path: str, parameter: ParameterSpec) -> Iterat
     else:
         count, key = _subsets(parameter), "subsets"
     if count > most and path != CACHE_SIZE:  # which has a rule of its own
-        text = f"stands for more than {most} values, which no search gets through: name fewer"
+        text = f"stands for more than {most} values, too many for any search: name fewer"
         yield Finding((*where, key), text)
 
 
@@ -215,7 +217,7 @@ def _check_microseconds(where: Location, path: str, parameter: ParameterSpec) ->
         return
     for index, value in enumerate(parameter.choice):
         if isinstance(value, str) and value != "unset":
-            text = f"'{value}' is no number of microseconds; 1ms is 1000"
+            text = f"'{value}' is not a number of microseconds; 1ms is 1000"
             yield Finding((*where, "choice", index), text)
 
 

@@ -1,4 +1,4 @@
-"""The nearest of the words that would have been right."""
+"""The closest of the words that would have been valid."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
     """``text`` in the base unit, or None when it is no number followed by one of ``units``.
 
     Raises:
-        ValueError: A number that nobody can mean: of a thousand digits, or beyond `LARGEST`.
+        ValueError: A number that cannot be meant: of a thousand digits, or beyond `LARGEST`.
     """
     match = re.fullmatch(rf"({_NUMBER})\s*({'|'.join(units)})", text.strip())
     if match is None:
@@ -61,12 +61,12 @@ def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
     except DecimalException:  # an exponent of ten digits
         quantity = LARGEST * 2
     if len(match[1]) > _MOST_DIGITS or quantity > LARGEST:
-        raise ValueError(f"{shorten(text)} is out of all proportion")
+        raise ValueError(f"{shorten(text)} is far too large")
     return quantity
 
 
 def shorten(text: str) -> str:
-    """In quotes, at a length that a line can hold."""
+    """In quotes, cut to a length that fits a line."""
     return f"'{text}'" if len(text) <= _SHOWN else f"'{text[:_SHOWN]}...'"
 
 
@@ -165,7 +165,7 @@ class Percent(AsText, float):
             and not isinstance(value, (bool, Percent))
             and value >= 1
         ):
-            raise ValueError(f"{_shown(value)} is not clear: write {value:g}% or a share below 1")
+            raise ValueError(f"{_shown(value)} is ambiguous: write {value:g}% or a share below 1")
         share = _read(value, _PERCENT, "a share such as 2% or 0.02")
         if share > 1:
             raise ValueError(f"{_shown(value)} is more than 100%")
@@ -211,7 +211,7 @@ def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal
     if number is None or not number.is_finite() or number < 0:
         raise ValueError(f"{_shown(value)} is not {accepted}")
     if number > LARGEST:
-        raise ValueError(f"{_shown(value)} is out of all proportion")
+        raise ValueError(f"{_shown(value)} is far too large")
     return number
 
 

@@ -25,39 +25,39 @@ class ClosedArrivals(Strict):
 
     kind: Literal["closed"] = _KIND
     concurrency: Annotated[tuple[Count, ...], Field(min_length=1)] | None = Field(
-        None, description="levels to measure; default: search the highest that meets the SLOs"
+        None, description="levels to measure; default: search for the highest that meets the SLOs"
     )
     max_concurrency: Count = Field(256, description="upper end of that search")
     restarts: Count = Field(
         3,
-        description="times the load is started for each measurement, which takes a part of the "
-        "window each: a closed loop settles into one of several modes",
+        description="times the load is started in each measurement, each for a part of the window: "
+        "a closed loop settles into one of several modes",
     )
 
 
 class PoissonArrivals(Strict):
-    """Open loop: requests come when they come, whether or not the server keeps up."""
+    """Open loop: requests arrive at random times, whether or not the server keeps up."""
 
     kind: Literal["poisson"] = _KIND
     rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
-        None, description="requests per second to measure; default: search the highest"
+        None, description="requests per second to measure; default: search for the highest"
     )
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
-#: A window sees so many busy times: what a config stands in a few of them is luck.
+#: A window has so many busy times: what a config sustains in only a few of them is luck.
 BUSY_TIMES = 30
 
 
 class BurstArrivals(Strict):
     """Open loop: Poisson arrivals that switch between a calm and a busy rate by chance.
 
-    A window is as long as 30 busy times take to come, on average.
+    A window is long enough for 30 busy times, on average.
     """
 
     kind: Literal["bursts"] = _KIND
     rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
-        None, description="mean rates over calm and busy times; default: search the highest"
+        None, description="mean rates over calm and busy times; default: search for the highest"
     )
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
     burst_ratio: Annotated[float, Field(strict=True, ge=1, allow_inf_nan=False)] = Field(
@@ -75,12 +75,12 @@ class BurstArrivals(Strict):
 
 
 class TraceArrivals(Strict):
-    """Open loop: gaps between requests from a file, one a line in microseconds, rescaled."""
+    """Open loop: gaps between requests from a file, one per line in microseconds, rescaled."""
 
     kind: Literal["trace"] = _KIND
-    file: SpecPath = Field(description="gaps between requests, microseconds, one a line")
+    file: SpecPath = Field(description="gaps between requests in microseconds, one per line")
     rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
-        None, description="mean rates to rescale the trace to; default: search the highest"
+        None, description="mean rates to rescale the trace to; default: search for the highest"
     )
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
@@ -97,7 +97,7 @@ class UniformRepeat(Strict):
 
 
 class ZipfRepeat(Strict):
-    """The n-th most popular input is asked for in proportion to n to the minus exponent."""
+    """The n-th most popular input is sent in proportion to n to the power of -exponent."""
 
     kind: Literal["zipf"] = _KIND
     exponent: Annotated[float, Field(strict=True, ge=0, le=3)] = Field(
@@ -106,9 +106,10 @@ class ZipfRepeat(Strict):
 
 
 class DuplicatesRepeat(Strict):
-    """Some requests ask again what an earlier one of the same measurement asked, others are new.
+    """Some requests repeat an earlier one of the same measurement, the others are new.
 
-    Which one is drawn evenly from all requests before it: what was asked often is asked more.
+    The one to repeat is drawn evenly from all requests before it, so what was sent often is sent
+    more often.
     """
 
     kind: Literal["duplicates"] = _KIND
@@ -116,14 +117,14 @@ class DuplicatesRepeat(Strict):
 
 
 class LogRepeat(Strict):
-    """A recorded order: the log is gone round, beginning at another place in each measurement."""
+    """A recorded order: the log is replayed in a loop, from another place in each measurement."""
 
     kind: Literal["log"] = _KIND
-    file: SpecPath = Field(description="numbers of inputs, from 0, one a line, in the order asked")
+    file: SpecPath = Field(description="numbers of inputs, from 0, one per line, in the order sent")
 
 
 class NoRepeat(Strict):
-    """Inputs are used in turn; random ones are new in every measurement, a file starts again."""
+    """Inputs are used in turn; random ones are new in every measurement, a file starts over."""
 
     kind: Literal["none"] = _KIND
 
@@ -141,12 +142,12 @@ class RandomInputs(Strict):
     unique: Count | None = Field(
         None,
         description="number of different inputs; default: 1000 for uniform and zipf, all of a log, "
-        "else as many as a measurement asks for",
+        "else as many as a measurement sends",
     )
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
     shapes: dict[str, tuple[Count, ...]] = Field(
         default_factory=dict,
-        description="input's name to its shape, for variable dimensions, without the batch",
+        description="shapes of inputs with variable dimensions, by name, without the batch",
     )
     int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
         (0, 100), description="integers are drawn from this range, lowest and highest"
@@ -180,51 +181,54 @@ class Requests(Strict):
 class StreamSpec(Requests):
     """A stream of requests for one model, with its own part of the load and its own SLOs."""
 
-    model: str = Field(description="the model that is asked: one of models")
+    model: str = Field(description="the model that gets the requests: one of models")
     share: Percent | None = Field(
         None,
-        description="share of the load, whose level is the requests per second of all streams with "
-        "a share; default: all of it, where no other stream has a part",
+        description="share of the load; the level of the load is the requests per second of all "
+        "streams with a share; default: all of it, where no other stream has a share",
     )
     rate: Rate | None = Field(
         None,
-        description="instead of a share: a constant background, outside the objective; its SLOs "
-        "count",
+        description="instead of a share: a constant background load, outside the objective; its "
+        "SLOs count",
     )
     priority: Count | None = Field(
         None,
         exclude_if=lambda level: level is None,
-        description="of its requests, 1 is the highest; the model's dynamic batcher needs as many "
-        "priority_levels; default: the model's default_priority_level",
+        description="of its requests; 1 is the highest; the model's dynamic batcher needs at least "
+        "as many priority_levels; default: the model's default_priority_level",
     )
-    slo: tuple[Slo, ...] = Field((), description="what the answers to this stream must meet")
+    slo: tuple[Slo, ...] = Field((), description="limits that this stream must meet")
 
 
 class Workload(Strict):
-    """How requests come, and how they are measured; what all streams have in common."""
+    """How requests arrive and how they are measured; what all streams have in common."""
 
-    protocol: Protocol = Field(Protocol.GRPC, description="what clients speak")
-    arrivals: ArrivalsSpec = Field(PoissonArrivals(kind="poisson"), description="how requests come")
+    protocol: Protocol = Field(Protocol.GRPC, description="protocol of the clients")
+    arrivals: ArrivalsSpec = Field(
+        PoissonArrivals(kind="poisson"), description="how requests arrive"
+    )
     cache: CacheState = Field(
         CacheState.WARM,
-        description="what a measurement finds in a response cache: warm is what this traffic "
-        "leaves there in the long run, empty a server just started",
+        description="state of the response cache when a measurement begins: warm is what this "
+        "traffic leaves there in the long run, empty is a server just started",
     )
     window: Seconds = Field(
         Seconds(3.0),
-        description="length of a measurement; longer where an SLO needs more, and, but for "
-        "closed loops, at least ten times the largest latency SLO",
+        description="length of a measurement; longer where an SLO needs more, and, except in "
+        "closed "
+        "loops, at least ten times the largest latency SLO",
     )
     warmup: Seconds = Field(
         Seconds(0.5),
-        description="load before the window, not measured; but for closed loops at least twice the "
-        "largest latency SLO",
+        description="load before the window, not measured; except in closed loops, at least twice "
+        "the largest latency SLO",
     )
     max_window: Seconds = Field(
         Seconds(900.0),
-        description="a measurement takes no longer, but for ten times the largest latency SLO; a "
+        description="longest measurement, unless ten times the largest latency SLO is longer; a "
         "load so low that its percentile would need more is not judged",
     )
     perf_analyzer: Program | None = Field(
-        None, description="perf_analyzer to run; default $TUNE_PERF_ANALYZER, PATH, the wheel"
+        None, description="perf_analyzer to run; default: $TUNE_PERF_ANALYZER, PATH, the wheel"
     )

@@ -3,8 +3,8 @@
 YAML 1.1 as PyYAML reads it, without its surprises: ``20:00`` and ``2024-01-01`` are text, ``1e5``
 is a number, ``010`` is text. ``off`` and ``on`` stay booleans: specs use them so.
 
-A text may be as long as a person would write one and no longer: a few hundred bytes of anchors
-can stand for more data than a machine holds.
+A text may not be longer than a person would write it: a few hundred bytes of anchors
+can expand to more data than a machine holds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Place:
 
 
 class BadYamlError(Exception):
-    """The text is no YAML at all."""
+    """The text is not YAML."""
 
     def __init__(self, position: Position, message: str) -> None:
         super().__init__(message)
@@ -53,14 +53,14 @@ class BadYamlError(Exception):
 
 @dataclass
 class Tree:
-    """The data of a YAML document, where each part of it stands, and what YAML itself forbids."""
+    """The data of a YAML document, where each part of it is, and what YAML itself forbids."""
 
     data: Any = None
     places: dict[Location, _Place] = field(default_factory=dict)
     problems: list[tuple[Position, Location, str]] = field(default_factory=list)
 
     def position(self, finding: Finding) -> Position:
-        """Of the finding's value or key; what is missing is sought at the key it belongs to."""
+        """Of the finding's value or key; for what is missing, of the key it belongs under."""
         place = self.places.get(finding.location)
         if place is not None:
             return place.key if finding.key else place.value
@@ -74,7 +74,7 @@ def read_yaml(text: str) -> Tree:
     """Reads one document.
 
     Raises:
-        BadYamlError: The text is no YAML.
+        BadYamlError: The text is not YAML.
     """
     tree = Tree()
     if len(text.encode("utf-8", "surrogatepass")) > LARGEST_BYTES:
@@ -97,7 +97,7 @@ def read_yaml_file(path: Path) -> tuple[bytes, Tree]:
     """The bytes of a UTF-8 file, and the document in it.
 
     Raises:
-        BadYamlError: It cannot be read, is too long, no UTF-8, or no YAML.
+        BadYamlError: It cannot be read, is too long, or is not UTF-8 or not YAML.
     """
     try:
         with path.open("rb") as file:
@@ -118,13 +118,13 @@ _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SCALARS = (*_NUMBERS, *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "bool", "null")))
 _LONGEST_NUMBER = 40
-#: NUL, and halves of characters: `"\0"` and `"\ud800"` are YAML, and break whoever uses them.
+#: NUL, and halves of characters: `"\0"` and `"\ud800"` are YAML, and break the code that uses them.
 _UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
 _NO_TAGS = "tags (!...) are not used in a spec"
 
 
 class _RefusedError(yaml.MarkedYAMLError):
-    """It is YAML, but not what a spec is written in, or more of it than anybody means."""
+    """It is YAML, but of a kind or size that no spec needs."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -192,7 +192,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if node in self._open:
-            self._note(node, location, "an alias stands inside its own anchor")
+            self._note(node, location, "an alias is inside its own anchor")
             return None
         if node.tag not in _COLLECTIONS:
             self._note(node, location, _NO_TAGS)
@@ -203,7 +203,7 @@ class _Reader:
         return data
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        """Numbers as Python has them; what no field could mean is refused."""
+        """Numbers as Python has them; refuses what no field could hold."""
         if node.tag not in _SCALARS:
             raise _refused(_NO_TAGS, node.start_mark)
         if _UNUSABLE.search(node.value):
@@ -215,7 +215,7 @@ class _Reader:
         except (ValueError, LookupError) as error:  # !!int before what is no number
             raise _refused(_NO_TAGS, node.start_mark) from error
         if isinstance(value, int) and abs(value) >= 1 << 64:
-            raise _refused(f"{value} is more than a field of 64 bits holds", node.start_mark)
+            raise _refused(f"{value} does not fit in a field of 64 bits", node.start_mark)
         return value
 
     def _sequence(self, node: yaml.Node, location: Location) -> list[Any]:
@@ -228,7 +228,7 @@ class _Reader:
                 self._note(key, location, "a key must be one word")
             elif key.value in data:
                 first = self._tree.places[(*location, key.value)].key.line
-                again = f"is given twice, first in line {first}"
+                again = f"is given twice, first on line {first}"
                 self._note(key, (*location, key.value), again)
             else:
                 data[key.value] = self.read(value, (*location, key.value), key)
@@ -261,7 +261,7 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     if isinstance(error, _RefusedError):
         return problem
     if "mapping values are not allowed" in problem:
-        return "a ': ' too many in this line, or wrong indentation; quote text that has a ': '"
+        return "one ': ' too many in this line, or wrong indentation; quote text that has a ': '"
     if "found character '\\t'" in problem:
         return "a tab indents this line; use spaces"
     if "undefined alias" in problem:  # it may be a password

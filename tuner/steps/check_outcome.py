@@ -124,7 +124,7 @@ def check_facts(
 
 
 def history_row(facts: CheckFacts) -> HistoryRow:
-    """What of a check goes into the history."""
+    """The part of a check that goes into the history."""
     positive = bool(facts.values) and min(facts.values) > 0.0
     return HistoryRow(
         run_id=facts.run_id,
@@ -137,7 +137,7 @@ def history_row(facts: CheckFacts) -> HistoryRow:
 
 
 def _earlier(rows: Iterable[Mapping[str, Any]]) -> Iterator[HistoryRow]:
-    """What somebody else wrote among them is passed over, as torn lines are."""
+    """Entries that tune did not write are skipped, as torn lines are."""
     for row in rows:
         with contextlib.suppress(ValidationError):
             yield HistoryRow.model_validate(row)
@@ -194,7 +194,7 @@ def _compared(found: Checked, limits: Check, change: Change) -> str:
         Change.FINE: f"a loss of {fail} is ruled out",
         Change.WORSE: f"a loss above {warn}, but not of the {fail} that fail",
         Change.REGRESSION: f"a loss above {warn} is certain, and it looks like more than {fail}",
-        Change.INCONCLUSIVE: f"a loss of {fail} and one below {warn} both fit",
+        Change.INCONCLUSIVE: f"a loss of {fail} and one below {warn} are both possible",
     }[change]
     return (
         f"{found.compared.capitalize()} is {ratio.estimate:.3f} times the accepted result's "

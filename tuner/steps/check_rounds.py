@@ -1,10 +1,11 @@
 """The rounds of a check: the config in the repository, each time on a fresh server.
 
-A round is that of a confirmation (`tuner.confirm.rounds`), so that what is compared with the
-accepted result was found in the same way: same seeds, so the same arrivals, and where loads are
-searched the capacity. Each round has the arrivals of the accepted result's and is compared with it,
-which leaves out the ups and downs that both saw. The rounds are looked at twice, as there: when
-`check.rounds` of them are over, and, where that leaves it open, after as many again.
+A round is the same as in a confirmation (`tuner.confirm.rounds`), so that its result was found in
+the same way as the accepted one: from the same seeds, hence the same arrivals, and where loads are
+searched, as a capacity. Each round is compared with the accepted result's round of the same
+arrivals, which cancels the ups and downs that both saw. The rounds are looked at twice, as in a
+confirmation: when `check.rounds` of them are over and, if that is inconclusive, after as many
+again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import Start, highest_that_holds, rough_capacity
 from tuner.steps.session import Session
 
-#: Servers on which no load tried met the SLOs, each of several, before that is believed.
+#: Number of servers on which no load tried met the SLOs before that is believed.
 HOPELESS = 2
 
 
@@ -38,16 +39,16 @@ class Checked:
     """What the rounds gave.
 
     Attributes:
-        held: One point a round, at the load that must be stood.
-        any_load: That is any load at all: each round's highest that met the SLOs.
+        held: One point a round, at the load that must be sustained.
+        any_load: Any load will do: ``held`` is each round's highest that met the SLOs.
         level: The load at which every SLO was met in every round; None when there was none.
         expected: Where the capacity seems to be, as a load.
         compared: What ``values`` are, as in `result.json`.
         values: One a round; empty when the metric was not measured in each.
         ratio: Against the baseline, above 1 is better; None without one.
         arrivals: Seed of the first round's.
-        client_limit: What the load generator could not send: ``values`` are then at least so much.
-        disturbances: What else went on while the load was held, or while rounds were led astray.
+        client_limit: What the load generator could not send: ``values`` are then lower bounds.
+        disturbances: What disturbed the machine under that load, or in rounds that were led astray.
     """
 
     held: tuple[Point, ...]
@@ -70,8 +71,8 @@ def check(session: Session, baseline: Baseline | None, *, all_rounds: bool = Fal
     """Measures round after round until the check is decided.
 
     Args:
-        session: Its arrivals are those of the first round where the baseline says none.
-        baseline: What is compared with; None when there is nothing to compare with.
+        session: Gives the first round's arrivals where the baseline names none.
+        baseline: What to compare with; None when there is nothing.
         all_rounds: Measure as many as there may be: the result is to be accepted.
 
     Raises:
@@ -135,7 +136,7 @@ class _Rounds:
         return highest_that_holds(session.bench, listed, self._seed)
 
     def _hopeless(self) -> bool:
-        """Where any load will do, and none did on server after server: more would say the same."""
+        """Any load would do, but none did on several servers: more rounds would show the same."""
         if not self._any_load:
             return False
         rounds, enough = self._contender.rounds, HOPELESS - self._start.missed

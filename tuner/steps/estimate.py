@@ -1,4 +1,4 @@
-"""How long a run will about take, by what an earlier one of the model has shown."""
+"""About how long a run will take, from what an earlier run of the model has shown."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ class Seen:
     """What is known of the model.
 
     Attributes:
-        rate_per_s: Requests it answers within the SLOs; None: so many that no window is longer.
+        rate_per_s: Requests it answers within the SLOs; None: enough that no window is longer.
         load_s: Of a load of it on a server.
-        claim_window_s: Of the windows of a confirmation; 0: no longer than the search's, as far
+        claim_window_s: Length of a confirmation's windows; 0: no longer than the search's, as far
             as is known.
-        soak_s: What its latency asks of a soak; 0: no more than the spec, as far as is known.
+        soak_s: Length of soak that its latency needs; 0: no more than the spec's, as far as is
+            known.
     """
 
     rate_per_s: float | None = None
@@ -66,10 +67,10 @@ class Estimate:
     """Seconds by stage.
 
     Attributes:
-        search_s: At the most; patience may end it earlier.
-        confirmation_s: Up to its first look at the rounds; each other look costs as much again.
+        search_s: An upper limit; patience may end it earlier.
+        confirmation_s: Up to its first look at the rounds; each further look costs as much again.
         after_s: Undoing changes, comparing answers, the soak, overloading.
-        loads: Of the model, each of which takes ``load_s``; at the most, with one look.
+        loads: Most loads of the model with one look, each of which takes ``load_s``.
     """
 
     search_s: float
@@ -143,7 +144,7 @@ def _load(job: Job, seen: Seen) -> LoadPoint:
 
 
 def _soak_s(job: Job, seen: Seen) -> float:
-    """One long load on what is written; lowered ones, where that is too much, are not foreseen."""
+    """One long load on what is written; soaks at lowered loads are not included."""
     if float(job.spec.confirm.soak) == 0.0:
         return 0.0
     return soak_of(job.spec, _load(job, seen), least_s=seen.soak_s).total_s + OVERHEAD_S
@@ -161,7 +162,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f}"
 
 
-#: How a trial came onto the server where that was a load of the model.
+#: The ways of deploying a trial that load the model.
 _LOADED = ("reload", "restart")
 
 

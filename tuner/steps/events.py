@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it. The terminal, CI logs and tests are watchers."""
+"""What a run reports to its watchers: the terminal, CI logs and tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.space.candidate import Candidate
 
 
 class Events(Protocol):
-    """All methods return at once and cost next to nothing: the machine is measuring."""
+    """All methods must return at once and cost almost nothing: the machine is measuring."""
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None: ...
 

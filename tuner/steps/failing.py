@@ -17,11 +17,11 @@ _NOT_WRITABLE = {
 
 
 def explain_error(error: Exception, directory: Path) -> Exception:
-    """The error to tell: a library may have made another of it.
+    """The error to report: a library may have turned it into another one.
 
     Args:
-        error: What came up.
-        directory: That the run writes to, for an error that names no file.
+        error: The error that was raised.
+        directory: The directory the run writes to, for an error that names no file.
 
     Returns:
         The interruption behind it; an `EnvironmentNotReadyError` where the disk is full or a

@@ -24,11 +24,11 @@ def feasible(trials: Sequence[Trial], spec: Spec, current: Candidate) -> list[Tr
 def finalists_of(
     trials: Sequence[Trial], spec: Spec, current: Candidate, near_miss: float
 ) -> list[Trial]:
-    """The best few that look better than the current config by what is worth a change, best first.
+    """The best few that seem better than the current config by enough for a change, best first.
 
-    What looks so is decided with the noise of a single measurement in favour of the candidate: the
-    confirmation will tell. Those that lost their race to a better one by no more than noise come
-    after those that did not lose.
+    The noise of a single measurement counts in the candidate's favour: the confirmation decides.
+    Candidates that lost their race to a better one by no more than noise come after those that
+    did not lose.
 
     Args:
         trials: Of the whole search.
@@ -56,7 +56,7 @@ def _less(trial: Trial, baseline: Trial | None, gain: float) -> bool:
 
 
 def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -> bool:
-    """It has the goodput, or nearly stood the load that would be worth a change."""
+    """It has the goodput, or nearly sustained the load, that would be worth a change."""
     bar = None if baseline is None else baseline.score
     if baseline is None or bar is None or not bar.feasible:
         return True

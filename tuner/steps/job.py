@@ -24,7 +24,7 @@ from tuner.spec.units import Seconds
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for on the command line; None leaves the spec's word.
+    """What the user asked for on the command line; None leaves it to the spec.
 
     Attributes:
         resume: Directory of an earlier run to go on with.
@@ -51,7 +51,7 @@ class Job:
     """A checked spec with the models it is about.
 
     Attributes:
-        spec: With the command line's words in it.
+        spec: With the options of the command line applied.
         served: The models, with their configs as far as they are known: what the files say, until
             a server was asked.
         space: Over these configs.
@@ -136,9 +136,9 @@ def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
 
 
 def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
-    """Triton takes a level that a model does not have for its default, and says nothing.
+    """Triton silently replaces a level that a model does not have by the model's default.
 
-    An ensemble hands a request's priority on to its steps.
+    An ensemble passes a request's priority on to its steps.
     """
     for name, stream in spec.streams.items():
         labels = served.answering([stream.model])

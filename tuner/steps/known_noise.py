@@ -22,7 +22,7 @@ def ratio_deviation(comparison: float | None, capacity: float | None) -> float |
 
 
 def too_fine(recorded: Mapping[str, Any] | None, spec: Spec) -> str:
-    """One sentence when the spec asks for a proof that the recorded noise does not allow; or ''."""
+    """A sentence if the recorded noise does not allow the proof the spec asks for; else empty."""
     if recorded is None:
         return ""
     deviation = ratio_deviation(

@@ -1,4 +1,4 @@
-"""What slow models cost: how long their windows are, what is told of it, and what is saved."""
+"""What slow models cost: how long their windows are, what is reported, and how time is saved."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tuner.spec.workload import TraceArrivals
 from tuner.steps.looking import First
 from tuner.steps.rig import window_of
 
-#: From this length on a measurement is told beforehand; a candidate gets fewer of long ones.
+#: Measurements of at least this length are announced; a candidate gets fewer of them.
 TOLD_S, LONG_S, FEW_PROBES = 10.0, 60.0, 3
 
 
 def length_s(spec: Spec, plan: LoadPlan, level: float) -> float:
-    """How long load is on the model for one measurement, as far as that is known beforehand."""
+    """How long one measurement keeps load on the model, as far as that is known beforehand."""
     return window_of(spec, LoadPoint(plan.arrivals, level)).total_s
 
 
@@ -34,7 +34,7 @@ def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:
 
 
 def long_windows(spec: Spec, rate_per_s: float) -> str:
-    """What windows a rate asks for, in words; empty where they are short."""
+    """The windows that a rate needs, in words; empty where they are short."""
     window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
     slo = _hardest(spec, rate_per_s)
     if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
@@ -44,7 +44,7 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
 
 
 def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
-    """Before a run: what windows its rates ask for; ``rate_per_s``: of an earlier run."""
+    """Before a run: the windows that its rates need; ``rate_per_s``: of an earlier run."""
     slo = _hardest(spec)
     if slo is None or not plan.arrivals.open_loop:
         return
@@ -113,7 +113,7 @@ _FAST_PER_S = 100.0
 
 
 def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
-    """The SLO on the percentile whose requests take longest to come."""
+    """The SLO on the percentile whose requests take longest to collect."""
     rates = spec.rates(level)
     percentiles = [s for s in spec.slos if s.metric.quantile is not None and rates[s.stream]]
     return max(percentiles, key=lambda s: _seconds(s, rates[s.stream]), default=None)

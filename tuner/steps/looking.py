@@ -1,4 +1,4 @@
-"""Where measuring begins on a config of which nothing is known yet."""
+"""Where to begin measuring a config about which nothing is known yet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_FLIGHT_S, FEWEST_AT_ONCE, MOST_AT_ONCE = 1.0, 4, 256
 #: A slow model is asked this many, so that all of its instances are busy, or as many as even a
 #: single one answers while a look lasts.
 ENOUGH_AT_ONCE = 16
-#: It was saturated where so many at once took longer than one by itself by this factor.
+#: It was saturated if that many at once took longer than one by itself by this factor.
 QUEUED = 1.5
 #: Share of the one-at-a-time rate at which requests are mostly alone.
 ALONE_SHARE = 0.3
@@ -39,8 +39,8 @@ class First:
     """The first level of a search.
 
     Attributes:
-        lowest: Where that fails, no lower one is worth a look.
-        most: Requests per second that the config answers at the most, as far as was seen.
+        lowest: If this level fails, no lower one is worth measuring.
+        most: Most requests per second that the config answers, as far as was seen.
     """
 
     level: float
@@ -65,8 +65,8 @@ def first_level(
 ) -> First:
     """Where a capacity search begins when nothing is known of the deployed config.
 
-    ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
-    load under which it is mostly alone is worth a measurement, and none below it.
+    ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only
+    one load is worth measuring: one under which requests are mostly alone.
     """
     alone_s = bench.one_at_a_time(seed)
     latency_s = alone_s[""]
@@ -101,14 +101,14 @@ def _at_once(latency_s: float) -> int:
 
 
 def _queued(many: int, rate_per_s: float, latency_s: float) -> bool:
-    """Whether so many at once had to wait for each other."""
+    """Whether that many requests at once had to wait for each other."""
     return many / rate_per_s > QUEUED * latency_s
 
 
 def _first_clients(
     latency_s: float, bound: Slo | None, seen: str, note: Callable[[str], None]
 ) -> First:
-    """As many as wait for no longer than the bound even where they are served one by one."""
+    """As many clients as wait no longer than the bound even if they are served one by one."""
     if bound is None:
         return First(FIRST_CONCURRENCY)
     fit = bound.bound / 1e6 / latency_s
@@ -131,14 +131,14 @@ def rough_capacity(
     bound: Slo | None = None,
     looked: Callable[[First], None] = lambda _: None,
 ) -> Start:
-    """Where the capacity of the deployed config about is; the lowest load tried if all failed.
+    """About where the capacity of the deployed config is; the lowest load tried if all failed.
 
     Args:
         bench: With the config on it.
         plan: Which loads there are.
         seed: Of the arrivals.
         bound: The tightest on a latency; a closed loop begins by it.
-        looked: Told what the first look saw; raises where it is no use to go on.
+        looked: Receives what the first look saw; raises where there is no use in going on.
     """
     above = FromAbove(lambda level: bench.measure(level, seed), plan.levels)
     first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)

@@ -1,7 +1,7 @@
 """What a run needs later, made ready while it waits for servers, and never while it measures.
 
-The first fit of the twin needs a simulator that takes some 15 s of a core to compile where that was
-not done before, and reports need libraries that take seconds to import.
+The first fit of the twin needs a simulator that takes about 15 s on one core to compile if that
+was not done before, and reports need libraries that take seconds to import.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _PIECE_S = 10.0
 
 
 class _OverError(Exception):
-    """The run does not need it any more."""
+    """The run no longer needs it."""
 
 
 @contextmanager
 def meanwhile(spec: Spec, book: TimeBook) -> Iterator[None]:
-    """Gets ready in a thread of its own whatever the run of ``spec`` needs, in any phase but
-    `Phase.MEASURING`. What fails will fail again, and be told, where it is needed.
+    """Prepares in a thread of its own whatever the run of ``spec`` needs, in any phase but
+    `Phase.MEASURING`. What fails here will fail again, and be reported, where it is needed.
     """
     compiles = [compile_simulator] if spec.search.strategy is Strategy.TWIN else []
     with warnings.catch_warnings():

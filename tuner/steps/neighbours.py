@@ -1,4 +1,4 @@
-"""Other `tune`s: none on the same models, and those told that disturb the measurements."""
+"""Other `tune`s: none may work on the same models, and those that disturb are reported."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tuner.steps.job import Job
 
 #: They measure a model beside a run of it.
 _BESIDE = ("worker", "doctor")
-#: How often it is looked for others while something is measured.
+#: How often others are looked for while something is measured.
 POLL_S = 5.0
 
 
 class Neighbours:
-    """Others that measure on this machine; each is told once."""
+    """Others that measure on this machine; each is reported once."""
 
     def __init__(self, mine: Measuring, own: Path | None, note: Callable[[str], None]) -> None:
         self._mine = mine
@@ -60,7 +60,7 @@ def among_neighbours(
         what: Command that measures: run, check, worker, doctor.
         run: Id of the run or check.
         job: What is measured.
-        note: Told of each that disturbs.
+        note: Receives a sentence about each that disturbs.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     models = tuple(str(directory.resolve()) for directory in _directories(job))
@@ -73,13 +73,12 @@ def among_neighbours(
 
 @contextmanager
 def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
-    """Nobody else tunes these models meanwhile: the locks of their directories are held, no file
-    is made.
+    """Keeps others from tuning these models: holds locks on their directories, without a file.
 
-    Where the file system has no locks, those on the same machine are kept apart all the same.
+    Where the file system has no locks, only runs on the same machine are kept apart.
 
     Args:
-        job: Its searched models; those that are only loaded are anybody's.
+        job: Its searched models are locked; those that are only loaded are not.
         reading: The configs are measured and not searched: several may do that at once.
 
     Raises:

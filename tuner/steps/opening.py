@@ -36,7 +36,7 @@ class OpenRun:
 
 @contextmanager
 def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> Iterator[RunStore]:
-    """Creates the run's directory, or opens that of an earlier one; locked meanwhile.
+    """Creates the run's directory, or opens that of an earlier one, and keeps it locked.
 
     Args:
         job: What is tuned, as far as it is known before a server was asked.
@@ -45,7 +45,7 @@ def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> I
         run_id: Of a new run.
 
     Raises:
-        SpecError: The run to resume is none, or was made with something else.
+        SpecError: There is no such run to resume, or it was made with something else.
     """
     store = _store(job, programs, request, run_id)
     with store.locked():
@@ -64,17 +64,17 @@ def open_run(
     book: TimeBook,
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[OpenRun]:
-    """Begins the run, or goes on with it, and lets workers join it.
+    """Begins or resumes the run, and lets workers join it.
 
     Args:
         job: What is tuned, over the config as the server completes it.
         store: The run's, locked.
         request: Says whether it is an earlier run, and names the storage of the study.
         book: Gets what an earlier part of the run spent.
-        note: Told of each trial that is taken over from a worker.
+        note: Receives a sentence about each trial that is taken over from a worker.
 
     Raises:
-        SpecError: The server completes the config to another one than when the run was started.
+        SpecError: The server completes the config differently than when the run was started.
     """
     before = store.manifest()
     manifest = with_completed(before, job)

@@ -38,7 +38,7 @@ from tuner.writeback.written import Written
 class Side:
     """A config and the measurements its numbers come from.
 
-    ``soak``: one long load at what it is credited with; None where the run did not come to that.
+    ``soak``: one long load at what it is credited with; None where the run did not get that far.
     """
 
     candidate: Candidate
@@ -48,7 +48,7 @@ class Side:
 
     @property
     def held(self) -> Soaked | None:
-        """The long load that it stood."""
+        """The long load that it sustained."""
         return None if self.soak is None else self.soak.held
 
 
@@ -59,10 +59,10 @@ class Verdict:
     Attributes:
         winner: The config to write; None unless one proved better.
         confirmation: Of the config to write: its gain, its rounds.
-        compared: Of what the confirmation's ratio is: capacity, throughput, or a metric.
-        simplification: Each change of the winner tried without.
+        compared: What the confirmation's ratio is of: capacity, throughput, or a metric.
+        simplification: Each change of the winner that was undone as a test.
         reasons: Why, one sentence each.
-        overload: None when the run did not come to that.
+        overload: None when the run did not get that far.
     """
 
     status: Status
@@ -157,8 +157,8 @@ def _config_facts(
 ) -> ConfigFacts | None:
     """Facts of one side; ``of_rounds`` picks its goodput from the rounds, in doubt for the current.
 
-    The winner is credited with what it stood in every round, the current config with its best;
-    either with what it stood for long, where it was soaked.
+    The winner is credited with what it sustained in every round, the current config with its best;
+    each with what it sustained for long, where it was soaked.
     """
     if side is None:
         return None
@@ -177,7 +177,7 @@ def _config_facts(
         rounds_met=len(sustained),
         # The worst of the repeats: an SLO is met when it is met every time.
         **{name: max(getattr(p.measurement, name) for p in points) for name in percentiles},
-        # Of one SLO's results over the repeats: what is not enough to judge is no pass.
+        # Of one SLO's results over the repeats: too little data to judge is not a pass.
         slo=tuple(min(found, key=severity) for found in zip(*(p.slo for p in points), strict=True)),
         soak=side.soak,
         streams={name: _stream_facts(name, points) for name in points[-1].measurement.streams},

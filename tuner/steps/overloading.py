@@ -1,6 +1,6 @@
 """What happens beyond the capacity: the winner and the current config, each overloaded once.
 
-A current config whose overload the winner stands in every round is spared: it is to be replaced,
+A current config whose overload the winner sustains in every round is spared: it will be replaced,
 and what it does under that load decides nothing.
 """
 
@@ -23,7 +23,7 @@ from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
 _SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
-_SPARED = "not overloaded, since its overload is within what the winner stood in every round"
+_SPARED = "not overloaded, since its overload is within what the winner sustained in every round"
 
 
 def probe_overload(session: Session, verdict: Verdict) -> Verdict:
@@ -59,19 +59,19 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
 
 
 def _sustained(side: Side) -> list[float]:
-    """Loads at which it met every SLO; the lowest is what it stood every time, or for long."""
+    """Loads at which it met every SLO; the lowest is what it sustained every time, or for long."""
     if side.held is not None:
         return [side.held.level]
     return [p.level for p in side.points if p.passed]
 
 
 def _far_below(current: Sequence[float], winner: Sequence[float]) -> bool:
-    """Whether the winner stood the overload of the current config, every time."""
+    """Whether the winner sustained the overload of the current config, every time."""
     return bool(current and winner) and OVERLOAD * max(current) < min(winner)
 
 
 def _still_served(side: Side | None) -> bool:
-    """Whether nothing was served since its soak: that server was fresh, and stood its load."""
+    """Whether nothing was served since its soak: that server was fresh, and sustained its load."""
     return (
         side is not None
         and side.held is not None

@@ -34,9 +34,9 @@ from tuner.steps.soaking import soak_kept, soak_winner
 
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
-    """Confirms the finalists; the best that holds is made as simple as it can be, and soaked.
+    """Confirms the finalists; the best that holds is made as simple as possible, and soaked.
 
-    A current config that stays is soaked too: its goodput is told as well.
+    A current config that stays is soaked too, since its goodput is reported as well.
 
     Raises:
         InterruptedRunError: The user stopped it.
@@ -75,9 +75,9 @@ def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
 def _take_best(
     session: Session, trials: Sequence[Trial], finalists: Sequence[Trial], baseline: Side | None
 ) -> Verdict:
-    """All finalists and the current config in one rotation; then the best that also answers alike.
+    """Confirms all finalists in rotation; keeps the best that also gives the same answers.
 
-    A config that cannot be measured again is one more that did not hold.
+    A config that cannot be measured again counts as one that did not hold.
     """
     names = {t.candidate: changes_text(t.candidate, session.current) for t in finalists}
     session.events.phase(f"confirming: {' | '.join(names.values())}")
@@ -112,7 +112,7 @@ def _take_best(
 
 
 def find_confirmed(session: Session, trials: Sequence[Trial]) -> list[Confirmation]:
-    """The finalists that hold beside the current config, best first; nothing else is proved.
+    """The finalists that hold against the current config, best first; nothing else is tested.
 
     Raises:
         TrialError: The current config could not be measured again.
@@ -127,7 +127,7 @@ def _trial_of(candidate: Candidate, trials: Sequence[Trial]) -> Trial | None:
 
 
 def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confirmation]:
-    """Those that were confirmed, by their gain; without a ratio, by the load that they stood."""
+    """Those that were confirmed, by their gain; without a ratio, by the load they sustained."""
     held = [r for r in results if r.outcome is Outcome.CONFIRMED]
     if session.spec.objective.goal is Goal.MINIMIZE and any(r.ratio is None for r in held):
         return held  # in the order of the search
@@ -154,8 +154,9 @@ def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -
 
 
 def _ceiling(trial: Trial | None) -> float | None:
-    """What an open loop's config surely does not stand by the search, in inferences per second:
-    the least it answered when it was saturated, or a load at which it missed an SLO.
+    """What an open loop's config surely does not sustain, in inferences per second.
+
+    By the search: the least it answered when saturated, or a load at which it missed an SLO.
     """
     points = [] if trial is None else trial.points
     if not points or not points[0].measurement.load.arrivals.open_loop:
@@ -195,7 +196,7 @@ def _improved(
 def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     """The current config as the confirmation measured it, where it did.
 
-    Where that was only at a load that it does not stand, what the search saw stood says more.
+    Where that was only at a load it does not sustain, what it sustained in the search says more.
     """
     points = result.current.points
     if baseline is None or not points or (result.current.at_most and baseline.feasible):
@@ -252,7 +253,7 @@ def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
 
 
 def _refuse_without_alternative(session: Session, trials: Sequence[Trial]) -> None:
-    """The current config is kept in comparison with something, or nothing is known."""
+    """Raises unless another config was measured, since the current one is kept by comparison."""
     others = [t for t in trials if t.candidate != session.current]
     if any(t.state is not TrialState.FAILED for t in others):
         return
@@ -308,11 +309,11 @@ def _rounds_told(
 ) -> Iterator[Callable[[Row], None]]:
     """Gives a function that passes each row on to ``record``.
 
-    A round of a config is told when the next one has begun, or the context is left.
+    A round of a config is reported when the next one has begun, or when the context is left.
 
     Args:
         record: Stores a measurement.
-        events: Whom to tell.
+        events: Receives the reports.
         name: What to call a config.
     """
     rows: list[Row] = []

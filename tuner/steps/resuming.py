@@ -1,4 +1,4 @@
-"""Going on with a run as it was begun: its directory keeps what the command line said."""
+"""Resuming a run as it was begun: its directory keeps what the command line said."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def choices_of(request: Request) -> Choices:
 
 
 def spec_of(run: Path) -> Path:
-    """The spec that a run was started with, where it lay then.
+    """The spec that a run was started with, at the path it had then.
 
     Raises:
-        SpecError: It is no run, or its spec has moved.
+        SpecError: It is not a run, or its spec has moved.
     """
     manifest = RunStore.open(run).manifest()
     path = Path(manifest.choices.directory) / manifest.spec_path
@@ -41,12 +41,12 @@ def spec_of(run: Path) -> Path:
 
 
 def restore_choices(request: Request) -> Request:
-    """The request with what the run to go on with was started with; words given again override.
+    """The request completed with the options of the run to resume; options given again override.
 
     A run that was not to write the repository never does.
 
     Raises:
-        SpecError: It is no run, another seed is asked for, or the password of its storage is
+        SpecError: It is not a run, another seed is given, or the password of its storage is
             needed, which is not kept.
     """
     if request.resume is None:

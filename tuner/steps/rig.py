@@ -37,7 +37,7 @@ def set_up_bench(
 ) -> Iterator[TritonBench]:
     """A bench that is ready to measure; every process and file of it is gone afterwards.
 
-    ``reject`` gets each measurement that counts for nothing.
+    ``reject`` receives each measurement that does not count.
     """
     job, programs, deployer = served.job, served.programs, served.deployer
     spec = job.spec
@@ -116,7 +116,7 @@ def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
 
 
 def _longest(windows: Iterable[Window]) -> Window:
-    """What the stream needs that comes most rarely, for its percentile."""
+    """What the rarest stream needs for its percentile."""
     return max(windows, key=lambda window: window.duration_s)
 
 

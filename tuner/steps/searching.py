@@ -45,7 +45,7 @@ ATTEMPTS = 2
 
 
 class CurrentConfigFailsError(TooManyFailedTrialsError):
-    """The config in the repository gives no measurement: there is nothing to compare with."""
+    """The config in the repository gives no measurement, so there is nothing to compare with."""
 
 
 def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReason]:
@@ -113,18 +113,18 @@ def _over(
 
 
 def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
-    """Without the current config there is nothing to compare with, and its failure is the news."""
+    """Without the current config there is nothing to compare with: its failure is reported."""
     for trial in history:
         if trial.candidate == session.current and trial.state is TrialState.FAILED:
             raise CurrentConfigFailsError(
                 f"the current config of {session.spec.name} cannot be measured: {trial.reason}",
-                "mend what is named there, then start again; the server's own words are in the "
+                "fix what is named there, then start again; the server's own words are in the "
                 "run's logs/server.log",
             )
 
 
 def _give_up(session: Session, searcher: Searcher, candidate: Candidate, number: int) -> None:
-    """A trial for which the time of the budget did not suffice leaves nothing behind."""
+    """A trial that ran out of the budget's time leaves nothing behind."""
     if candidate == session.current:
         raise CurrentConfigFailsError(
             "the time of the budget was used up before the current config gave a result",
@@ -146,10 +146,10 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
 def _run_trial(
     session: Session, history: Sequence[Trial], proposal: Proposal, clock: _Clock
 ) -> Trial | None:
-    """One trial; what goes wrong with it is its result, not the run's end.
+    """One trial; if it goes wrong, that is its result and does not end the run.
 
     Its lap of the book began when it was chosen, so that choosing counts against the budget. None
-    where the time was used up before it gave a result.
+    if the time was used up before it gave a result.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     number = len(history)
@@ -215,10 +215,10 @@ class _Measuring:
         self._informative = proposal.informative
         self._clock = clock
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
-        # measured under others, since it may be those that it met badly.
+        # measured under others, since these arrivals may have suited it badly.
         self._seed = seeds.of_search(session.spec.search.seed)
         self._measure = partial(self._measured, self._seed)
-        #: Of the current config one measurement is made in any case: what it is compared with.
+        #: The current config is measured at least once in any case, for comparison.
         self._owed = proposal.candidate == session.current
 
     def race(self) -> Evaluation | None:
@@ -244,7 +244,7 @@ class _Measuring:
         except ClientLimitError as error:
             start = below_sent(error, start)  # no more than the incumbent's load can be sent
         except LoadFailedError as error:
-            # the load to beat may be so far beyond it that no result comes
+            # the load to beat may be so far beyond it that there is no result
             self._session.events.note(f"measured from below: {error.message}")
             return None
         return evaluate(self._measure, objective, plan, start, at_most=most(start))

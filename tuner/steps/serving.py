@@ -1,4 +1,4 @@
-"""The first server of a run, asked for the configs that it makes of the files in the repository."""
+"""The first server of a run, which shows how it completes the configs in the repository."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEEP_THE_SIZE = ("tensorrt", "onnxruntime", "openvino")
 
 
 class ModelNotServedError(TooManyFailedTrialsError):
-    """The server does not serve the models as they are there; `message` has its words."""
+    """The server does not serve the models as they are; `message` has its own words."""
 
     @property
     def refused(self) -> bool:
@@ -42,7 +42,7 @@ class Serving:
     Attributes:
         job: With the space over the configs as the server completes them.
         deployer: Its server goes on to serve the first trial.
-        load_s: What starting it and loading the models took.
+        load_s: Seconds that starting it and loading the models took.
     """
 
     job: Job
@@ -116,9 +116,10 @@ def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:
 
 
 def _is_completed_in_nothing(model: ServedModel) -> bool:
-    """Whether a server that completes no config serves the same: known of an ensemble, and of a
-    Python model that has no code for it, was completed in nothing, and loads no other models,
-    which it may be the first to complete.
+    """Whether a server that completes no config serves the same models.
+
+    Known of an ensemble. Also known of a Python model that has no code for completing its config,
+    was not completed in anything, and loads no other models, which might need completing.
     """
     base = model.base
     if is_ensemble(base.file):
@@ -129,7 +130,7 @@ def _is_completed_in_nothing(model: ServedModel) -> bool:
 
 
 def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> frozenset[str]:
-    """What the server sets by itself, of what the space would have otherwise: tried, a load each.
+    """Settings of the space that the server overrides: tried, with one load each.
 
     Only of a model that may complete its config.
     """
@@ -168,7 +169,7 @@ def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:
 
 
 def _try(deployer: Deployer, candidate: Candidate, label: str) -> ModelConfig | None:
-    """What the server runs of it; None where it refuses: then a trial will tell."""
+    """The config that the server runs; None where it refuses: then a trial will show why."""
     try:
         return deployer.try_out(candidate).running[label]
     except (DeployRefusedError, ServerGoneError):

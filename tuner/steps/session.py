@@ -26,16 +26,16 @@ from tuner.steps.serving import Serving
 
 @dataclass(frozen=True)
 class Session:
-    """A job, a bench to measure it on, and who follows.
+    """A job, a bench to measure it on, and its watchers.
 
     Attributes:
         job: Over the config as the server completes it.
-        book: Gets the seconds.
+        book: Records the seconds spent.
         checkpoint: Raises when the run is to stop.
         record: Stores a measurement of a round at once.
         load_s: What loading the model took before the search; the time of the budget counts it.
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
-        arrivals: Seed of the first round's; None: by the seed of the search, as it once was.
+        arrivals: Seed of the first round's; None: from the seed of the search, as in old runs.
     """
 
     job: Job
@@ -78,15 +78,15 @@ def open_session(
     manifest: Manifest | None = None,
     store: RunStore | None = None,
 ) -> Iterator[Session]:
-    """On a bench of its own, all of which is gone afterwards.
+    """Opens a session on a bench of its own, all of which is gone afterwards.
 
     Args:
         served: The server with the model on it.
-        events: Told what happens.
-        book: Gets the seconds.
+        events: Receives what happens.
+        book: Records the seconds spent.
         checkpoint: Raises when it is to stop.
         manifest: Has the noise of the machine, and the seed of the rounds.
-        store: Keeps rounds, and what counts for nothing.
+        store: Keeps rounds, and measurements that do not count.
     """
 
     def reject(rejected: Rejected) -> None:

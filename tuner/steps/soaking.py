@@ -1,4 +1,4 @@
-"""The soak: what is to be written, or stays, under one long load at what it is credited with."""
+"""The soak: one long load on the config that is written or stays, at what it is credited with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.spec.digits import digits
 from tuner.steps.outcome import Side
 from tuner.steps.session import Session
 
-#: What is answered of a load in a window is that load but for so much.
+#: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 _NEARLY = 0.99
 
 
@@ -25,8 +25,8 @@ class Proven:
 
     Attributes:
         soak: Of the config that is to be written; None where the spec wants none.
-        refused: As what it is not written after all; None where it is.
-        reason: In one sentence; empty where nothing is to be said.
+        refused: The outcome if it is not written after all; None if it is.
+        reason: One sentence; empty if there is nothing to report.
     """
 
     soak: Soak | None
@@ -35,11 +35,11 @@ class Proven:
 
 
 def soak_winner(session: Session, proof: Confirmation) -> Proven:
-    """The claim of a proof, held against one long load.
+    """Tests the claim of a proof under one long load.
 
-    A claim that had to be lowered must still be worth a change. Where it is no longer above what
-    the current config stood in every round by so much, that is soaked too, at the load at which
-    the two would be as good; the winner is refused where it holds.
+    A claim that had to be lowered must still be worth a change. Where it no longer exceeds what
+    the current config sustained in every round by that much, the current config is soaked too, at
+    the load that would make the two equally good. The winner is refused if that load holds.
 
     Raises:
         TrialError: The winner could not be served, or no load gave a result.
@@ -54,28 +54,29 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
         return Proven(found, reason=f"whether its load holds for long is not known: {found.reason}")
     if found.held is not None and found.held.level >= proof.level:
         return Proven(found, reason=_above_rounds(proof, found.held))
-    reason = f"what its rounds say it stands does not last: {found.tried[0].sentence}"
+    reason = f"what it sustained in its rounds does not last: {found.tried[0].sentence}"
     if found.held is None:
         return Proven(found, Outcome.NOT_FEASIBLE, reason)
     beside = _as_good(session, proof, found.held)
     if beside is not None:
         bar = f"{float(session.spec.confirm.min_gain):.0%}"
-        why = f"and what lasts is not better by {bar}: the current config stood {beside.sentence}"
+        held = f"the current config sustained {beside.sentence}"
+        why = f"and what lasts is not better by {bar}: {held}"
         return Proven(found, Outcome.NOT_BETTER, f"{reason}; {why}")
     return Proven(found, reason=f"{reason}; what lasts is {found.held.sentence}")
 
 
 def _above_rounds(proof: Confirmation, held: Soaked) -> str:
-    """Where more lasts than the lowest of its short windows stood; else empty."""
+    """Says that more lasts than it sustained in the worst of its rounds; else empty."""
     if held.level <= proof.level:
         return ""
     sustained = [p.level for p in proof.points]
     low, high = (digits(level, 4) for level in (min(sustained), max(sustained)))
-    return f"its rounds stood {low}/s to {high}/s; what lasts is {held.sentence}"
+    return f"its rounds sustained {low}/s to {high}/s; what lasts is {held.sentence}"
 
 
 def _as_good(session: Session, proof: Confirmation, claim: Soaked) -> Soaked | None:
-    """The soak of the current config that makes a lowered claim no gain; None where it is one."""
+    """The soak of the current config that shows a lowered claim to be no gain; else None."""
     current = proof.current
     if proof.gain is None or not current.rounds:
         return None
@@ -98,7 +99,7 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked) -> Soaked | N
 
 
 def soak_kept(session: Session, side: Side | None) -> Side | None:
-    """The current config that stays, with the load that it stands for long.
+    """The current config that stays, with the load that it sustains for long.
 
     Raises:
         TrialError: It could not be served, or no load gave a result.

@@ -1,4 +1,4 @@
-"""Stopping a run from outside: once politely, twice at once."""
+"""Stopping a run from outside: politely at the first signal, at once at the second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stop:
         self._measured = False
 
     def measured(self) -> None:
-        """Nothing is measured from now on, and one polite request comes too late.
+        """Nothing is measured from now on, so that a polite request comes too late.
 
         Raises:
             InterruptedRunError: A stop was asked for before.
@@ -42,7 +42,7 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Signals reach this object meanwhile; the handlers before are put back after."""
+        """Directs signals to this object; restores the previous handlers afterwards."""
         before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
             signal.signal(number, self._heard)

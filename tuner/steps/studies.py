@@ -1,4 +1,4 @@
-"""The study of a run, which is a record: where it is damaged it is made anew from the trials."""
+"""The study of a run, which is a record: where it is damaged it is rebuilt from the trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.run.store import STUDY, RunStore
 from tuner.search.study.record import StudyRecord
 from tuner.steps.job import Job
 
-#: SQLite's own files beside a database: what they hold would be put into another one.
+#: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
 
 
@@ -27,7 +27,7 @@ def study_of(
         job: What is tuned.
         store: The run's directory, locked.
         storage: SQLAlchemy URL of a storage that is not the run's own.
-        note: Told when a damaged file was moved aside.
+        note: Receives a sentence when a damaged file was moved aside.
 
     Raises:
         EnvironmentNotReadyError: The storage cannot be opened.
@@ -36,14 +36,14 @@ def study_of(
     spec, path = job.spec, store.directory / STUDY
     if storage is None and (why := damage(path)):
         aside = _moved_aside(path)
-        note(f"{path} is damaged ({why}): kept as {aside.name}, made anew from trials.jsonl")
+        note(f"{path} is damaged ({why}): kept as {aside.name}, rebuilt from trials.jsonl")
     url = storage or f"sqlite:///{path}"
     return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective)
 
 
 @contextmanager
 def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Iterator[None]:
-    """Tells workers afterwards that the search is over; that it cannot be told ends no run."""
+    """Tells workers afterwards that the search is over; failing to do so does not end the run."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 

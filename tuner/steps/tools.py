@@ -26,7 +26,7 @@ class Programs:
 
     Attributes:
         launcher: Starts servers the way the spec says.
-        server_version: What its servers are, as exactly as it can be told.
+        server_version: What its servers are, as exactly as that is known.
     """
 
     launcher: ServerLauncher
@@ -51,8 +51,8 @@ class Programs:
 def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
     """Finds the programs the job needs and runs each once.
 
-    The server gets the spec's arguments without those the search owns: a candidate brings these
-    itself.
+    The server gets the spec's arguments except those the search owns, which come with each
+    candidate.
 
     Raises:
         EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.

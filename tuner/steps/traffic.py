@@ -37,7 +37,7 @@ def client_notes(job: Job) -> list[str]:
     return [f"measured with {choice.kind.title}: {choice.why}"] if choice.why else []
 
 
-#: A request of more than this measures the network and the copies, if nobody meant it so.
+#: A larger request mainly measures the network and the copies, perhaps unintentionally.
 LARGE_BYTES = 1 << 20
 _STRING = "BYTES"
 
@@ -74,5 +74,5 @@ def _request_note(name: str, stream: StreamSpec, config: Any) -> Iterator[str]:
 
 
 def large_requests(job: Job) -> list[str]:
-    """The same, where it is so much that a run must say it."""
+    """The same, where requests are so large that a run must say so."""
     return [note for note in request_notes(job) if "your users send less" in note]

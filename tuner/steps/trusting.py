@@ -78,9 +78,9 @@ def _shown(value: object) -> str:
 
 
 def _is_own(directory: Path) -> bool:
-    """Of this user or root, and for nobody else to write: a model is code. Missing counts."""
+    """Owned by this user or root, and writable by nobody else: a model is code. Missing counts."""
     try:
         status = directory.stat()
     except OSError:
-        return True  # told later, by who looks for it
+        return True  # reported later, where it is needed
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o002

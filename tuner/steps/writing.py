@@ -22,9 +22,10 @@ from tuner.writeback.written import Written
 
 
 def settle_writes(repository: Path) -> Iterator[str]:
-    """What to say of writes that a kill cut short in the repository, each undone by now.
+    """Notes on interrupted writes in the repository, each of which has been undone.
 
-    Before any config is read: a run over half of a winner would be about nobody's configs.
+    Called before any config is read: a run over a half-written winner would measure a config that
+    nobody chose.
 
     Raises:
         StalePlanError: A file was changed since.
@@ -50,7 +51,7 @@ def draw_up(job: Job, winner: Candidate) -> Change:
 
 
 def best_configs(job: Job, change: Change) -> dict[str, bytes]:
-    """The files that change, by label, as they are to be; all where none does."""
+    """The new text of the files that change, by label; all files where none does."""
     changed = {
         la: config for la, config in change.configs.items()
         if config.config_after != config.config_before
@@ -62,7 +63,7 @@ def best_configs(job: Job, change: Change) -> dict[str, bytes]:
 
 
 def foreseen(job: Job) -> tuple[str, ...]:
-    """What whoever starts the run should know of the files that a winner will be written to."""
+    """What the user should know about the files that a winner will be written to."""
     models = [job.served.models[label].files for label in job.searched]
     try:
         return tuple(note for m in models for note in target_of(m.path, m.model).notes)

@@ -1,7 +1,7 @@
-"""Who started a container, written so that a later run can tell whether that process still lives.
+"""Who started a container, so that a later run can tell whether that process is still alive.
 
-A process id alone will not do: it is used again, and means something else in another PID
-namespace (tune in a container of its own, beside others, on one engine).
+A process id is not enough: ids are reused, and mean something else in another PID namespace (tune
+in its own container, next to others, on one engine).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Run as a script by `tuner.triton.docker` (``python -P container_reaper.py ID``), which holds the
 other end of the pipe. The kernel closes that end when the launcher dies, whatever kills it, so
-the container never outlives its launcher: unlike a child process it hangs on the engine, and a
-parent-death signal does not reach it. It runs in a session of its own, out of the reach of the
+the container never outlives its launcher. A parent-death signal would not do: the container
+belongs to the engine, not to the launcher. The script runs in its own session, out of reach of the
 terminal's Ctrl-C.
 """
 

@@ -1,8 +1,8 @@
 """Brings a candidate onto the server with the least work, and makes the server healthy again.
 
-Several models are brought one by one, parts before wholes. Triton then leaves the parts of an
-ensemble as they were loaded, and sets up the ensembles over a part that is reloaded by itself; one
-that the part does not fit any more is gone without a word, so every model is read back
+Several models are loaded one by one, parts before wholes. Triton then leaves the parts of an
+ensemble as they were loaded, and sets up again the ensembles over a reloaded part. An ensemble
+that the part no longer fits disappears without an error, so every model is read back
 (docs/internals/ensembles.md has what was tried).
 """
 
@@ -34,8 +34,8 @@ from tuner.spec.paths import INSTANCE_GROUP
 
 _logger = logging.getLogger(__name__)
 _LOG_LINES = 200
-#: A server that so many changes of a kind crashed or hung is restarted for the next of them: Triton
-#: was seen to crash when it reloads steps of ensembles (Model Analyzer's issue 1018).
+#: After so many crashes or hangs at a kind of change, the server is restarted for it: Triton was
+#: seen to crash when it reloads steps of ensembles (Model Analyzer's issue 1018).
 _CRASHES = 2
 #: For a model that completes nothing: it spares each load the process that Triton starts, asks for
 #: the model's completions and waits for, more than a second (tritonserver 2.51, Python backend).
@@ -43,7 +43,7 @@ WITHOUT_COMPLETION = "--disable-auto-complete-config"
 
 
 class DeploymentKind(Enum):
-    """What it took, cheapest first."""
+    """How a candidate was brought onto the server, cheapest first."""
 
     UNCHANGED = "unchanged"
     IN_PLACE = "in place"  # only instances differ: Triton adds or removes some
@@ -59,7 +59,7 @@ class Deployment:
     """A candidate that is being served.
 
     Attributes:
-        kind: That of the model which took the most.
+        kind: The most expensive one of its models.
         seconds: Time it took.
         running: What the server runs of each model, by label, completed by its backend.
     """
@@ -86,11 +86,11 @@ class _Running:
 
 
 class Deployer:
-    """Owns the server of a run; use it as a context manager. The server starts when needed.
+    """Owns the server of a run; use it as a context manager. The server is started on demand.
 
-    What the server is given is always each model's file with a candidate's changes, as it would be
-    written: Triton updates instances in place only when the rest of what was *asked* is equal to
-    what was asked before.
+    The server always gets each model's file with a candidate's changes, as it would be written:
+    Triton updates instances in place only if the rest of the *requested* config equals the one
+    requested before.
 
     Args:
         launcher: Starts servers.
@@ -101,8 +101,8 @@ class Deployer:
             memory, since by default old and new copy are in memory together.
 
     Attributes:
-        completes: The servers started from now on complete configs, as Triton does by default.
-            What one that does not refuses, or runs as another config, is tried on one that does.
+        completes: Servers started from now on complete configs, as Triton does by default. A
+            config that a server without completion refuses or changes is tried on one with it.
     """
 
     def __init__(
@@ -183,14 +183,14 @@ class Deployer:
             raise
 
     def _read_back(self, candidate: Candidate, deployment: Deployment) -> Deployment:
-        """Refuses one in which the server runs another config than it was asked for."""
+        """Refuses a candidate for which the server runs another config than requested."""
         different: list[str] = []
         for label, model in self.served.models.items():
             fields = candidate.of(label)
             expected, paths = model.base.expect(fields), model.base.read_back(fields)
             found = differences(expected, deployment.running[label], paths)
             if found:
-                # A failed load can leave the old config serving without a word.
+                # A failed load can leave the old config serving without an error.
                 del self._current().configs[label]
             different += (labelled(label, text) for text in found)
         if different:
@@ -198,7 +198,7 @@ class Deployer:
         return deployment
 
     def try_out(self, candidate: Candidate) -> Deployment:
-        """Has the server load ``candidate``, which may serve something else of it.
+        """Makes the server load ``candidate``, without checking what it then serves.
 
         Raises:
             DeployRefusedError: As `deploy` does.
@@ -217,7 +217,7 @@ class Deployer:
         return Deployment(kind, time.monotonic() - started, self.server.endpoints, running)
 
     def _read(self, model: ServedModel) -> ModelConfig:
-        """What runs of a model: an ensemble goes without a word where its steps do not fit it."""
+        """What runs of a model: an ensemble disappears silently where its steps do not fit it."""
         running = self._current()
         try:
             return running.control.running_config(model.name)
@@ -249,7 +249,7 @@ class Deployer:
     def _changes(
         self, candidate: Candidate, configs: Mapping[str, ModelConfig]
     ) -> Mapping[str, DeploymentKind] | None:
-        """What each model takes on the current server; None where another one is to be started."""
+        """What each model takes on the current server; None if another has to be started."""
         running = self._running
         if running is None or running.cache_bytes != candidate.cache_bytes or not self._healthy():
             return None
@@ -279,7 +279,7 @@ class Deployer:
         return often and bool(self.served.wholes(label))
 
     def _slow_to_load(self, running: _Running) -> bool:
-        """A reload on a server that completes takes longer than to start one that does not."""
+        """A reload on a server that completes takes longer than starting one that does not."""
         return running.completes and not self.completes and self._launcher.restartable
 
     def _healthy(self) -> bool:
@@ -319,7 +319,7 @@ class Deployer:
     def _load(
         self, running: _Running, label: str, config: ModelConfig, *, unload_first: bool = False
     ) -> None:
-        """One load, and after an out-of-memory reload another with nothing loaded beside it."""
+        """One load, and after an out-of-memory reload another with nothing else loaded."""
         before = dict(running.configs)
         had_one = label in before and not unload_first
         if unload_first:
@@ -359,7 +359,7 @@ def _dearest(kinds: Mapping[str, DeploymentKind]) -> DeploymentKind:
 
 
 def _kind(before: ModelConfig | None, after: ModelConfig) -> DeploymentKind:
-    """What it takes to have the server, which was asked for ``before``, run ``after``."""
+    """What it takes to make a server that was given ``before`` run ``after``."""
     if before == after:
         return DeploymentKind.UNCHANGED
     in_place = before is not None and _without_instances(before) == _without_instances(after)

@@ -1,7 +1,7 @@
-"""tritonserver in a container: any engine that answers Docker's API (Docker, Podman).
+"""tritonserver in a container, on any engine with Docker's API (Docker, Podman).
 
 The docker SDK (a dependency of Model Analyzer) is used directly rather than Model Analyzer's
-``TritonServerDocker``: that one publishes its ports on every interface, makes a shell command of
+``TritonServerDocker``: that class publishes its ports on every interface, makes a shell command of
 its arguments, downloads images of many gigabytes without asking, and leaves its container behind
 when it is killed.
 
@@ -75,7 +75,7 @@ class DockerServer:
     def alive(self) -> bool:
         if _running(self._container):
             return True
-        self._log_follower.join(_LOG_END_S)  # its last words are on the way
+        self._log_follower.join(_LOG_END_S)  # its last output may still arrive
         return False
 
     def log_tail(self, lines: int = 40) -> str:
@@ -140,7 +140,7 @@ class DockerLauncher:
         server_args: Sequence[str],
         key: str | None = None,
     ) -> dict[str, Any]:
-        """What the engine is asked for: arguments of the SDK's ``containers.create``.
+        """What the engine is to create: arguments of the SDK's ``containers.create``.
 
         Args:
             network: How the server is to be reached.
@@ -238,7 +238,7 @@ def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
 def _created(client: Any, options: dict[str, Any]) -> Any:
     from docker.errors import APIError
 
-    _image(client, options["image"])  # an engine that looks for it elsewhere takes long to say no
+    _image(client, options["image"])  # an engine that looks for it elsewhere takes long to refuse
     try:
         return client.containers.create(**options)
     except APIError as error:
@@ -364,6 +364,6 @@ def _remove_leftovers(client: Any) -> None:
         ended = container["State"] in _ENDED
         if container_owner.gone(container["Labels"].get(_LABEL, ""), ended=ended):
             name = container["Id"]
-            _logger.warning("removing container %s of a tune that was killed", name[:12])
-            with suppress(APIError):  # another tune may be at it
+            _logger.warning("removing container %s, left by a tune that was killed", name[:12])
+            with suppress(APIError):  # another tune may be removing it
                 container_reaper.remove(client, name)

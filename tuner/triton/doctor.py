@@ -1,4 +1,4 @@
-"""Is this machine ready? Each check says what it found and how to mend it."""
+"""Is this machine ready? Each check says what it found and how to fix it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run_checks(
 
 
 def _checked(id_: str, label: str, look: Callable[[], str]) -> Check:
-    """Runs a look that returns what it found, and raises when that is not good enough."""
+    """Runs a check that returns what it found, and raises when that is not good enough."""
     try:
         return Check(id_, label, ok=True, found=look())
     except TunerError as error:
@@ -209,7 +209,7 @@ def _directories(repository: Path | None, results: Path | None) -> Iterator[Chec
 def _writable(path: Path, place: Path) -> str:
     """``place``: the directory that is there, where ``path`` may be made in it."""
     if not place.is_dir():
-        raise EnvironmentNotReadyError(f"{path} is no directory", "correct the path")
+        raise EnvironmentNotReadyError(f"{path} is not a directory", "correct the path")
     if os.access(place, os.R_OK | os.W_OK | os.X_OK):
         return f"{path} can be written"
     mend = f"give yourself read and write permission on {place}"

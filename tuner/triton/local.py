@@ -52,7 +52,7 @@ class LocalLauncher:
         args: Arguments from the spec; a candidate's come after them and win.
         gpus: GPUs the server may see.
         start_timeout_s: A server that is not ready by then counts as hung.
-        restricted: What the server does only for whoever has its key.
+        restricted: What the server does only for a client that has its key.
     """
 
     installation: Installation

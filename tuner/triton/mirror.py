@@ -1,6 +1,6 @@
-"""A stand-in for a model repository that a server may write into.
+"""A substitute for a model repository that a server may write into.
 
-A Python model leaves ``__pycache__`` beside its code. That would change the user's repository,
+A Python model leaves ``__pycache__`` next to its code. That would change the user's repository,
 and to Triton a changed version directory is a changed model: the next change of instances would
 be a full reload instead of an update in place.
 """
@@ -20,8 +20,8 @@ _BYTECODE = "__pycache__"
 def mirror_of(repository: Path) -> Iterator[Path]:
     """Directories like the repository's, with links to its files, for as long as it is open.
 
-    What a model links to as a whole (a data set, weights) stays one link, unless Python code is in
-    it. Models that are not tuned are there too: an ensemble or a script may call them.
+    A directory that a model links to (a data set, weights) stays one link, unless it holds Python
+    code. Models that are not tuned are there too: an ensemble or a script may call them.
     """
     with private_directory() as private:
         mirror = private / "models"

@@ -30,7 +30,7 @@ def numpy_of_models(python: Path) -> str:
     if int(found.split(".")[0]) > _NUMPY:
         raise EnvironmentNotReadyError(
             f"Python models import numpy {found} ({python}), and this tritonserver's Python "
-            f"backend was built for NumPy {_NUMPY}: models would get and give EMPTY tensors, "
+            f"backend was built for NumPy {_NUMPY}: models would receive and return EMPTY tensors, "
             "without any error",
             mend,
         )

@@ -1,4 +1,4 @@
-"""A server that somebody else runs: used as it is, and left as it was found."""
+"""A server that somebody else runs: used as it is and left as it was found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def check(endpoints: Endpoints) -> None:
-    """Returns when the server can be tuned, and changes nothing.
+    """Returns if the server can be tuned; changes nothing.
 
     Raises:
         EnvironmentNotReadyError: Nothing answers, or models cannot be loaded on request.
@@ -77,7 +77,7 @@ class RemoteLauncher:
         return ()
 
     def version(self) -> str:
-        """By the server's own account, which says nothing of its image, backends or machine."""
+        """As the server reports it, which says nothing about its image, backends or machine."""
         check(self.endpoints)
         with Control(self.endpoints) as control:
             return f"{control.server().version}, remote: its image and machine are unknown"

@@ -1,4 +1,4 @@
-"""What starting a server has in common, whoever runs it: owned arguments, ports that get taken."""
+"""What starting a server has in common in every mode: owned arguments, ports that get taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 _OPEN = (
     "this tritonserver is too old to close its control to other users of this machine: "
-    "they could have it load models of theirs"
+    "they could make it load models of their own"
 )
 
 AnyServer = TypeVar("AnyServer", bound=Server)
@@ -30,7 +30,7 @@ def refuse_owned(arguments: Iterable[str]) -> None:
     for argument in arguments:
         if argument.partition("=")[0] in OWN_ARGUMENTS:
             raise SpecError(
-                f"tritonserver argument {argument}: this one is set by tune",
+                f"tritonserver argument {argument}: it is set by tune itself",
                 "remove it from server.args",
             )
 

@@ -1,7 +1,7 @@
 """The dynamic batcher's thread, as dynamic_batch_scheduler.cc has it.
 
-It holds one batch in the making and a queue of requests. The batch is handed over as soon as
-there is something to run and keeps growing until an instance takes it, unless it is saturated.
+It holds one batch that is being formed and a queue of requests. The batch is handed over as soon
+as there is something to run, and keeps growing until an instance takes it or it is saturated.
 A delay of 0 and one above are different paths: with 0, a preferred size closes the batch.
 """
 

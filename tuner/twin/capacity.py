@@ -58,7 +58,7 @@ class Simulated:
 
     @cached_property
     def passed(self) -> bool:
-        """A queue that only grows may be within its bound until the end of the window."""
+        """Every SLO was met and the server kept up: a growing queue may meet them for a while."""
         return not saturated(self) and all(meets(s, self.outcome) for s in self.requirement.slos)
 
     @property

@@ -126,9 +126,9 @@ def _enter(m: Any, request: int, now_s: float) -> None:
 
 @compiled
 def _go_on(h: Any, m: Any, now_s: float) -> None:
-    """A step has ended: those that waited for it alone begin, or the whole is answered.
+    """A step has ended: steps that waited only for it begin, or the request is answered.
 
-    One that was refused fails the whole, whatever else is under way.
+    A refused step fails the whole request, whatever else is in flight.
     """
     ended = h.ended_first
     h.ended_first = m.requests[ended].after
@@ -188,7 +188,7 @@ def _batch(s: Any, m: Any, now_s: float) -> None:
 
 @compiled
 def _wake_idle(s: Any, now_s: float) -> None:
-    """An idle instance, the one idle for longest, is told that there is work."""
+    """Notifies the instance that has been idle for longest that there is work."""
     work = s.back - s.front if s.batching else s.queued
     chosen, waking = -1, 0
     for i in range(s.instances):
@@ -366,7 +366,7 @@ def _release(s: Any, m: Any, i: int, now_s: float) -> None:
 
 @compiled
 def _finish(s: Any, m: Any, i: int, now_s: float) -> None:
-    """The batcher is told, and the instance takes what is waiting."""
+    """The batcher is notified, and the instance takes what is waiting."""
     s.doing[i] = IDLE
     s.since_s[i] = now_s
     _take_work(s, m, i, now_s)

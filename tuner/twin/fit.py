@@ -1,4 +1,4 @@
-"""The twin of one model on one machine: fitted to finished trials, and honest about it.
+"""The twin of one model on one machine: fitted to finished trials, with its own error.
 
 Least squares over the logarithms of what was simulated and what was measured. The error bar of
 a prediction has two parts: how far off the twin was where it could be checked (residuals), and
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LEAST_POINTS, LEAST_TRIALS = 4, 2
 #: Refits on resampled trials.
 REFITS = 12
-#: A twin whose median error is above fits nothing: another model of the machine is needed. Near
+#: A twin whose median error is larger does not fit: another model of the machine is needed. Near
 #: its capacity a config's p99 grows ten times as fast as the load, and so do its errors.
 MOST_OFF: Mapping[Figure, float] = {
     Figure.THROUGHPUT: 0.20,
@@ -60,7 +60,7 @@ _FRONTS_S = (2e-5, 2e-4)
 class _Kind:
     """Of a model: the device's share of a batch, how regular it is, and who waits for whom.
 
-    What is measured of a batch has its waits for other models in it: only ``scale`` is its own.
+    The measured time of a batch includes its waits for other models: only ``scale`` is its own.
     """
 
     share: float
@@ -79,8 +79,9 @@ _KINDS = (
     _Kind(0.9, 0.05, Lock.MODEL),
     _Kind(0.9, 0.05, Lock.NONE),
 )
-#: Sorted out one model after the other, the first may take a device of its own for what is the
-#: others' waiting: that all share one is followed too, and how far each gets decides.
+#: When kinds are chosen one model after the other, the first may be given a device of its own to
+#: explain waiting that the others cause. So the case that all share one device is fitted too, and
+#: the better fit decides.
 _SHARED = tuple(kind for kind in _KINDS if kind.lock is Lock.DEVICE)
 
 
@@ -93,8 +94,8 @@ class _Steps:
 
     Attributes:
         step: Of the derivatives, in logarithms.
-        rounds: Steps at the most.
-        kept: So many of the best places are followed further.
+        rounds: Most steps.
+        kept: This many of the best places are followed further.
     """
 
     step: float
@@ -156,7 +157,7 @@ def fit(
     measured = {o.trial for o in observations}
     if len(observations) < LEAST_POINTS or len(measured) < LEAST_TRIALS:
         return Unmodelled(
-            "too little that can be simulated was measured so far "
+            "too few measurements so far can be simulated "
             f"(trials: {len(measured)}, loads: {len(observations)})"
         )
     return fit_observations(observations, setting, start=start, seed=seed)

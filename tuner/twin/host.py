@@ -22,9 +22,9 @@ from tuner.twin.state import NOBODY
 
 #: How long an instance computes before others get its core: one tick at 250 to 1000 Hz.
 SLICE_S = 3e-3
-#: In place of a task that ended: an instance's slice is over, not its work.
+#: Returned instead of a task that ended: an instance's slice is over, but not its work.
 INTERRUPTED = NOBODY
-#: Others in the front at which half of what can be saved by them is saved.
+#: Number of other requests in the front at which half of the possible saving is reached.
 _HALF = 1.5
 
 
@@ -97,7 +97,7 @@ def end_task(m: Any, now_s: float) -> int:
 
 @compiled
 def leave_core(m: Any, now_s: float) -> None:
-    """What followed from the task that ended is under way: the next one may run."""
+    """Frees the core once the ended task's follow-up has begun: the next task may run."""
     h = m.host
     if h.held != NOBODY:
         h.held = NOBODY

@@ -12,7 +12,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 #: Nothing is allocated in compiled code, and counting references to its arrays at every call
 #: costs more than the simulation. (Not documented by numba, so not relied upon.)
 _UNCOUNTED: dict[str, Any] = {"_nrt": False}
-#: No doors to Python and C, which take a quarter of the time to compile. (Likewise.)
+#: No wrappers for Python and C, which take a quarter of the time to compile. (Likewise.)
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 

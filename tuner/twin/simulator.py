@@ -268,7 +268,7 @@ def _observe_node(memory: Memory, number: int, traffic: Traffic) -> NodeOutcome:
 def _unanswered_last(
     requests: Trace, chosen: npt.NDArray[np.bool_], end_s: float
 ) -> npt.NDArray[np.float64]:
-    """Who never got an answer counts as slower than all others."""
+    """A request that was never answered counts as slower than all others."""
     answered_s, due_s = requests.answered_s[chosen], requests.due_s[chosen]
     late = answered_s > end_s
     in_time_s = np.sort(answered_s[~late] - due_s[~late])

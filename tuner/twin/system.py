@@ -82,7 +82,7 @@ class Network:
 
 
 class Lock(Enum):
-    """Whom a batch waits for before the device's part of its work."""
+    """Which other batches a batch waits for before the device's part of its work."""
 
     DEVICE = "device"  # all that are on the device, of whichever model
     MODEL = "model"  # those of its model there
@@ -93,9 +93,9 @@ class Lock(Enum):
 class Service:
     """What a batch of n inferences costs, n rounded up to a multiple of ``pad_to``.
 
-    First the host's part, beside the other instances as long as there are cores for them; then
-    the device's part, one batch at a time on each device; then the responses, one after the
-    other, while which the instance still is busy.
+    First the host's part, in parallel with other instances as long as there are cores; then the
+    device's part, one batch at a time on each device; then the responses, one after the other,
+    during which the instance is still busy.
 
     Attributes:
         overlap_base_s: The host's part of any batch.

@@ -28,11 +28,11 @@ from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.system import Network, Traffic
 
-#: What no load satisfies is worth less than anything that some load does.
+#: A candidate that meets the SLOs at no load is worth less than any that meets them at some load.
 NOTHING = -30.0
 #: Of a first look at a candidate: simulated requests, its length at least, and before it.
 _FEW, _LEAST_S, _SETTLE_S = 400, 0.3, 0.15
-#: Where a first look is taken: a little above the load to beat, where good and bad ones part.
+#: Load of a first look: a little above the load to beat, where good and bad candidates differ.
 _ABOVE = 1.05
 #: Latency grows faster than the load: a utilisation of 2 is about 20 % too much load.
 STEEPNESS = 3.5
@@ -60,7 +60,7 @@ class Aim:
         return Requirement(self.slos, self.plan.arrivals, self.plan.levels)
 
     def measured(self, trial: Trial) -> float | None:
-        """None for a trial that met the SLOs at no load, or lost before it was known where."""
+        """None for a trial that met the SLOs at no load, or lost before that load was known."""
         score = trial.score
         if trial.state is not TrialState.MEASURED or score is None or not score.feasible:
             return None

@@ -14,7 +14,7 @@ from tuner.writeback.target import Target, target_of
 from tuner.writeback.transaction import Replacement, commit, opened
 from tuner.writeback.written import Written, unchanged
 
-#: An empty config and none say the same to Triton; runs once stated the one for the other.
+#: An empty config and none mean the same to Triton; older runs recorded one for the other.
 _SAYS_NOTHING = (None, sha256_of_bytes(b""))
 
 
@@ -34,19 +34,19 @@ class Preview:
 
 
 def preview(plan: WritePlan, *, through_links: bool = False) -> tuple[Preview, ...]:
-    """Looks at the files a plan is about, and changes nothing.
+    """Checks the files of a plan; changes nothing.
 
     Raises:
         StalePlanError: One is neither the one the run read nor the winner itself.
         EnvironmentNotReadyError: One cannot be read, or lies outside the repository.
-        SpecError: One is no config of a model.
+        SpecError: One is not a config of a model.
     """
     parts = _parts_of(plan, through_links=through_links)
     return tuple(_looked_at(plan, file, target) for file, target in parts)
 
 
 def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
-    """Replaces the configs by the plan's, all or none, and notes how to take that back.
+    """Replaces the configs with the plan's, all or none, and records how to undo that.
 
     The order is what makes a crash harmless: backups, new files, journals, then the renames; all
     of each are on disk before the next begins.
@@ -93,8 +93,8 @@ def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, T
         other = first.setdefault(target.real, file)
         if other.content_after != file.content_after:
             raise SpecError(
-                f"{other.path} and {file.path} are one file, and the winner has a config of its "
-                "own for each; nothing was written",
+                f"{other.path} and {file.path} are the same file, but the winner has a different "
+                "config for each; nothing was written",
                 "give each model a file of its own",
             )
     return parts

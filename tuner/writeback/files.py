@@ -55,7 +55,7 @@ def replace_file(path: Path, content: bytes, like: Path) -> list[str]:
 
 
 def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
-    """Fills and syncs a new file beside ``path``, for `rename_staged` to put in its place.
+    """Fills and syncs a new file next to ``path``, for `rename_staged` to put in its place.
 
     The caller holds the lock, so the temporary name may be fixed, and what a killed process left
     behind is overwritten. The name starts with a dot and is gone within milliseconds, since any
@@ -68,7 +68,7 @@ def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
             there is no such file.
 
     Returns:
-        What of them could not be kept, one sentence each.
+        Which of them could not be kept, one sentence each.
 
     Raises:
         OSError: Nothing is left of the new file.
@@ -93,7 +93,7 @@ def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
 def rename_staged(path: Path) -> None:
     """Puts the staged file in the place of ``path`` for good (synced).
 
-    Links are not followed: one that stands there is replaced.
+    Links are not followed: a link at ``path`` is replaced.
     """
     _temporary(path).replace(path)
     sync_directory(path.parent)

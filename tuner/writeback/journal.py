@@ -38,15 +38,15 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def journal_of(config: Path) -> Path:
-    """The journal of a config, beside it."""
+    """The journal of a config, next to it."""
     return config.with_name(f".{config.name}.tune.journal")
 
 
 class Action(Enum):
-    """What an entry notes.
+    """What an entry records.
 
-    DONE and UNDONE follow the entry they are about. An APPLY without either, where the file is
-    still the one that was to be replaced, was never carried out.
+    DONE and UNDONE follow the entry they belong to. An APPLY without either was never carried out
+    if the file is still the one that was to be replaced.
     """
 
     APPLY = "apply"
@@ -91,10 +91,10 @@ class Other:
 
 @dataclass(frozen=True)
 class Entry(Facts):
-    """One file's part in a write, noted before it happens: a crash cannot lose the way back.
+    """One file's part in a write, recorded before it happens: a crash cannot lose the way back.
 
     Attributes:
-        action: A write, that one was taken back, or how the one noted before went.
+        action: A write, a rollback, or the outcome of the one recorded before.
         at: ISO 8601, UTC.
         run_id: The run whose winner it was.
         sha256_before: Of the file replaced; ``None`` when there was none.
@@ -119,7 +119,7 @@ class Entry(Facts):
     @classmethod
     def from_line(cls, line: bytes) -> Entry:
         """Raises:
-        ValueError: The line is none that tune wrote.
+        ValueError: tune did not write this line.
         """
         try:
             return cls.from_json(json.loads(line))
@@ -138,7 +138,7 @@ class Journal:
     """An open, locked journal; made by `locked_journal` only.
 
     Attributes:
-        notes: What whoever writes should know, one sentence each.
+        notes: What the user should know about the write, one sentence each.
     """
 
     def __init__(self, config: Path, descriptor: int, notes: tuple[str, ...]) -> None:
@@ -260,7 +260,7 @@ def _with_ends(newest_first: Iterable[Entry]) -> Iterator[tuple[Entry, Action | 
 
 
 def _unended(newest_first: Iterable[tuple[Entry, Action | None]]) -> Entry | None:
-    """A damaged one tells nothing, and is told of where it is needed."""
+    """A damaged entry counts as none here, and is reported where it is needed."""
     with contextlib.suppress(EnvironmentNotReadyError):
         for entry, end in newest_first:
             return entry if entry.others and end is None else None
@@ -268,7 +268,7 @@ def _unended(newest_first: Iterable[tuple[Entry, Action | None]]) -> Entry | Non
 
 
 def _newest_first(config: Path, content: bytes) -> Iterator[Entry]:
-    """What follows the last newline was cut short: it stands for a write never begun."""
+    """What follows the last newline was cut short: it belongs to a write never begun."""
     lines = content.split(b"\n")[:-1]
     for number in range(len(lines), 0, -1):
         try:
@@ -277,7 +277,7 @@ def _newest_first(config: Path, content: bytes) -> Iterator[Entry]:
             raise EnvironmentNotReadyError(
                 f"{journal_of(config)}:{number}: the journal is damaged ({error}); "
                 "nothing was written",
-                "put the config back by hand: its backups lie beside it, as "
+                "put the config back by hand: its backups are next to it, as "
                 f".{config.name}.tune.*.bak",
             ) from None
 
@@ -342,8 +342,8 @@ def _existing(path: Path, flags: int) -> int:
 
 def _no_journal(path: Path) -> EnvironmentNotReadyError:
     return EnvironmentNotReadyError(
-        f"{path} is no journal of tune but a link, a pipe or a directory; nothing was written",
-        "see who put it there, and remove it",
+        f"{path} is not a journal of tune but a link, a pipe or a directory; nothing was written",
+        "find out who put it there, and remove it",
     )
 
 
@@ -366,7 +366,8 @@ def _lock(descriptor: int, config: Path) -> tuple[str, ...]:
             f"another tune is writing to {config.parent}", "try again when it has ended"
         )
     if held is Lock.UNKNOWN:
-        return (f"{config.parent} knows no locks: see that no other tune writes to it now",)
+        advice = "make sure that no other tune writes to it now"
+        return (f"{config.parent} does not support locks: {advice}",)
     return ()
 
 

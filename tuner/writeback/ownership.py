@@ -1,4 +1,4 @@
-"""A new file gets the permissions, owner and extended attributes of the one it stands for."""
+"""A new file gets the permissions, owner and extended attributes of the one it replaces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _chown(descriptor: int, wanted: os.stat_result) -> list[str]:
     if (mine.st_uid, mine.st_gid) == (wanted.st_uid, wanted.st_gid):
         return []
     what = "" if mine.st_gid == wanted.st_gid else f", group {wanted.st_gid}"
-    return [f"it belongs to {_name(mine.st_uid)} now, it was {_name(wanted.st_uid)}'s{what}"]
+    return [f"it now belongs to {_name(mine.st_uid)}, it was {_name(wanted.st_uid)}'s{what}"]
 
 
 def _name(uid: int) -> str:

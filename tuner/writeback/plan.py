@@ -1,4 +1,4 @@
-"""What is to be written, and over what."""
+"""What is to be written, and which files it replaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.writeback.target import is_config_of
 
 
 def sha256_of(text: str, encoding: str = UTF_8) -> str:
-    """SHA-256 of a config's text as it lies on disk, in hex."""
+    """SHA-256 of a config's text as it is on disk, in hex."""
     return sha256_of_bytes(encode(text, encoding))
 
 
@@ -107,7 +107,7 @@ def plan_from_run(
     if wrong := next(_mistakes(manifest, result, texts, repository), None):
         raise SpecError(
             f"run {manifest.run_id} cannot be applied: {wrong}",
-            "it was edited, or damaged: apply it as its tune left it, or run `tune run` again",
+            "it was edited, or damaged: apply it as tune left it, or run `tune run` again",
         )
     files = (file_plan(manifest.models[label], text, repository) for label, text in texts.items())
     return WritePlan(tuple(files), manifest.run_id, tuple(result.get("server_args") or ()))
@@ -157,7 +157,7 @@ def _mistakes_of(config: KeptConfig, file: FilePlan, label: str) -> Iterator[str
     texts = {f"the config it read{of}": config.text, f"its winner's config{of}": file.text_after}
     for what, text in texts.items():
         if (mistake := _mistake(text, file.encoding)) is not None:
-            yield f"{what} is none: {mistake}"
+            yield f"{what} is not a config: {mistake}"
     if config.sha256 is not None and sha256_of(config.text, config.encoding) != config.sha256:
         yield f"the config it read{of} is not the one whose hash it states"
     if config.sha256 is None and config.text:
@@ -165,12 +165,12 @@ def _mistakes_of(config: KeptConfig, file: FilePlan, label: str) -> Iterator[str
 
 
 def _mistake(text: str, encoding: str) -> str | None:
-    """Why it is no config."""
+    """Why it is not a config."""
     try:
         encode(text, encoding)
     except SpecError as error:
         return error.message
     except UnicodeEncodeError:
-        return "it is no Unicode text"
+        return "it is not Unicode text"
     config = try_parse(text)
     return f"line {config.line}: {config.message}" if isinstance(config, Mistake) else None

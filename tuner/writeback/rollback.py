@@ -1,4 +1,4 @@
-"""Takes the last write back."""
+"""Undoes the last write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rollback(
     Args:
         repository: The model repository.
         model: The name of a model whose config was written, or of an ensemble of such models: then
-            the last write to one of its steps is meant, where its own config was never written.
+            the last write to one of its steps is meant, if its own config was never written.
         force: Restore even if a file was changed after the write.
         through_links: Also where a config is a link to a file outside the repository.
 
@@ -115,7 +115,7 @@ def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool) -> Writt
 def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> bool:
     """Whether a config that a run wrote is again what it was before.
 
-    False also where nothing can be said, for instance on another machine.
+    Also False where it cannot be known, for instance on another machine.
     """
     if sha256_before == sha256_after or path.name != CONFIG_NAME:
         return False

@@ -1,4 +1,4 @@
-"""What a kill left half written is put right."""
+"""Repairs what a kill left half written."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def settle_all(repository: Path) -> Iterator[Written]:
 def settle(target: Target, *, force: bool = False, through_links: bool = False) -> Written | None:
     """Undoes a write of several files that a kill cut short, and finishes such a rollback.
 
-    Either way the files are what they were before the winner was written. Harmless to repeat, and
-    to be killed in.
+    Either way the files are then as before the winner was written. It is harmless to repeat this,
+    or to kill it.
 
     Args:
         target: A file that may be one of them.
@@ -87,7 +87,7 @@ def _settle(
 
 
 def _put_back(parts: Sequence[Part]) -> tuple[WrittenFile, ...]:
-    """Without an entry of its own: that of the write stands until all are back."""
+    """Without an entry of its own: that of the write remains until all are back."""
     old = [part.old_content() for part in parts]
     backups = [None if part.is_old else keep(part.file) for part in parts]
     files = []

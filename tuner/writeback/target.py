@@ -25,8 +25,8 @@ class Target:
     Attributes:
         path: As the repository names it.
         real: The file behind its links: it is what is replaced, and the journal, the lock and
-            the backups lie beside it.
-        notes: What whoever writes it should know, one sentence each.
+            the backups are next to it.
+        notes: What the user should know before writing it, one sentence each.
     """
 
     path: Path
@@ -64,7 +64,7 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
     Raises:
         EnvironmentNotReadyError: There is no such model directory, or the config is a link to
             a file that is not the repository's own.
-        SpecError: The path is none of a config, or something else than a file is there.
+        SpecError: The path is not that of a config, or something else than a file is there.
     """
     if not is_config_of(path, model):
         raise SpecError(
@@ -83,8 +83,8 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
         )
     if read_config(path) is None and not versions(path.parent):
         raise SpecError(
-            f"{path.parent} holds neither a config nor a version, so it is no model",
-            "see that the run's model repository is the one you mean",
+            f"{path.parent} has neither a config nor a version, so it is not a model",
+            "check that the run's model repository is the one you mean",
         )
     repository = path.parent.parent.resolve()
     real = path.resolve()
@@ -92,7 +92,7 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
     if not own and not through_links:
         raise EnvironmentNotReadyError(
             f"{path} leads to {real}, which is not the repository's own file; it was not written",
-            "to write that file use --through-links, of `tune apply` and of `tune rollback`",
+            "to write that file, use --through-links with `tune apply` or `tune rollback`",
         )
     return Target(path, real, tuple(_notes(path, real, repository, own=own)))
 

@@ -1,9 +1,9 @@
-"""Several files replaced as one: all of them, or none, whatever fails and wherever it is killed.
+"""Several files replaced as one: all of them or none, whatever fails and wherever it is killed.
 
-Every file is locked, every replaced content kept, every new one lies synced beside its file, and
+Every file is locked, every replaced content kept, every new one synced next to its file, and
 every journal names all the files, before the first of them is renamed. What fails before leaves no
 trace in a config; what fails in between is put back at once. A process that is killed in between
-leaves that to the next `tune` that comes by (`tuner.writeback.settle`): it finds all journals with
+leaves that to the next `tune` command (`tuner.writeback.settle`): it finds all journals with
 the write and none with its end.
 """
 
@@ -57,7 +57,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Replacement:
-    """What becomes of a file.
+    """What is done to a file.
 
     Attributes:
         wanted: What it is to hold; ``None`` to remove it.
@@ -89,7 +89,7 @@ def _open(target: Target) -> Iterator[Open]:
 
 @dataclass(frozen=True)
 class Part:
-    """A locked file of a write that is taken back.
+    """A locked file of a write that is being undone.
 
     Attributes:
         old: Its hash before the winner was written; ``None`` where there was no file.
@@ -134,7 +134,7 @@ def others_of(target: Target, entry: Entry, *, through_links: bool) -> list[Targ
 
     Raises:
         EnvironmentNotReadyError: One is not there, or lies outside the repository.
-        SpecError: One is no config.
+        SpecError: One is not a config.
     """
     repository = target.path.parent.parent
     return [
@@ -167,7 +167,7 @@ def commit(
     except BaseException as error:
         back = _put_all_back(replacements, noted)
         if isinstance(error, TunerError) and not back and any(e.others for e in entries):
-            error.hint += "; `tune rollback` puts back what was replaced by then"
+            error.hint += "; `tune rollback` puts back what had been replaced by then"
         raise
     for replacement, entry in pairs:
         replacement.file.journal.note_end(entry, Action.DONE)
@@ -235,7 +235,7 @@ def _put_all_back(
 
 
 def restore(file: Open, content: bytes | None) -> None:
-    """Makes a file hold what it held before; ``None`` removes it."""
+    """Gives a file its old content back; ``None`` removes it."""
     if content is None:
         remove_file(file.target.real)
     else:

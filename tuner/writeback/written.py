@@ -11,7 +11,7 @@ from tuner.writeback.target import Target
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """What became of one file.
+    """What was done to one file.
 
     Attributes:
         path: The config.pbtxt.
@@ -19,8 +19,8 @@ class WrittenFile:
         sha256_before: Of the file replaced; ``None`` when there was none.
         sha256_after: Of the file now there; ``None`` when it was removed.
         backup: Copy of the file replaced; ``None`` when there was none.
-        changed: False when the file already was what was asked for.
-        notes: What the user should know of it, one sentence each.
+        changed: False when the file already had the wanted content.
+        notes: What the user should know about it, one sentence each.
     """
 
     path: Path
@@ -42,13 +42,13 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the files of one write, or of one rollback.
+    """What was done to the files of one write or one rollback.
 
     Attributes:
-        files: All that it is about, those first that were changed; not those that a winner leaves
-            as they were, unless it changes none.
-        run_id: The run whose winner was written, or taken back.
-        notes: What the user should know of all of them, one sentence each.
+        files: Its files, changed ones first; without those that a winner leaves as they were,
+            unless it changes none.
+        run_id: The run whose winner was written or undone.
+        notes: What the user should know about all of them, one sentence each.
     """
 
     files: tuple[WrittenFile, ...]
@@ -57,7 +57,7 @@ class Written:
 
     @property
     def changed(self) -> bool:
-        """False when every file already was what was asked for."""
+        """False when every file already had the wanted content."""
         return any(file.changed for file in self.files)
 
     @property
@@ -72,7 +72,7 @@ class Written:
 
 
 def unchanged(target: Target, sha256: str | None) -> WrittenFile:
-    """A file that already was what was asked for."""
+    """A file that already had the wanted content."""
     return WrittenFile(target.path, target.real, sha256, sha256, None, changed=False, notes=())
 
 

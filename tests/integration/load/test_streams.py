@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-#: The model ``plain`` takes 10 ms and stands 100/s, ``image`` answers at once.
+#: The model ``plain`` takes 10 ms and sustains 100/s, ``image`` answers at once.
 BOUNDS = (LatencyBound(0.9, 0.060, "steady"), LatencyBound(0.9, 0.060, "quick"))
 WINDOW = Window(duration_s=4.0, warmup_s=0.5, deadline_s=40.0, tail_s=0.3, bounds=BOUNDS)
 
@@ -57,7 +57,7 @@ def test_both_streams_get_their_rates_and_latencies_and_the_sums_are_consistent(
 
 
 def test_an_overload_of_one_model_is_that_streams_alone_and_ends_early(bench: Bench) -> None:
-    """225/s for a model that stands 100/s, and 75/s for one that does not mind."""
+    """225/s for a model that sustains 100/s, and 75/s for one that does not mind."""
     found = two_streams(bench).measure(LoadPoint(Arrivals.POISSON, 300.0), WINDOW, 1)
     assert found.streams["steady"].within_bounds is False
     assert found.duration_s < WINDOW.duration_s
@@ -97,7 +97,7 @@ def test_one_stream_that_has_a_name_is_held_to_its_own_bound(
 def test_a_stream_of_higher_priority_is_served_before_the_others_under_overload(
     bench: Bench, protocol: str
 ) -> None:
-    """130/s for a model that stands 100/s: only who asks first is to wait for the model itself."""
+    """130/s for a model that sustains 100/s: only the first to ask waits for the model itself."""
     config = bench.control.running_config("plain")
     before = MessageToJson(config)
     config.max_batch_size = 1

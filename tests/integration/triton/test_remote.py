@@ -52,7 +52,7 @@ def test_a_server_that_loads_nothing_on_request_is_refused(
     launcher: LocalLauncher, tmp_path: Path, mode: str
 ) -> None:
     with server_in_mode(launcher, mode) as endpoints:
-        with pytest.raises(EnvironmentNotReadyError, match="none or poll mode") as refused:
+        with pytest.raises(EnvironmentNotReadyError, match="mode is none or poll") as refused:
             with RemoteLauncher(endpoints, (MODEL,)).launch([], tmp_path / "unused"):
                 pass
         assert "--model-control-mode=explicit" in refused.value.hint

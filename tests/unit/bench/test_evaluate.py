@@ -307,13 +307,13 @@ def test_no_rate_is_asked_for_at_which_the_longest_window_is_too_short_for_a_ver
 CLOSED = LoadPlan(Arrivals.CLOSED, None, LevelRange(1, 256, whole=True))
 
 
-def closed_loop(stands: float, answers: float, asked: list[float]) -> Callable[[float], Point]:
+def closed_loop(most: float, answers: float, asked: list[float]) -> Callable[[float], Point]:
     """Meets the SLO up to so many clients, each of which gets the same of the throughput there."""
 
     def measure(level: float) -> Point:
         asked.append(level)
-        rate = answers * min(level / stands, 1.05)
-        p99_us = 40e3 * (level / stands) ** 2
+        rate = answers * min(level / most, 1.05)
+        p99_us = 40e3 * (level / most) ** 2
         point = synthetic_measurement(level, p99_us, served=rate, arrivals=Arrivals.CLOSED)
         return judge_point([P99_40MS, NO_ERRORS], point)
 

@@ -1,4 +1,4 @@
-"""What a trial's measurements say about the load it stands."""
+"""What a trial's measurements say about the load it sustains."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.repeating import PAUSES_S
-from tuner.bench.timebook import TimeBook
+from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
@@ -107,7 +107,9 @@ class StandingDeployer:
         return SimpleNamespace(kind=DeploymentKind.UNCHANGED, endpoints=Endpoints("h", "g", None))
 
 
-def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[TritonBench, list[Rejected]]:
+def a_bench(
+    *steps: Callable[[LoadPoint], Measurement], book: TimeBook | None = None
+) -> tuple[TritonBench, list[Rejected]]:
     rejected: list[Rejected] = []
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -117,7 +119,7 @@ def a_bench(*steps: Callable[[LoadPoint], Measurement]) -> tuple[TritonBench, li
         measured=lambda _: None,
         rejected=rejected.append,
     )
-    bench = TritonBench(StandingDeployer(), lambda _: Script(*steps), rules, TimeBook())
+    bench = TritonBench(StandingDeployer(), lambda _: Script(*steps), rules, book or TimeBook())
     bench.deploy(ONE)
     return bench, rejected
 
@@ -321,6 +323,15 @@ def test_a_miss_while_cpu_was_stolen_waits_for_the_spell_to_pass(slept: list[flo
     assert bench.measure(30, 1).measurement.host.stolen_cpu_percent is None
     assert sum(slept) == sum(PAUSES_S[:2])
     assert len(rejected) == 3
+
+
+def test_waiting_for_a_spell_to_pass_has_a_phase_of_its_own(slept: list[float]) -> None:
+    """Fifty seconds of it were told as "starting" in a run of five minutes."""
+    book = TimeBook(lambda: sum(slept))
+    bench, _ = a_bench(*[robbed_and_missed] * 3, quiet, book=book)
+    bench.measure(30, 1)
+    assert book.seconds(Phase.WAITING) == sum(PAUSES_S[:2])
+    assert book.to_json()["wall_s"] == sum(PAUSES_S[:2])
 
 
 def test_that_little_was_stolen_in_vain_is_no_reason_to_believe_a_miss_when_it_is_much(

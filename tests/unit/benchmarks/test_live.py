@@ -75,7 +75,7 @@ def comparison() -> Comparison:
 
 
 def in_round(comparison: Comparison, scale: dict[int, float]) -> Comparison:
-    """A round in which each config stands its share of what was searched."""
+    """A round in which each config sustains its share of what was searched."""
 
     def probes(entrant: Entrant) -> tuple[Shown, ...]:
         instances = entrant.candidate.of("")["instance_group.count"]
@@ -165,7 +165,7 @@ def test_targets_are_missed_where_they_are(comparison: Comparison) -> None:
     assert "missed: less than tpe, random" in text
     assert "twin did not hold 99 % of the 700/s of the best other, tpe (re-measured" in text
     noisy = in_round(in_round(comparison, {8: 0.5}), {8: 0.99})
-    assert "left open: these rounds do not tell it from tpe, random" in live_report.table(noisy)
+    assert "left open: these rounds cannot separate it from tpe, random" in live_report.table(noisy)
 
 
 def test_a_table_is_made_before_all_is_measured(comparison: Comparison) -> None:
@@ -174,7 +174,7 @@ def test_a_table_is_made_before_all_is_measured(comparison: Comparison) -> None:
 
 
 class Servers:
-    """A bench on which each instance stands 100/s and each measurement takes a second.
+    """A bench on which each instance sustains 100/s and each measurement takes a second.
 
     It remembers what was deployed and asked.
     """

@@ -18,7 +18,7 @@ from tuner.space.knob import Knob
 from tuner.spec.paths import DELAY
 from tuner.steps.job import Job, Request, prepare
 
-#: What each pair of instance counts stands: neither model gains much until the other has.
+#: What each pair of instance counts sustains: neither model gains much until the other has.
 CAPACITIES = {(1, 1): 50.0, (2, 1): 51.0, (1, 2): 80.0, (2, 2): 100.0}
 
 
@@ -38,7 +38,7 @@ def job_of(name: str) -> Job:
 
 
 def found(capacity: float, start: float) -> list[Point]:
-    """All loads that a config is measured at which stands ``capacity``."""
+    """All loads at which a config that sustains ``capacity`` is measured."""
     load: float | None = start
     points: list[Point] = []
     while load is not None and len(points) < 10:

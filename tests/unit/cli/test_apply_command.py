@@ -139,7 +139,7 @@ def written(path: Path) -> dict[str, Any]:
         (
             "result",
             {"config_after": "#!/bin/sh\nrm -rf ~\n"},
-            "its winner's config is none: line 2",
+            "its winner's config is not a config: line 2",
         ),
         ("result", {"config_after": "\ud800"}, "result.json cannot be read"),
         ("result", {"model": "other"}, "is about the model 'other'"),

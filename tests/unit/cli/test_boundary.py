@@ -70,7 +70,7 @@ def test_a_defect_shows_its_traceback_and_exits_with_one(
     assert guarded(failing(ZeroDivisionError("oops")), []) == 1
     err = capsys.readouterr().err
     assert "Traceback" in err
-    assert "defect of tune" in err
+    assert "defect in tune" in err
 
 
 def test_a_missing_spec_is_a_spec_error(capsys: pytest.CaptureFixture[str]) -> None:

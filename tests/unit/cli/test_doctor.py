@@ -64,5 +64,5 @@ def test_the_settings_to_change_stand_beside_what_they_are_now() -> None:
 
 def test_a_disturbed_measurement_is_not_passed_off_as_the_machines_own() -> None:
     lines = noise_lines(noise(0.001, ("Other processes took 40 %.",)))
-    assert "DISTURBED: Other processes took 40 %. Measure again when it is quiet." in lines
+    assert "DISTURBED: Other processes took 40 %. Measure again when the machine is quiet." in lines
     assert "confirm.rounds    3  (as now)" in lines

@@ -47,7 +47,7 @@ def test_a_gain_over_a_load_that_the_current_config_did_not_stand_is_a_least(
     low = improvement["goodput_ratio"]["low"]
     assert gain == (
         f"  gain      at least {low:.3g} times the current config's capacity "
-        "(it was only measured at a load that it does not stand)"
+        "(the current config was only measured at a load it does not sustain)"
     )
 
 

@@ -60,7 +60,7 @@ def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
     score = score_points(Objective.goodput(), points[:1])
     lost = Trial(1, OTHER, TrialState.PRUNED, points=tuple(points), score=score)
     assert outcome_text(lost).startswith("out of the race: 900/s missed, p99_latency 2")
-    assert outcome_text(lost).endswith("; it stands 400/s")
+    assert outcome_text(lost).endswith("; it sustains 400/s")
     screen = io.StringIO()
     with LiveEvents(Console(file=io.StringIO(), width=90)) as events:
         events.started(Path("results/r"), 2, 12)

@@ -128,7 +128,7 @@ def test_the_current_config_is_measured_in_one_round_when_the_gain_is_tenfold() 
 
 
 def test_a_current_config_far_behind_is_measured_roughly() -> None:
-    """Its search saw less than it stands: in small steps it took five measurements."""
+    """Its search saw less than it sustains: in small steps it took five measurements."""
     counts = {}
     for gain in (2.0, 10.0):
         rows: list[Row] = []
@@ -434,7 +434,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
 
 
 class RobbedBench(EmulatedBench):
-    """Another guest takes 40 % of what a server stands, in a spell of so many measurements."""
+    """Another guest takes 40 % of what a server sustains, for this many measurements."""
 
     spell = range(0)
 
@@ -461,7 +461,7 @@ def test_a_round_that_stayed_disturbed_is_told_with_the_verdict() -> None:
     bench.spell = range(1, 13)
     result = duel(bench, 1000, 1450)
     assert result.outcome is Outcome.CONFIRMED
-    told = "the current config may stand more than was seen: The hypervisor gave 25.0 % to other"
+    told = "the current config may sustain more than was seen: The hypervisor gave 25.0 % to other"
     assert told in result.reason
 
 
@@ -488,7 +488,7 @@ class TestASlowCurrentConfigFarBehind:
         assert found.gain.rounds == (3, 1)
         assert found.ratio is not None
         assert OUTCLASSED < found.ratio.low < found.ratio.estimate < 1000 / 80
-        assert "only at a load that it does not stand" in found.reason
+        assert "only at a load it does not sustain" in found.reason
 
     def test_one_that_stands_it_is_measured_to_its_capacity(self) -> None:
         found, asked = self.run(200, 76, 1000)

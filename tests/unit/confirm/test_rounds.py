@@ -88,7 +88,7 @@ class TestADisturbedRound:
         assert not any(p.measurement.disturbances for p in found.points)
 
     def test_it_goes_on_from_what_failed_while_all_was_quiet(self) -> None:
-        """A config that stands less is not measured all over again."""
+        """A config that sustains less is not measured all over again."""
         measure = Robbed(2000.0, 0.0, 0.0, 0.5, 0.5)
         found = search_round(measure, 2550.0, RATES)
         asked = levels_of(found)

@@ -384,7 +384,7 @@ def least_cache(
     allowed: Callable[[Candidate], bool] = lambda _: True,
     rounds: int = 3,
 ) -> tuple[Simplified, SimplerBench, list[Row]]:
-    """``capacity_of`` size 0 is that without a cache; the current config stands a third of it."""
+    """``capacity_of`` size 0 is that without a cache; the current config sustains a third of it."""
     rows: list[Row] = []
 
     def capacity(candidate: Candidate) -> float:

@@ -119,7 +119,7 @@ def test_a_soak_that_shows_a_longer_memory_than_the_rounds_did_is_made_again_for
     assert found.held is not None
     assert found.held.level == 225.0
     assert asked == [12.0, 0.5 * RELAXATIONS]
-    assert told[1] == "it is slow to forget busy spells: once more, for 100 s"
+    assert told[1] == "latency recovers slowly after busy periods: repeated for 100 s"
 
 
 def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds() -> None:

@@ -23,7 +23,7 @@ CURRENT, OTHER = (candidate_of({"instance_group.count": n}) for n in (1, 2))
 
 
 def searched(power: float, relaxation_s: float, *levels: float) -> list[Point]:
-    """A server that stands 100/s, and whose p99 rises with that power of the load."""
+    """A server that sustains 100/s, and whose p99 rises with that power of the load."""
     course = Course(growth=0.0, growth_error=0.1, relaxation_s=relaxation_s)
     found = [synthetic_measurement(v, 40e3 * (v / 100.0) ** power) for v in levels]
     return [judge_point([P99_40MS], replace(m, course=course)) for m in found]
@@ -59,7 +59,7 @@ class Windows(FreshBench):
 def test_configs_that_are_compared_closely_have_one_window(
     current: float, own_s: float, soaked: bool
 ) -> None:
-    """One that stands a third of the other's load has no claim that would need its window, and
+    """One that sustains a third of the other's load has no claim that would need its window, and
     that of the other is soaked.
     """
     bench = Windows({CURRENT: current, OTHER: 320.0})

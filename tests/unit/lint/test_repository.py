@@ -394,8 +394,12 @@ def test_an_ensemble_whose_steps_do_not_fit_is_told_at_the_step_s_line(repositor
 @pytest.mark.parametrize(
     ("step", "severity", "said"),
     [
-        ("model_transaction_policy { decoupled: true }", Severity.ERROR, "a decoupled step, which"),
-        ("sequence_batching { }", Severity.WARNING, "answered without two, which then misses"),
+        (
+            "model_transaction_policy { decoupled: true }",
+            Severity.ERROR,
+            "a decoupled step such as",
+        ),
+        ("sequence_batching { }", Severity.WARNING, "never reaches two, which then"),
         ("response_cache { enable: true }", None, ""),
     ],
 )
@@ -427,7 +431,7 @@ def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
     add(repository, "bert", PYTHON.replace('"m"', '"bert"'))
     finding = only(repository)
     assert (finding.rule, finding.severity, finding.line) == ("called-model", Severity.WARNING, 5)
-    assert finding.message == "there is no model 'brt' in the repository, which this asks"
+    assert finding.message == "this calls model 'brt', which is not in the repository"
     assert finding.hint == "did you mean bert?"
     (repository / "m" / "1" / "model.py").write_text(code.replace("'brt'", "'bert'"))
     assert lint_repository(repository) == []

@@ -100,7 +100,7 @@ def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None
     few, bounds = measured(completed_count=43), [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
     (told,) = warnings_about(few, bounds)
     assert told.startswith("p90 rests on 43 requests and is a point estimate: to show that 90 %")
-    assert "takes 44 of which none is late" in told
+    assert "takes 44 requests if none is late" in told
     assert warnings_about(measured(completed_count=44), bounds) == ()
 
 

@@ -163,7 +163,7 @@ def test_init_tells_what_is_left_and_writes_the_rest(
     assert guarded(cli, [*arguments, "--output", str(target)]) == 0
     told = capsys.readouterr().err
     assert "weighting (line " in told
-    assert "other models of the file, each with a spec of its own: tokenizer" in told
+    assert "other models of the file, each needs a spec of its own: tokenizer" in told
     assert "weighting (line " in target.read_text()
     assert load_spec(target).spec.repository == ROOT / "model_repository"
 

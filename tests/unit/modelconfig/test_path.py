@@ -83,10 +83,10 @@ def test_which_element_must_be_clear(config, path, said):
 @pytest.mark.parametrize(
     ("path", "said", "hint"),
     [
-        ("", "no path", "field.field"),
-        ("a..b", "no path", ""),
-        ("max_batch_size.", "no path", ""),
-        ("instance_group[0", "no path", ""),
+        ("", "not a path", "field.field"),
+        ("a..b", "not a path", ""),
+        ("max_batch_size.", "not a path", ""),
+        ("instance_group[0", "not a path", ""),
         ("max_batchsize", "no field 'max_batchsize'", "did you mean max_batch_size?"),
         ("dynamic_batching.zzz", "no field 'zzz'", "preferred_batch_size"),
         ("max_batch_size.x", "max_batch_size is a whole number", ""),
@@ -98,8 +98,8 @@ def test_which_element_must_be_clear(config, path, said):
         ("instance_group[kind=KIND_GPU].kind", "sets the field that selects", "position"),
         ("parameters", "names the map", "parameters.KEY"),
         ("parameters.a.b", "no field 'b'", 'parameters["a.b"]'),
-        ("dynamic_batching.priority_queue_policy[x]", "no key", "whole number"),
-        ("dynamic_batching.priority_queue_policy[-1]", "no key", "0 or more"),
+        ("dynamic_batching.priority_queue_policy[x]", "not a key", "whole number"),
+        ("dynamic_batching.priority_queue_policy[-1]", "not a key", "0 or more"),
     ],
 )
 def test_wrong_paths_say_what_is_meant(path, said, hint):
@@ -122,7 +122,7 @@ def test_wrong_paths_say_what_is_meant(path, said, hint):
         ("dynamic_batching.preferred_batch_size", (4, "8"), "list of whole numbers"),
         ("dynamic_batching", False, "message"),
         ("instance_group", 2, "message"),
-        ("instance_group[0].kind", "KIND_GPUS", "no value of kind"),
+        ("instance_group[0].kind", "KIND_GPUS", "not a value of kind"),
         ("instance_group[0].kind", 1, "KIND_AUTO"),
         ("backend", 3, "text"),
         ("parameters.a", (1,), "text"),

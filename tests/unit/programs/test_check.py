@@ -77,7 +77,7 @@ def test_noise_gets_twice_the_rounds_and_then_is_inconclusive(place: Place) -> N
     done = place.check(capacity=95.5, servers_cv=0.08)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
     assert place.bench.fresh_servers == 6
-    assert "both fit" in done.facts["reasons"][0]
+    assert "are both possible" in done.facts["reasons"][0]
 
 
 def test_an_slo_that_no_load_meets_is_missed_whatever_the_baseline(place: Place) -> None:
@@ -259,7 +259,7 @@ def test_a_result_whose_latencies_another_client_took_is_not_compared(place: Pla
     accepted.write_text(json.dumps({**other, "client": "tune"}))
     done = place.check()
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert "latencies were not taken by perf_analyzer" in done.facts["reasons"][0]
+    assert "latencies were not measured by perf_analyzer" in done.facts["reasons"][0]
     assert not place.bench.deployed  # told before a minute of load
     assert place.check(accept=True).facts["status"] == "accepted"
     assert place.check().facts["status"] == "fine"

@@ -243,7 +243,7 @@ class TestWhatIsRefused:
         assert "GPUs: NVIDIA H200 (driver 570) there, none here" in caught.value.message
         assert "CPU" not in caught.value.message
         there = replace(offer.manifest, fingerprint="1" * 16)
-        with pytest.raises(EnvironmentNotReadyError, match="another one"):
+        with pytest.raises(EnvironmentNotReadyError, match="since it differs"):
             refuse_another_machine(there, Facts())  # type: ignore[arg-type]
 
     def test_another_machine_before_any_program_is_started(
@@ -254,7 +254,7 @@ class TestWhatIsRefused:
 
         monkeypatch.setattr(joining, "find_offer", lambda *_: offer)
         monkeypatch.setattr(joining, "find_programs", never)
-        with pytest.raises(EnvironmentNotReadyError, match="another one"):
+        with pytest.raises(EnvironmentNotReadyError, match="since it differs"):
             joining.join(JoinRequest("m", "sqlite://"), Silent())
         host = Facts()
         refuse_another_host(offer.manifest, host)  # type: ignore[arg-type]
@@ -308,7 +308,7 @@ class TestWhatIsRefused:
     def test_a_spec_that_is_none(self, offer: Any, text: str) -> None:
         whole = offer.manifest.spec_text + text if text.startswith("server") else text
         broken = replace(offer, manifest=replace(offer.manifest, spec_text=whole))
-        with pytest.raises(SpecError, match="that the study holds"):
+        with pytest.raises(SpecError, match="the study holds no valid spec"):
             offered_spec(broken, JoinRequest("m", ""))
 
     def test_a_hidden_value_is_the_workers_own(self, offer: Any) -> None:

@@ -21,7 +21,10 @@ def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
     ("more", "said"),
     [
         ("server: {binary: /tmp/evil}\n", "a tritonserver of its own"),
-        ("server: {environment: {LD_PRELOAD: /tmp/evil.so}}\n", "variables of the server's"),
+        (
+            "server: {environment: {LD_PRELOAD: /tmp/evil.so}}\n",
+            "environment variables for the server",
+        ),
         ("server: {mode: docker, image: 'evil:1'}\n", "an image"),
         ("server: {mode: remote, http: 'evil:1', grpc: 'evil:2'}\n", "a remote server"),
         ("workload: {perf_analyzer: /tmp/evil}\n", "a perf_analyzer of its own"),
@@ -94,7 +97,7 @@ def test_of_the_twin_only_what_needs_no_scores_is_shown(tmp_path: Path) -> None:
 def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:
     plan = planned(tmp_path, FOREIGN)
     assert (plan.space_text, plan.problems) == ("4 configs", [])
-    assert replace(plan, space_exact=False).space_text == "4 configs at the most"
+    assert replace(plan, space_exact=False).space_text == "4 configs at most"
     assert plan.to_json()["estimate"]["search_s"] > 0.0
 
 

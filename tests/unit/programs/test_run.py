@@ -419,7 +419,7 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     before = workplace.config.read_bytes()
     assert workplace.tune("run", "my spec.yaml") == 130
     err = capsys.readouterr().err
-    assert "nothing was written; 4 trials kept; its proof begins anew" in err
+    assert "nothing was written; 4 trials kept; its confirmation starts over" in err
     assert workplace.config.read_bytes() == before
     assert [repeat.role.value for repeat in workplace.store.confirmation()][-1] == "soak"
     monkeypatch.setattr(workplace.bench, "soak", soak)
@@ -473,7 +473,7 @@ def test_a_damaged_study_is_made_anew_from_the_trials(
     before = workplace.store.trials()
     (Path(run) / "study.db").write_bytes(garbage)
     assert workplace.tune("run", "--resume", run) == 0
-    assert "made anew from trials.jsonl" in capsys.readouterr().err
+    assert "rebuilt from trials.jsonl" in capsys.readouterr().err
     assert workplace.store.trials()[: len(before)] == before
     (aside,) = Path(run).glob("study.db.damaged-*")
     assert aside.read_bytes() == garbage

@@ -127,7 +127,8 @@ def test_a_proof_that_was_begun_begins_anew(
     with pytest.raises(InterruptedRunError) as stopped:
         run(workplace)
     assert stopped.value.hint.startswith(
-        "nothing was written; 4 trials kept; its proof begins anew; go on with: tune run --resume "
+        "nothing was written; 4 trials kept; its confirmation starts over; go on with: "
+        "tune run --resume "
     )
 
 
@@ -198,7 +199,7 @@ def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
     with pytest.raises(InterruptedRunError) as ended:
         run(workplace)
     directory = workplace.store.directory
-    assert ended.value.hint == f"the run was through, its result is kept: {directory}"
+    assert ended.value.hint == f"the run was complete and its result is kept: {directory}"
     assert workplace.result["status"] == "improved"
     assert (directory / "report.html").is_file()
 

@@ -42,7 +42,7 @@ class TestFront:
         assert chart is not None
         found = {
             number: text
-            for name in ("meets the SLOs", "misses an SLO", "given up early (bound)")
+            for name in ("meets the SLOs", "misses an SLO", "out of the race (bound)")
             for number, text in zip(
                 trace(chart, name)["customdata"], trace(chart, name)["text"], strict=True
             )
@@ -97,7 +97,7 @@ class TestFront:
         trials = tuple(there if t is lost else t for t in data.trials)
         chart = front(replace(data, trials=trials))
         assert chart is not None
-        crosses = trace(chart, "given up early (bound)")
+        crosses = trace(chart, "out of the race (bound)")
         y = crosses["y"][crosses["customdata"].index(lost.number)]
         others = [*trace(chart, "meets the SLOs")["y"], 40.0]
         assert y == pytest.approx(max(others) * EDGE)
@@ -134,10 +134,12 @@ def test_the_history_says_which_trial_was_the_current_config(made: Made) -> None
     for number in (0, 3):
         chart = history(replace(data, current=replace(data.current, trial=number)))
         assert chart is not None
-        assert chart.note.startswith(f"Trial {number} is the current config. One given up")
+        assert chart.note.startswith(
+            f"Trial {number} is the current config. A trial out of the race"
+        )
     chart = history(replace(data, current=None))
     assert chart is not None
-    assert chart.note.startswith("One given up")
+    assert chart.note.startswith("A trial out of the race")
 
 
 class TestPredicted:
@@ -167,6 +169,6 @@ class TestPredicted:
         )
         chart = predicted(replace(data, trials=trials))
         assert chart is not None
-        assert "Of 2 predictions 1 held within the 90 % interval" in chart.note
+        assert "Of 2 predictions, 1 held within the 90 % interval" in chart.note
         assert "the median is off by 52.5 %" in chart.note
         assert [row[-1] for row in chart.table.rows] == ["+5.0 %", "+100.0 %"]

@@ -63,7 +63,7 @@ def test_what_was_not_measured_cannot_be_accepted_or_tuned(
     """The model is not served, or fails: what is named there has to be mended first."""
     nothing = facts(status, baseline=baseline, values=[], slo=[], level=None, load=None, rounds=0)
     assert next_steps(nothing) == [
-        ("mend what is named above, then check again", "tune check 'a spec.yaml'")
+        ("fix what is named above, then check again", "tune check 'a spec.yaml'")
     ]
 
 

@@ -67,7 +67,7 @@ def test_the_console_tells_every_file_that_was_written(run: Path) -> None:
 
 def test_what_comes_next_is_about_all_that_was_written(data: ReportData) -> None:
     text = markdown.render(data)
-    assert "load tiny-bert and tokenizer again so that the server reads their new configs" in text
+    assert "reload tiny-bert and tokenizer so that the server reads their new configs" in text
     assert "`tune rollback tiny-bert --repository /models`" in text
 
 

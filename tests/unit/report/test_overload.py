@@ -52,7 +52,7 @@ def test_the_sentences_are_in_both_reports(made: Made) -> None:
     data = made("improved")
     for text in (html.render(data), markdown.render(data)):
         assert "Overload and recovery" in text
-        assert "Current config: asked for 132/s for 2 s, 120 % of what it stood" in text
+        assert "Current config: asked for 132/s for 2 s, 120 % of what it sustained" in text
         assert "4 s later it was not yet within" in text
         assert "Best config: asked for 2460/s" in text
         assert "again 1 s after the overload ended." in text

@@ -27,7 +27,7 @@ def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path
 def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
     text = pull_request_of(made("improved"))
     assert text.startswith("## toy: a better config\n\nWrites ")
-    for title in ("SLOs", "In numbers", "Field by field", "Measured on", "Do it again"):
+    for title in ("SLOs", "In numbers", "Field by field", "Measured on", "How to repeat it"):
         assert f"### {title}\n" in text
     assert text.rstrip().endswith("```")
     assert "tune run search_spaces/toy.yaml --seed 0" in text
@@ -40,7 +40,7 @@ def test_the_body_fits_and_loses_whole_parts_only(made: Made) -> None:
     assert "### The change" not in text
     assert "Cut here" in text
     assert text.count("```") % 2 == 0
-    assert "### Do it again" in text
+    assert "### How to repeat it" in text
 
 
 def test_text_from_outside_stays_text(made: Made) -> None:

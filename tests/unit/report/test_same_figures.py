@@ -67,7 +67,7 @@ def test_the_means_behind_the_gain_are_told_everywhere(run: Path) -> None:
     )
     means = (rate_text(current), rate_text(winner))
     assert in_numbers(data)["capacity, mean of the rounds"] == means
-    assert f"{means[1]} over {means[0]} in the mean" in verdict_sentence(data)
+    assert f"{means[1]} over {means[0]} on average" in verdict_sentence(data)
 
 
 def test_a_current_config_that_was_measured_in_one_round_only_is_told_so(run: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_winner_made_simpler_is_told_in_every_form(
     repeats = (repeat(one, 0, 1.0, role="candidate"), proof)
     best = replace(data.best, candidate=one.candidate, proofs=(proof,))
     shown = replace(data, repeats=repeats, best=best)
-    said = "made simpler, and the simpler one measured in the same rounds"
+    said = "simplified, and the simpler config measured in the same rounds"
     assert (said in markdown.render(shown)) == (said in html.render(shown)) == told
 
 

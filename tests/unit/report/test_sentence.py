@@ -15,7 +15,7 @@ def test_improved_says_what_by_how_much_and_how_sure(made: Made) -> None:
     assert re.fullmatch(
         r"Writes .*instances \d.*: [\d,]+/s within p99_latency <= 40ms and error_rate <= 0%"
         r" in each of 3 rounds; its capacity is [\d.]+ times the current config's, "
-        r"[\d,]+/s over 118/s in the mean "
+        r"[\d,]+/s over 118/s on average "
         r"\(95 % interval [\d.]+ to [\d.]+\)\.",
         sentence,
     )
@@ -28,7 +28,8 @@ def test_a_gain_over_a_load_that_the_current_config_did_not_stand_is_a_least(mad
     sentence = verdict_sentence(replace(data, improvement=bound))
     assert re.search(
         r"its capacity is at least [\d.]+ times the current config's, [\d,]+/s over less than "
-        r"118/s in the mean \(it was only measured at a load that it does not stand\)",
+        r"118/s on average "
+        r"\(the current config was only measured at a load it does not sustain\)",
         sentence,
     )
 
@@ -48,7 +49,7 @@ def test_kept_counts_what_was_given_up_early_and_says_what_looked_better(made: M
     assert " among 37 configs measured; the current config: " in verdict_sentence(data)
     repeats = made("improved", seed=1).repeats
     again = verdict_sentence(replace(data, repeats=repeats))
-    assert " measured, and what looked better was not when measured again; " in again
+    assert " measured, and what looked better was not better when measured again; " in again
 
 
 def test_improved_but_not_written_says_so(made: Made) -> None:
@@ -107,7 +108,7 @@ def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> N
     data = made("killed")
     assert next_steps(data) == [
         (
-            "go on where it stopped",
+            "resume it where it stopped",
             f"tune run --resume {data.directory}",
         )
     ]

@@ -76,7 +76,7 @@ def test_another_question_is_never_compared(tmp_path: Path) -> None:
     asked = replace(KEY, question={**KEY.question, "slo": "other"})
     found = find_baseline(tmp_path, asked, any_machine=True)
     assert found.baseline is None
-    assert "with another slo:" in found.reason
+    assert "with a different slo," in found.reason
 
 
 def test_other_models_do_not_count(tmp_path: Path) -> None:

@@ -166,13 +166,13 @@ def test_the_configs_of_several_models_have_one_hash_and_that_of_one_is_its_own(
 def test_a_manifest_whose_streams_ask_what_is_not_served_is_none(
     changed: dict[str, object],
 ) -> None:
-    with pytest.raises(ValueError, match="is asked is not served"):
+    with pytest.raises(ValueError, match="gets requests is not served"):
         Manifest.from_json({**a_manifest().to_json(), **changed})
 
 
 def test_a_manifest_with_a_part_that_is_not_served_is_none() -> None:
     kept = KeptConfig("m", "m/config.pbtxt", "", None, parts=("bert",))
-    with pytest.raises(ValueError, match="is asked is not served"):
+    with pytest.raises(ValueError, match="gets requests is not served"):
         Manifest.from_json(a_manifest(models={"": kept}).to_json())
 
 

@@ -198,7 +198,7 @@ def test_a_capacity_is_not_above_what_a_saturated_server_answered() -> None:
     [
         (50.0, None, math.inf),
         (50.0, Probe(100, False, 60.0), 60.0),  # what it answered, saturated
-        (50.0, Probe(100, False, 50.0), 100.0),  # no more than it stood
+        (50.0, Probe(100, False, 50.0), 100.0),  # no more than it sustained
         (50.0, Probe(100, False, 98.0), 100.0),  # not saturated
         (50.0, Probe(100, False), 100.0),
         (None, Probe(100, False, 60.0), 100.0),

@@ -10,6 +10,7 @@ from synthetic import synthetic_measurement
 
 from tuner.bench.settled import missed_while_warming_up
 from tuner.measurement.measurement import Measurement, ServerStatistics
+from tuner.score.capacity import next_level, saturated
 from tuner.score.judge import in_time_rate, judge
 from tuner.score.late_share import measured_late_share
 from tuner.score.point import Point, judge_point
@@ -39,6 +40,24 @@ def test_a_load_passes_where_every_stream_meets_its_own_slos() -> None:
     assert point.passed
     assert [r.stream for r in point.slo] == ["fast", "slow", "beside"]
     assert point.slo_utilisation == pytest.approx(0.5)  # fast and beside
+    assert point.served_per_s == pytest.approx(100.0)
+
+
+def test_a_mix_serves_no_more_than_its_stream_that_falls_behind() -> None:
+    """Else a search below the saturation of one stream goes down in small steps."""
+    mix = a_mix()
+    half = replace(mix.streams["slow"], completed_count=375, due_per_s=25.0)
+    whole = replace(mix, completed_count=2625, streams={**mix.streams, "slow": half})
+    point = judge_point(SLOS, whole)
+    assert point.served_per_s == pytest.approx(50.0)
+    assert saturated(point)
+    assert next_level([point]) == pytest.approx(0.95 * 50.0)
+
+
+def test_a_stream_of_few_requests_is_not_behind_by_chance() -> None:
+    mix = a_mix()
+    few = replace(mix.streams["slow"], completed_count=735, due_per_s=25.0)
+    point = judge_point(SLOS, replace(mix, streams={**mix.streams, "slow": few}))
     assert point.served_per_s == pytest.approx(100.0)
 
 

@@ -55,7 +55,7 @@ def changed(path: str, value: Any) -> Callable[[], Any]:
 
 
 FORGED = {
-    "another config than the claimed one": lambda: good(TWO),
+    "a config other than the one claimed": lambda: good(TWO),
     "a config outside the space": changed(
         "candidate.fields", {"instance_group.count": 99, "parameters.threads": 1}
     ),

@@ -25,7 +25,7 @@ def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_throu
         build_space(spec_of(large), served_one(ZERO_DIMS))
     assert time.process_time() - began < 1
     assert error.value.message == "m/config.pbtxt:3:3: input[0].dims: input x has dimension 0"
-    assert error.value.hint == "mend the model's config first: -1 is any length"
+    assert error.value.hint == "fix the model's config first: -1 is any length"
 
 
 def test_what_the_space_may_mend_is_no_mistake_of_the_config() -> None:

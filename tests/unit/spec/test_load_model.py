@@ -31,5 +31,5 @@ def test_the_models_it_calls_are_loaded_by_name(tmp_path: Path, args: str) -> No
 
 @pytest.mark.parametrize("args", ["--load-model=bls", "--load-model, bls", "'--load-model=*'"])
 def test_the_tuned_model_is_loaded_by_tune_itself(tmp_path: Path, args: str) -> None:
-    with pytest.raises(SpecError, match="name the models that it calls"):
+    with pytest.raises(SpecError, match=r"name .*the models that it calls"):
         loaded(tmp_path, args)

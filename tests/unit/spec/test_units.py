@@ -51,8 +51,8 @@ def test_shares_are_read_from_text_and_numbers(text: object, value: float) -> No
         (Bytes, "1.5B", "'1.5B' is not a whole number of bytes"),
         (Bytes, 1.5, "1.5 is not a whole number of bytes"),
         (Percent, "2", "'2' is not a share such as 2% or 0.02"),
-        (Percent, 2, "2 is not clear: write 2% or a share below 1"),
-        (Percent, 1.0, "1.0 is not clear: write 1% or a share below 1"),
+        (Percent, 2, "2 is ambiguous: write 2% or a share below 1"),
+        (Percent, 1.0, "1.0 is ambiguous: write 1% or a share below 1"),
         (Percent, "101%", "'101%' is more than 100%"),
     ],
 )

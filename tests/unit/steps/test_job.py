@@ -80,7 +80,7 @@ def test_an_ensemble_and_its_steps_make_a_job(spec: Path) -> None:
         ),
         pytest.param(
             {"e": ENSEMBLE.replace('"two"', '"e"')},
-            r"e/config.pbtxt:12:5: .*step\[1\].model_name: the models lead in a circle: e -> e",
+            r"e/config.pbtxt:12:5: .*step\[1\].model_name: the models form a cycle: e -> e",
             id="circle",
         ),
         pytest.param(

@@ -210,7 +210,7 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
     running = parse(job.served.models[""].files.text + "input { name: 'more' }")
     base = Base.of_server(job.served.models[""].base.file, running, completes=True)
     other = job.over(job.served.over({"": base}))
-    with pytest.raises(SpecError, match="completes the model's config otherwise") as refused:
+    with pytest.raises(SpecError, match="now completes the model's config differently") as refused:
         with opened(other, resumed):
             pass
     assert '+  name: "more"' in refused.value.message

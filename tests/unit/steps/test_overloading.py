@@ -94,7 +94,7 @@ def test_a_current_config_whose_overload_the_winner_stands_is_spared(
     assert found.winner == an_overload(min(sustained))
     assert (found.current is None) is spared
     assert [c for c, _, _ in asked(bench)] == ([WINNER] if spared else [CURRENT, WINNER])
-    expected = "its overload is within what the winner stood in every round"
+    expected = "its overload is within what the winner sustained in every round"
     assert [expected in reason for reason in found.reasons] == [True] * spared
 
 

@@ -384,7 +384,7 @@ def test_a_server_that_dies_is_told_with_the_trials_number() -> None:
 
 
 def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
-    """The second stands fewer clients and answers them 42 % more."""
+    """The second sustains fewer clients and answers them 42 % more."""
     clients = {
         CANDIDATES[0]: (64, 1684.0),
         CANDIDATES[1]: (59, 2394.0),
@@ -393,8 +393,8 @@ def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
 
     class Closed(EmulatedBench):
         def reading(self, level: float, seed: int) -> Measurement:
-            stands, rate = clients[self.candidate]
-            p99_us, served = 40e3 * (level / stands) ** 2, rate * min(level / stands, 1.05)
+            most, rate = clients[self.candidate]
+            p99_us, served = 40e3 * (level / most) ** 2, rate * min(level / most, 1.05)
             return synthetic_measurement(level, p99_us, served=served, arrivals=Arrivals.CLOSED)
 
     session, searcher = a_search(Closed(served, arrivals=Arrivals.CLOSED), CANDIDATES[:3])
@@ -462,7 +462,7 @@ def test_a_near_miss_is_measured_again_at_the_incumbents_own_load_under_other_ar
     assert race.measurement.load.level == pytest.approx(own * 1.02, rel=1e-3)
     assert again.measurement.load.level == own
     assert [race.measurement.seed, again.measurement.seed] == [1, 2]
-    assert second.state is TrialState.MEASURED  # it stood it
+    assert second.state is TrialState.MEASURED  # it sustained it
     assert second.score is not None
     assert second.score.value == own
 

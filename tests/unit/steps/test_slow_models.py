@@ -300,7 +300,7 @@ def test_a_slow_candidates_measurement_is_not_begun_where_it_cannot_end_in_time(
     [(1.0, "p99_latency <= 6s", 3.0), (0.25, "p99_latency <= 2s", 1.0)],
 )
 def test_a_slow_model_is_proved_and_soaked_too(service_s: float, slo: str, hours: float) -> None:
-    """Two instances now, four are found, proved against the two, and stand a long load."""
+    """Two instances now, four are found, proved against the two, and sustain a long load."""
     server = Server(service_s)
     session, searcher, _ = a_search(server, slo, 2, 4)
     trials, _ = searched(session, searcher)
@@ -329,4 +329,4 @@ def test_a_slow_current_config_far_behind_costs_one_measurement_of_the_proof() -
     assert verdict.confirmation.gain is not None
     assert verdict.confirmation.gain.at_least
     assert verdict.baseline is not None
-    assert verdict.baseline.feasible  # it keeps what the search saw it stand
+    assert verdict.baseline.feasible  # it keeps what it sustained in the search

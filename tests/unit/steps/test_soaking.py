@@ -118,7 +118,7 @@ def test_what_is_written_is_credited_with_the_load_that_held_for_long() -> None:
     assert len(soaks) == 2
     assert f"soak: {claimed:.4g}/s for 30 s: p99 " in soaks[0]
     assert soaks[0].endswith("; misses p99_latency <= 40ms")
-    assert any("what its rounds say it stands does not last" in r for r in verdict.reasons)
+    assert any("what it sustained in its rounds does not last" in r for r in verdict.reasons)
     assert [r.candidate for r in rows if r.role is Role.SOAK] == [OTHER, OTHER]
 
 
@@ -139,7 +139,7 @@ def test_where_rounds_differ_much_the_soak_begins_nearly_at_their_mean_and_that_
     assert bench.soaked[0][1] == pytest.approx(0.95 * mean, rel=1e-3)
     assert held > 1.05 * verdict.confirmation.level
     assert result_json(bench, verdict)["winner"]["goodput_infer_per_s"] == held
-    (reason,) = (r for r in verdict.reasons if "its rounds stood" in r)
+    (reason,) = (r for r in verdict.reasons if "its rounds sustained" in r)
     assert f"; what lasts is {held:.4g}/s for 30 s: p99 " in reason
 
 
@@ -159,13 +159,13 @@ def test_the_winner_is_soaked_on_a_fresh_server_under_arrivals_of_its_own() -> N
 
 
 def test_a_gain_that_does_not_last_is_not_written() -> None:
-    """8 % more in short windows, and less in a long one, which the current config stands."""
+    """8 % more in short windows, and less in a long one, which the current config sustains."""
     bench = gains(1080.0, 0.88, current=1000.0)
     verdict, _, _ = told(bench)
     assert verdict.status is Status.KEPT
     assert verdict.winner is None
     (reason,) = (r for r in verdict.reasons if "does not last" in r)
-    assert "what lasts is not better by 2%: the current config stood " in reason
+    assert "what lasts is not better by 2%: the current config sustained " in reason
     # what stays is soaked as well: its goodput is what the result tells
     assert bench.soaked[-1][0] == CURRENT
     assert result_json(bench, verdict)["baseline"]["soak"] is not None
@@ -186,7 +186,7 @@ def test_a_config_that_stands_nothing_for_long_is_not_written() -> None:
     bench = gains(1000.0, 0.3)
     verdict, _, _ = told(bench)
     assert verdict.status is Status.UNCONFIRMED
-    assert any("what its rounds say it stands does not last" in r for r in verdict.reasons)
+    assert any("what it sustained in its rounds does not last" in r for r in verdict.reasons)
     assert len(bench.soaks) == 3
 
 
@@ -259,7 +259,7 @@ def test_a_listed_load_is_lowered_to_the_next_and_must_still_be_a_gain() -> None
     assert verdict.winner.held.level == 500.0
     lower = {"arrivals": {"kind": "poisson", "rate": [90, 900]}}
     verdict, _, _ = told(gains(1000.0, 0.7, workload=lower))
-    assert verdict.status is Status.KEPT  # the current config stands 90/s too
+    assert verdict.status is Status.KEPT  # the current config sustains 90/s too
 
 
 class Remembering(Lasting):

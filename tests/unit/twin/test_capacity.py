@@ -69,4 +69,4 @@ def test_a_simulated_capacity_keeps_to_the_loads_that_may_be_asked_for(
     assert not isinstance(network, Unmodelled)
     asked = Requirement(simulation.spec.slos, Arrivals.POISSON, LevelRange(least, most))
     found = capacity_of(setting, TRUTH, network, asked, near=300.0)
-    assert found == (most if least < 1 else 0.0)  # it stands some hundred a second
+    assert found == (most if least < 1 else 0.0)  # it sustains some hundred a second

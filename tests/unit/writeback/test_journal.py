@@ -175,7 +175,7 @@ def test_a_journal_that_is_no_file_is_not_written_to(tmp_path: Path, kind: str) 
         journal.mkdir()
     else:
         journal.symlink_to(victim)
-    with pytest.raises(EnvironmentNotReadyError, match="is no journal of tune"):
+    with pytest.raises(EnvironmentNotReadyError, match="is not a journal of tune"):
         apply(plan)
     assert plan.path.read_bytes() == BEFORE.encode()
     assert victim.exists() == (kind == "link")

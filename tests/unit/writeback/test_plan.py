@@ -79,9 +79,13 @@ def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
     [
         (manifest(OLD, sha256_of("other")), {}, "the config it read is not the one whose hash"),
         (manifest(OLD, None), {}, "that it says was not there"),
-        (manifest("half {"), {}, "the config it read is none: line 1"),
-        (manifest(), {"config_after": "\n\n#!/bin/sh\nrm"}, "its winner's config is none: line 4"),
-        (manifest(), {"config_after": "\udcff"}, "no Unicode text"),
+        (manifest("half {"), {}, "the config it read is not a config: line 1"),
+        (
+            manifest(),
+            {"config_after": "\n\n#!/bin/sh\nrm"},
+            "its winner's config is not a config: line 4",
+        ),
+        (manifest(), {"config_after": "\udcff"}, "not Unicode text"),
         (manifest(), {"written": {"sha256_after": "0" * 64}}, "its winner's config is not the one"),
         (manifest(), {"model": "n"}, "its result is about the model 'n', not 'm'"),
     ],

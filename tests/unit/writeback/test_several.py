@@ -304,7 +304,7 @@ def test_two_models_with_one_file_get_one_config_or_none(tmp_path: Path) -> None
         file.path.unlink()
         file.path.symlink_to(shared)
     other = replace(files[1], text_after="# other\n")
-    with pytest.raises(SpecError, match="are one file"):
+    with pytest.raises(SpecError, match="are the same file"):
         apply(WritePlan((files[0], other), "r1"))
     assert shared.read_text() == "# old\n"
     assert len(apply(WritePlan(tuple(files), "r1")).files) == 2

@@ -49,7 +49,7 @@ def test_nothing_else_than_a_models_config_is_one(path: str, model: str) -> None
 
 def test_a_directory_without_a_version_and_without_a_config_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    with pytest.raises(SpecError, match="so it is no model"):
+    with pytest.raises(SpecError, match="so it is not a model"):
         target_of(tmp_path / "m" / "config.pbtxt", "m")
 
 

@@ -1,7 +1,7 @@
-"""Sends requests that are bytes already, over gRPC or HTTP, and says what became of each.
+"""Sends serialised requests over gRPC or HTTP, and reports what became of each.
 
-All in callbacks, without a task for each request: on a busy machine requests are then sent far less
-late.
+All of it runs in callbacks, without a task for each request: on a busy machine this makes requests
+far less late.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tuner.spec.workload import Protocol as Spoken
 Done = Callable[[Outcome, str], None]
 
 _CONNECT_S = 5.0
-#: HTTP answers one request at a time on a connection. Beyond these, requests wait in the client;
-#: how long they do is in their latency.
+#: HTTP answers one request at a time on a connection. Beyond this many, requests wait in the
+#: client, and that wait is part of their latency.
 _MOST_CONNECTIONS = 512
 _FIRST_CONNECTIONS = 8
 _HEAD_END = b"\r\n\r\n"
@@ -35,10 +35,10 @@ class Calls(Protocol):
     """Connections to one server."""
 
     async def connect(self) -> None:
-        """Raises `LoadFailedError` where there is nobody."""
+        """Connects; raises `LoadFailedError` where no server answers."""
 
     def send(self, request: bytes, done: Done) -> None:
-        """Sends it now; ``done`` is called later, or never where `close` comes first."""
+        """Sends it now; ``done`` is called later, or never if `close` comes first."""
 
     async def close(self) -> None:
         """Gives up what is under way."""
@@ -67,7 +67,7 @@ class GrpcCalls:
 
     @staticmethod
     def ended(under_way: set[Any], done: Done, call: Any) -> None:
-        """Tells how a call has ended; nothing of one that we gave up."""
+        """Reports how a call ended; nothing for a call that was given up."""
         under_way.discard(call)
         if call.cancelled():
             return

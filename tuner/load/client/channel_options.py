@@ -31,8 +31,8 @@ def channel_options(address: str) -> list[tuple[str, int]]:
 def asking(address: str, connect_s: float = 0.0) -> Iterator[Any]:
     """Sends one request, as gRPC's callables do: without serialisers bytes go and come.
 
-    ``connect_s``: the connection is waited for, so that the time it takes is not the model's; who
-    cannot connect says so when asked.
+    ``connect_s``: how long to wait for the connection first, so that this time is not counted as
+    the model's. A failure to connect shows with the first request.
     """
     with grpc.insecure_channel(address, options=channel_options(address)) as channel:
         if connect_s:

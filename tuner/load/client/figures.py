@@ -117,7 +117,7 @@ class Run:
 
 
 def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
-    """Adds what cannot be told from all requests together."""
+    """Adds what cannot be derived from all requests together."""
     whole = replace(whole, streams=streams)
     if not streams:
         return whole
@@ -162,7 +162,7 @@ def _answered(
 
 
 def check_sent(answers: Answers, load: LoadPoint) -> None:
-    """Without an answer nothing else tells of a client that was behind.
+    """Without an answer, nothing else shows that the client was behind.
 
     Raises:
         ClientLimitError: It was.

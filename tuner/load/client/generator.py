@@ -1,15 +1,15 @@
 """A load generator of our own, for what perf_analyzer cannot measure.
 
 perf_analyzer gives no result when a request fails, so it cannot measure a queue timeout or a
-full queue; and its export of every request's latency holds every tensor too, so that it cannot
-measure large ones. This client sends each request once, without retries, as bytes that were made
-before, never looks into an answer, and counts what was answered, rejected and failed. Everything
-else means what it means in `perf_analyzer.generator`: the same arrivals for the same seed, the
-same inputs, latency from the moment a request was due (closed loop: sent). Rejected requests have
-no latency; they are in `Measurement.error_rate`.
+full queue. Its export of every request's latency also holds every tensor, so it cannot measure
+large ones. This client sends each request once, without retries, as bytes made beforehand. It never
+looks into an answer, and counts what was answered, rejected and failed. Everything else means what
+it means in `perf_analyzer.generator`: the same arrivals for the same seed, the same inputs, latency
+from the moment a request was due (closed loop: sent). Rejected requests have no latency; they count
+in `Measurement.error_rate`.
 
-What it costs, beside perf_analyzer: docs/measuring.md. Beyond what it can do, `tuner.load.validity`
-says so.
+Its cost compared with perf_analyzer: docs/measuring.md. `tuner.load.validity` reports when a load
+is more than it can send.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tuner.server import health
 
 _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests
-#: One process stands so many requests a second, and so many clients of a closed loop.
+#: One process sustains this many requests a second, and this many clients of a closed loop.
 _PROCESS_PER_S, _PROCESS_CLIENTS = 2500.0, 64
 
 
@@ -101,7 +101,7 @@ class OpenClient(Setup):
             wall_s=time.monotonic() - begin,
             command=command,
         )
-        if client_kept_up(result):  # else it is the client's fault, and told as that
+        if client_kept_up(result):  # else it is the client's fault, and reported as such
             check_answered(observed.answered_count, window, planned)
         told = [warning for file in given for warning in file.warnings]
         ends = (*ended_early(window, planned), *left_out(window, observed.quiet))
@@ -211,7 +211,7 @@ class OpenClient(Setup):
         return LoadFailedError(f"tune's own client failed: {reason}")
 
     def _settled_count(self, model: str) -> int:
-        """Requests answered or refused so far; only the metrics know of the refused."""
+        """Requests answered or refused so far; only the metrics count the refused ones."""
         metrics, name = self.site.control.metrics(), "nv_inference_request_failure"
         failed = [] if metrics is None else metrics.values(name, model=model)
         statistics = self.site.control.statistics(model)
@@ -247,7 +247,7 @@ def _begin(jobs: Sequence[Job], processes: Sequence[subprocess.Popen[bytes]]) ->
     deadline = time.monotonic() + _READY_S
     while not all(job.ready.exists() for job in jobs):
         if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
-            return  # whose fault it is, `_wait` and the logs will say
+            return  # `_wait` and the logs will say what went wrong
         time.sleep(_POLL_S / 5)
     begin = jobs[0].begin
     unfinished = begin.with_suffix(".part")
@@ -260,7 +260,7 @@ def _wait(
 ) -> tuple[str, int | None]:
     """Why the processes did not end by themselves in time, and when they were stopped early.
 
-    Where one of them fails the others are not waited for.
+    Where one of them fails, the others are not waited for.
     """
     deadline = time.monotonic() + deadline_s
     stopped_ns = None

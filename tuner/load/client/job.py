@@ -47,13 +47,13 @@ class Job:
     Attributes:
         address: host:port of the server.
         questions: Of each stream.
-        order: ``.npy`` with the stream of each request, as its place in ``questions``; gone round.
+        order: ``.npy`` with the stream of each request, as its place in ``questions``; repeated.
         due: ``.npy`` with the moments requests are due, in seconds from the start, ascending;
             None for a closed loop.
         total_s: The run ends this long after its start, whatever is still in flight.
         answers: Where `Answers` are written.
         ready: Made once the process can begin.
-        begin: Holds the start by then, in nanoseconds of the monotonic clock.
+        begin: File with the start, in nanoseconds of the monotonic clock.
         protocol: Over which to send.
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
@@ -101,7 +101,7 @@ class Answers:
         outcomes: Of `Outcome`.
         end_ns: End of the run.
         busy: Share of one core the client's own thread was busy, 0..1.
-        failure: First words of the server about a request that failed; empty without one.
+        failure: The server's first error message about a failed request; empty without one.
         lost: Why the run was given up; empty when it was not.
     """
 

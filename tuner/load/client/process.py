@@ -1,8 +1,8 @@
 """A process of our own client: ``python -m tuner.load.client.process JOB``.
 
-A process of its own, so that nothing else this program does can delay a request. It sends each
-request when it is due (closed loop: when one is answered), once, writes down what became of it,
-and ends; on SIGINT at once.
+A separate process, so that nothing else this program does can delay a request. It sends each
+request once, when it is due (closed loop: when another is answered), records what became of it,
+and ends; on SIGINT, at once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tuner.load.client.calls import Done, calls_over
 from tuner.load.client.job import Answers, Job, Outcome
 from tuner.load.traffic.encoding import build
 
-#: From the word to begin to the start, so that every process of a run has heard it.
+#: From the signal to begin to the start, so that every process of a run has received it.
 LEAD_NS = 20_000_000
 _READY_S = 120.0  # for the slowest process of a run to be ready as well
 _POLL_S = 0.002
-#: Of requests that are late, so many are sent before answers are looked for again.
+#: This many late requests are sent before answers are looked for again.
 _AT_ONCE = 8
 
 Send = Callable[[bytes, Done], None]
@@ -43,7 +43,7 @@ class Loop(ABC):
 
     Args:
         send: Sends one request, and calls back when it is known what became of it.
-        requests: Gone round, those of all streams in turn.
+        requests: Used again and again, those of all streams in turn.
         total_s: Length of the run.
         first: The first request's number.
         step: To the next one's.
@@ -88,7 +88,7 @@ class Loop(ABC):
         end_ns = time.monotonic_ns()
         busy_s = time.thread_time() - busy_s
         if not sender.cancel():
-            sender.result()  # a defect in here must not pass for silence of the server
+            sender.result()  # a bug in here must not look like a silent server
         return Answers(
             self._first + self._step * np.arange(len(self._sent_ns)),
             _wall(self._sent_ns, offset_ns),
@@ -170,11 +170,11 @@ class OpenLoop(Loop):
             self._one(k)
 
     def _after(self) -> None:
-        """When requests are due does not hang on answers."""
+        """Does nothing: when requests are due does not depend on answers."""
 
 
 class ClosedLoop(Loop):
-    """So many requests outstanding at all times.
+    """A constant number of requests outstanding at all times.
 
     Args:
         clients: How many.
@@ -209,7 +209,7 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
 
 
 def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> Sequence[bytes]:
-    """The requests of a run, all streams together; each stream's own are gone round.
+    """The requests of a run, all streams together; each stream's own are used again and again.
 
     Args:
         built: Requests of each stream.
@@ -237,12 +237,12 @@ async def _carry_out(job: Job, requests: Sequence[bytes]) -> Answers:
 
 
 async def _beginning(job: Job) -> int:
-    """Says that this process is ready, and waits until all are."""
+    """Signals that this process is ready, and waits until all are."""
     job.ready.touch()
     deadline = time.monotonic() + _READY_S
     while not job.begin.exists():
         if time.monotonic() > deadline:
-            raise LoadFailedError("nobody said when to begin")
+            raise LoadFailedError("no signal to begin was received")
         await asyncio.sleep(_POLL_S)
     return int(job.begin.read_text())
 

@@ -9,14 +9,14 @@ from tuner.measurement.measurement import Course
 
 Values = npt.NDArray[np.float64]
 
-#: Batches of equal time whose means tell a trend; fewer requests than `_LEAST` tell none.
+#: Batches of equal time whose means show a trend; fewer requests than `_LEAST` show none.
 BATCHES, _LEAST = 20, 60
-#: Sokal's factor: correlations are added up over so many correlation times.
+#: Sokal's factor: correlations are added up over this many correlation times.
 _SOKAL = 5.0
 
 
 def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course | None:
-    """What the latencies of a window say of its course; None where there are too few.
+    """How latency developed over a window; None where there are too few requests.
 
     Args:
         latencies_us: Of each request, in the order in which they were due.
@@ -31,11 +31,13 @@ def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course 
 
 
 def correlated_requests(values: Values) -> float:
-    """So many neighbours say as much as one independent request: the correlation time, at least 1.
+    """The correlation time: how many neighbours tell as much as one independent request.
+
+    At least 1.
 
     The sum of all autocorrelations, 1 + 2 (r1 + r2 + ...), up to the first lag of at least five
     such times. Source: Sokal, "Monte Carlo methods in statistical mechanics" (1997), section 3.
-    From a window that is shorter than some ten of them it comes out too small.
+    A window shorter than about ten correlation times gives too small a value.
     """
     centred = values - values.mean()
     size = 1 << (2 * values.size - 1).bit_length()

@@ -1,9 +1,9 @@
-"""Which stretches of a long window tell of the config, and not of the machine's other guests.
+"""Which stretches of a long window show the config, and not the host's other guests.
 
-On a shared host the hypervisor gives the CPU away in spells of seconds to minutes. A short window
-that meets one is measured again; a soak of minutes meets one every time. So a spell is left out,
-with what it held up: until the first request that is answered as fast as half of all are. What
-comes after begins in a usual state, as if the load had begun there.
+On a shared host, steal time comes in bursts of seconds to minutes. A short window that meets one is
+measured again; a soak of minutes meets one every time. So a burst is left out, together with the
+requests it delayed: up to the first request answered as fast as half of all are. What follows
+begins in a usual state, as if the load had begun there.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-#: What is left must be this share of the window, or the window is judged as it is.
+#: At least this share of the window must be left, or the whole window is judged.
 QUIET_SHARE = 0.5
-#: Requests may be in flight when a spell begins: so many median latencies before it are left out.
+#: Requests may be in flight when a burst begins: this many median latencies before it are left out.
 LEAD = 2.0
 _CLOCK_US = 1.0  # finer differences are those of the clock
 

@@ -1,4 +1,4 @@
-"""Where in a measurement the start is over."""
+"""Where the start of a measurement ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BATCH = 5
 def settled_from(values: Values) -> int | None:
     """The index from which values are those of the steady state; None where too few would be left.
 
-    MSER-5: of means of five, those are left out at the beginning without which the standard error
-    of the rest's mean is least. Source: White, "An effective truncation heuristic for bias
-    reduction in simulation output", Simulation 69 (1997); where the least lies in the second half,
-    the series is too short to tell (White, Cobb and Spratt 2000).
+    MSER-5: values are averaged in fives, and as many of these means are dropped from the beginning
+    as gives the mean of the rest the smallest standard error. Source: White, "An effective
+    truncation heuristic for bias reduction in simulation output", Simulation 69 (1997). Where the
+    minimum lies in the second half, the series is too short to tell (White, Cobb and Spratt 2000).
 
     Args:
         values: In the order of time.

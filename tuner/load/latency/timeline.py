@@ -81,9 +81,9 @@ def observe_open(
         requests: From the export.
         due_s: When each request is due, in seconds from the start of the load.
         window: Warm-up and length.
-        refused_s: When requests that are in neither of these, for they were refused, were due.
-        spells_ns: When the hypervisor gave the CPU away, on the wall clock: left out with what
-            they held up, see `tuner.load.latency.quiet`.
+        refused_s: When the refused requests were due, which are in neither of these.
+        spells_ns: Bursts of steal time, on the wall clock: left out with the requests they
+            delayed, see `tuner.load.latency.quiet`.
         begin_ns: The start of the load on the wall clock; None: as these requests tell it.
     """
     count = requests.sent_ns.size
@@ -101,7 +101,7 @@ def observe_open(
     unanswered = int(inside[count:].sum())
     sent_s = (requests.sent_ns - begin_ns) / 1e9
     lag_us = 1e6 * (sent_s - due_s[:count])
-    # of an overload few are answered that were due inside: then all must tell about sends
+    # under an overload few requests due inside are answered: then all of them judge the sends
     told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
     counts = inside | ~within(due_s, (window.span_s,))
     ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
@@ -162,7 +162,7 @@ def slices_of(
 ) -> tuple[Slice, ...]:
     """How a run went over time, in whole slices of ``window.slice_s`` from the start of the load.
 
-    None of them where the window asks for none.
+    Empty where the window asks for no slices.
 
     Args:
         due_s: When each request that was not refused was due, from the start of the load.
@@ -220,7 +220,7 @@ def within_bounds(
 
     Args:
         ascending: Latencies in microseconds.
-        lost_count: Requests that have none, for they were refused or failed: slower than all.
+        lost_count: Requests without a latency, since they were refused or failed: slower than all.
         bounds: Percentiles that SLOs bound.
     """
     if not bounds:
@@ -285,7 +285,7 @@ def latency_figures(ascending: npt.NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _go_round(due_s: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
-    """At least ``count`` due times: perf_analyzer starts over with the first gap."""
+    """At least ``count`` due times: after the last gap perf_analyzer starts over."""
     rounds = math.ceil(count / due_s.size)
     return np.concatenate([due_s + i * due_s[-1] for i in range(max(rounds, 1))])
 

@@ -46,9 +46,9 @@ def command_line(
 ) -> list[str]:
     """Arguments of one run: fixed windows, asynchronous requests, our inputs and arrivals.
 
-    Any deviation counts as stable, so that the run always ends after exactly three windows:
-    perf_analyzer otherwise repeats until its numbers look alike and gives none when they never
-    do (three windows of a few Poisson arrivals differ by more than a factor of ten).
+    Any deviation counts as stable, so that the run always ends after exactly three windows.
+    Otherwise perf_analyzer repeats until its numbers agree, and gives no result when they never do
+    (three windows of a few Poisson arrivals differ by more than a factor of ten).
     """
     argv = [str(binary), "-m", target.model, "-u", target.address, "-i", target.protocol.value]
     argv += ["--async", "--max-threads", str(MAX_THREADS), "-b", str(target.batch_size)]

@@ -1,4 +1,4 @@
-"""What perf_analyzer and the model say about a failure, without what they say besides."""
+"""What perf_analyzer and the model say about a failure, without the rest of their output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AROUND = re.compile(
     r"Failed to retrieve results from inference request\.?\s*"
     r"|Failed to process the request\(s\) for model (instance )?'[^']*', message: "
 )
-#: How perf_analyzer tells what it is about to do: no reason for anything.
+#: How perf_analyzer announces what it is about to do: no reason for a failure.
 _PREAMBLE = re.compile(
     r"^(\*|Using |Service Kind|Batch size|Measurement|Minimum|Stabiliz|Request|Concurrency|"
     r"Latency limit|Sending |Inferences)"

@@ -207,7 +207,7 @@ class _Run:
                 refuse_failures(then, after, words, dropped=dropped)
 
     def check_sent(self, watched: Sampler, error: LoadFailedError) -> None:
-        """Under a load that is far beyond it, perf_analyzer never comes to its results.
+        """Under a load far beyond the server, perf_analyzer never gets to its results.
 
         Raises:
             ClientLimitError: The server was not sent what was due.
@@ -241,5 +241,5 @@ def _repeats(given: InputFile, result: Measurement, window: Window) -> tuple[str
     if given.sampled_steps is None or used <= given.sampled_steps:
         return ()
     times = f"{used / given.sampled_steps:.1f} times"
-    sentence = f"The list of {given.sampled_steps} sampled inputs was gone through {times}"
-    return (f"{sentence}: inputs came back more often than asked for.",)
+    sentence = f"The list of {given.sampled_steps} sampled inputs was used {times} over"
+    return (f"{sentence}: inputs repeated more often than the spec asks for.",)

@@ -1,9 +1,9 @@
 """What perf_analyzer cannot measure, or should not.
 
-It cannot send several streams on one clock, nor requests with a priority, nor where requests may be
-refused, for it gives no result when one fails. And it should not where tensors are large: its
-export of every request's times, without which a late client hides a stalled server, holds every
-tensor as text too, and no option leaves them out.
+It cannot send several streams on one clock, or requests with a priority, and it gives no result
+when a request is refused. It should not be used where tensors are large: its export of every
+request's times, without which a late client hides a stalled server, also holds every tensor as
+text, and no option leaves them out.
 """
 
 from __future__ import annotations

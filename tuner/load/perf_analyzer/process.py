@@ -34,10 +34,10 @@ class Ended:
     """How a run with results ended.
 
     Attributes:
-        at_rest: The server lives and nothing waits in it; False says that it is busy or gone, and
-            better started again.
-        killed: It was still waiting for answers; Triton may have dropped what was asked for them.
-        stopped_ns: When it was told to end early, on the wall clock; None when it was not.
+        at_rest: The server is alive and nothing waits in it; False means that it is busy or gone,
+            and is better restarted.
+        killed: It was still waiting for answers; Triton may have dropped those requests.
+        stopped_ns: When it was stopped early, on the wall clock; None when it was not.
         busiest_thread_s: CPU time of perf_analyzer's thread that used most, see
             `tuner.load.validity.client_busy`.
     """

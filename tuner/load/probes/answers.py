@@ -1,8 +1,8 @@
 """What a model answers, and whether two configs answer the same.
 
-The questions are the workload's own inputs, each asked on its own and several times together
-with all others: only then are there dynamic batches, and a model whose ``execute`` mixes up its
-requests shows it in nothing else.
+The questions are the workload's own inputs. Each is asked on its own, and several times together
+with all others: only that makes dynamic batches, and only they reveal a model whose ``execute``
+mixes up its requests.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
     """Where ``other`` answers otherwise than ``one``: a sentence for each input and output.
 
     Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own
-    size, as a batch is summed up in another order than a single input, and by as much of the mean
-    size of the output's values: one that is nearly zero came about by cancellation.
+    size, since a batch is summed in another order than a single input. They may also be off by
+    that share of the mean size of the output's values, since a value near zero came about by
+    cancellation.
 
     Args:
         one: What is right.

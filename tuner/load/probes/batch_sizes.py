@@ -1,8 +1,8 @@
 """Every batch size once, before anything is measured.
 
-Many a backend does work of its own for a shape it has not seen: autotuning of convolutions,
-TensorRT's lazy modules, torch.compile. A batch size that first comes up under load would take its
-seconds out of the window, and a config with batching would pay many times what one without pays.
+Many backends do extra work for a shape they have not seen: autotuning of convolutions, TensorRT's
+lazy modules, torch.compile. If a batch size first came up under load, this work would take seconds
+out of the window, and a config with batching would pay many times what one without pays.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tuner.load.client.channel_options import asking
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 
-#: After so long the rest is left to the load.
+#: After this long the rest is left to the load.
 MOST_S = 5.0
-#: Requests that are larger than this together are not made for it.
+#: Requests that are together larger than this are not sent for it.
 MOST_BYTES = 64 << 20
 
 
 def batch_sizes(config: Any, least: int) -> list[int]:
     """Sizes that the dynamic batcher of a ``ModelConfig`` may form: doubled, up to the largest.
 
-    ``least``: Inferences in one request of the workload; what was asked already.
+    ``least``: Inferences in one request of the workload, which was sent already.
     """
     most = config.max_batch_size
     if not config.HasField("dynamic_batching") or config.response_cache.enable:

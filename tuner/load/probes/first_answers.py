@@ -19,9 +19,9 @@ from tuner.load.probes.batch_sizes import warm_batches
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 
-#: Who waits longer than this is told so.
+#: A wait longer than this is reported.
 QUIET_S = 2.0
-#: Instances that are asked at once; each may begin with work of its own.
+#: At most this many instances get a request at once; each may begin with work of its own.
 MOST_AT_ONCE = 16
 
 
@@ -43,7 +43,7 @@ def await_first_answers(
         inputs: What they carry.
         config: ``ModelConfig`` the server runs.
         patience_s: How long to wait.
-        note: Told when it takes longer than `QUIET_S`.
+        note: Receives a sentence when it takes longer than `QUIET_S`.
 
     Raises:
         ModelFailsError: Every answer is an error; with the model's own words.

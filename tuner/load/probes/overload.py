@@ -26,7 +26,7 @@ _SETTLING_S = 0.5
 #: Lengths of the stretches, in calm ones. A backlog of two at 120 % is worked off in two at 80 %,
 #: so that a server which never serves less than its capacity recovers halfway through.
 _OVERLOADED, _WATCHED = 2, 4
-#: A calm stretch is at least this long, and so many times the latency that is allowed.
+#: A calm stretch is at least this long, and at least this many times the allowed latency.
 _CALM_S, _CALM_OVER_BOUND = 1.0, 2.0
 #: Load goes on until a request of the last stretch that is not answered is surely late.
 _TAIL_OVER_BOUND = 1.5
@@ -42,10 +42,10 @@ _ALLOWED = 0.01
 class Overload:
     """What one config did at 120 % of its capacity, all streams together.
 
-    What is late and refused is of the stream that the SLO is about.
+    The shares of late and refused requests are those of the stream that the SLO is about.
 
     Attributes:
-        capacity_per_s: Requests per second that it had stood within the SLOs.
+        capacity_per_s: Requests per second that it had sustained within the SLOs.
         asked_per_s: Requests per second of the overload.
         overload_s: How long that lasted.
         watched_s: How long the load was calm afterwards, as far as it can be judged.
@@ -57,9 +57,9 @@ class Overload:
             those refused included, 0..1.
         rejected_share: Requests refused by a queue policy during the overload, 0..1.
         recovered_after_s: From the end of the overload until the p99 of each slice is within
-            the bound again, with no more refused than that allows, and stays there; 0 when it
-            never was beyond it, None when it did not come to that while it was watched. The p99
-            whatever percentile the SLO is on: slices are too small to tell them apart.
+            the bound again and stays there, with no more refused than that allows; 0 when it
+            was never beyond it, None when it did not recover while it was watched. It is the p99
+            whatever percentile the SLO is on: slices are too small to tell percentiles apart.
         slices: p99 and rates over time; ``start_s`` counts from the start of the overload.
     """
 
@@ -85,7 +85,7 @@ class Overload:
     def sentence(self) -> str:
         """For a reader; the config is "it"."""
         asked = f"asked for {digits(self.asked_per_s, 4)}/s for {digits(self.overload_s)} s"
-        start = f"{asked}, {_percent(OVERLOAD)} of what it stood, it answered"
+        start = f"{asked}, {_percent(OVERLOAD)} of what it sustained, it answered"
         refused = f", {_percent(self.rejected_share)} refused" if self.rejected_share else ""
         late = (
             f"p99 {digits(self.p99_latency_us / 1e3)} ms, {_percent(self.late_share)} late{refused}"

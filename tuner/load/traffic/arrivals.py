@@ -167,8 +167,8 @@ def trace(
 ) -> Times:
     """A recorded sequence of gaps, rescaled so that the run has the mean rate asked for.
 
-    The recording is entered at a place chosen by the seed and goes round. Only the mean over
-    the whole run is exact: a trace's own ups and downs are what it is replayed for.
+    The recording starts at a place chosen by the seed and wraps around. Only the mean over the
+    whole run is exact: a trace is replayed for its own ups and downs.
 
     Args:
         gaps_us: From `read_trace`.

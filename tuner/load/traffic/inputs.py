@@ -75,8 +75,8 @@ class _Pool:
 class InputFiles:
     """Writes each input file once, into a directory that somebody else owns.
 
-    Inputs that are to be new are new in every call of `file`, the seed's or not: a cache would
-    know them again. So use one object for each server.
+    Inputs that are to be new are new in every call of `file`, whatever the seed: a cache would
+    recognise repeated ones. So use one object for each server.
 
     Args:
         spec: From the workload.

@@ -1,4 +1,4 @@
-"""What else went on while a measurement was made, and spoilt it.
+"""What disturbed a measurement.
 
 Thresholds are shares of the whole machine: at capacity the server gets what others leave, so a
 share taken from it moves the capacity by about that share.
@@ -12,8 +12,8 @@ from tuner.spec.digits import digits
 #: Other processes' share of all cores, in percent. Housekeeping stays well below; with this much
 #: the capacity may have moved by as much as the usual ``min_gain``.
 OTHER_CPU_PERCENT = 5.0
-#: Share of all cores the hypervisor gave to other guests, in percent. It comes in slices of
-#: milliseconds and so shows in p99 before it shows in throughput.
+#: Steal time: share of all cores the hypervisor gave to other guests, in percent. It comes in
+#: slices of milliseconds and so shows in p99 before it shows in throughput.
 STOLEN_CPU_PERCENT = 2.0
 
 
@@ -40,7 +40,7 @@ def _others(host: HostUse) -> str:
 
 
 def stolen_from(host: HostUse) -> str:
-    """What the hypervisor took meanwhile, as a sentence; empty where that was little."""
+    """The steal time of a measurement, as a sentence; empty where there was little."""
     share = host.stolen_cpu_percent
     if share is None or share <= STOLEN_CPU_PERCENT:
         return ""

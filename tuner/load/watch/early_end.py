@@ -1,12 +1,12 @@
 """Whether a running measurement has certainly missed a latency SLO, so that it may end early.
 
-A request that was due more than the bound ago and has no answer yet is late, whatever comes.
-How many there are at least follows from two counts, in whatever order requests are served: those
-due in the window until that long ago, less all answers since the window began. Once they are
-more than the SLO allows of *all* requests of the planned window, it is missed.
+A request that was due longer ago than the bound and has no answer yet is certainly late. A lower
+limit on their number follows from two counts, in whatever order requests are served: the requests
+due in the window until that long ago, less all answers since the window began. Once there are more
+than the SLO allows of *all* requests of the planned window, it is missed.
 
-Both counts are taken from outside while the load runs, with an estimate of when it began. So
-this only gives the word; `check_decided` holds it against the time stamps of every request.
+Both counts are taken from outside while the load runs, with an estimate of when it began. So this
+only signals the end; `check_decided` verifies it against the time stamps of every request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Answered = Callable[[], int]
 #: Until the first answer, and from then on, the counter is read this often.
 _FIRST_LOOKS_S = 0.03
 _LOOKS_S = 0.2
-#: The counts are estimates: so much more than needed must be late ...
+#: The counts are estimates: this many times the needed number must be late ...
 _MARGIN = 1.2
 #: ... and what is left of the window be this long, so that its throughput says something.
 _LEAST_S = 0.4
@@ -154,7 +154,7 @@ def check_decided(
 
 
 def check_answered(answered_count: int, window: Window, planned: Window) -> None:
-    """Checks that the measured window has an answer at all: latencies of none are no latencies.
+    """Checks that the measured window has at least one answer: without one there is no latency.
 
     Raises:
         UndecidedError: It was ended early.
@@ -171,13 +171,13 @@ def check_answered(answered_count: int, window: Window, planned: Window) -> None
 
 
 def refuse_spoilt_end(stopped_ns: int | None, spells_ns: Sequence[tuple[int, int]]) -> None:
-    """Checks that a load that is to be judged without spells was not ended over one.
+    """Checks that bursts of steal time, which do not count, did not end a load early.
 
     Raises:
         UndecidedError: It may have been.
     """
     if stopped_ns is not None and spells_ns:
-        raise UndecidedError("ended early, perhaps over what the hypervisor took meanwhile")
+        raise UndecidedError("ended early, perhaps because of steal time")
 
 
 def _undecided() -> UndecidedError:

@@ -18,7 +18,7 @@ _POLL_S = 0.01
 def becomes_idle(scrape: Scrape, models: Collection[str], endpoints: Endpoints) -> bool:
     """Waits until nothing waits for one of the models; an ensemble's requests wait in its steps.
 
-    False says that the server is still busy, gone, or does not tell: it is better left behind.
+    False means that the server is still busy, gone, or does not report: do not use it any further.
     """
     give_up = time.monotonic() + REST_S
     try:

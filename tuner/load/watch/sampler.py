@@ -33,7 +33,7 @@ from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
 
 PERIOD_S = 0.5
-#: From one sample to the next the hypervisor gave away this share of all cores, or it is no spell.
+#: A burst of steal time: from one sample to the next, at least this share of all cores is stolen.
 SPELL_PERCENT = 5.0
 
 #: By the name of the model.
@@ -56,15 +56,15 @@ class Sample:
 class Sampler:
     """Samples in a thread of its own for as long as its context is open.
 
-    A server that stops answering ends the sampling and nothing else: the load generator will
-    say what happened.
+    A server that stops answering ends only the sampling: the load generator will report what
+    happened.
 
     Args:
         snapshot: Reads the models' statistics.
         scrape: Reads the server's metrics.
-        place: Where the server runs. A remote server's processes are not known, nor are a
-            container's where its engine shows none here; a remote one may have other GPUs than
-            this machine.
+        place: Where the server runs. The processes of a remote server are not known, and those of
+            a container only where its engine shows them here; a remote server may have other GPUs
+            than this machine.
         gpus: Of this machine's GPUs those that the server may see.
     """
 
@@ -103,7 +103,7 @@ class Sampler:
         return samples[first : last + 1]
 
     def spells(self, window: Window) -> tuple[tuple[int, int], ...]:
-        """When the hypervisor gave the CPU away, in ns; none where the window counts them too."""
+        """Bursts of steal time, in ns; none where the window counts them too."""
         pairs = pairwise(self._samples) if window.quiet_only else ()
         return tuple((a.time_ns, b.time_ns) for a, b in pairs if _stolen(a, b) > SPELL_PERCENT)
 

@@ -1,1 +1,1 @@
-"""The report's charts, as plain plotly figures, each with the table that says the same."""
+"""The report's charts, as plain plotly figures, each with a table of the same numbers."""

@@ -1,8 +1,8 @@
-"""A chart: a plotly figure as plain values, a sentence to read it by, and its table.
+"""A chart: a plotly figure as plain values, a note on how to read it, and its table.
 
-Colours of text, grid and ground are set in the browser, from the page's own (light or dark).
-Traces use colours that people with any colour vision tell apart and that stand out from both
-grounds (measured in the tests); no meaning hangs on a colour alone.
+The colours of text, grid and background are set in the browser, to match the page (light or dark).
+Traces use colours that people with any colour vision can tell apart and that stand out from both
+backgrounds (measured in the tests); no meaning depends on colour alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outcome(Enum):
 
     FEASIBLE = "meets the SLOs"
     INFEASIBLE = "misses an SLO"
-    PRUNED = "given up early (bound)"
+    PRUNED = "out of the race (bound)"
 
     @property
     def symbol(self) -> str:
@@ -64,7 +64,7 @@ class Table:
 class Chart:
     """``name`` is a slug; ``note`` says what to look for; ``figure`` has ``data`` and ``layout``.
 
-    ``small``: two or three stand side by side.
+    ``small``: two or three fit side by side.
     """
 
     name: str
@@ -154,7 +154,7 @@ def bar(
 def stacked(
     labels: Sequence[str], parts: Iterable[tuple[str, str, Sequence[float]]], height: int
 ) -> dict[str, Any]:
-    """The average request of each label as a bar of its parts: name, colour, milliseconds.
+    """One bar per label for its average request, made of parts: name, colour, milliseconds.
 
     ``height`` in pixels.
     """
@@ -179,11 +179,11 @@ def stacked(
 
 
 def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:
-    """An axis that starts at 0, or is logarithmic where ``values`` span too much for that.
+    """An axis that starts at 0, or is logarithmic if ``values`` span too much for that.
 
     Args:
         title: With the unit.
-        values: What must be in sight; empty leaves the range to plotly.
+        values: What must be visible; if empty, plotly chooses the range.
         more: Plotly's own settings.
     """
     common = {
@@ -223,7 +223,7 @@ def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], at: float 
     Args:
         layout: Changed in place; ``yaxis`` must be set.
         results: SLOs on the latency of the y axis, which is in milliseconds.
-        at: Where its expression stands, as a share of the chart's width; 1 is at its end.
+        at: Where its expression is placed, as a share of the chart's width; 1 is the right edge.
     """
     bounds = {r.bound * MS: r.expression for r in results}
     logarithmic = layout["yaxis"].get("type") == "log"
@@ -254,12 +254,12 @@ def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], at: float 
     ]
 
 
-#: One of the charts over one another: title, colour, y, hover text.
+#: One of several stacked charts: title, colour, y, hover text.
 Panel = tuple[str, str, Sequence[float], Sequence[str]]
 
 
 def panels(x: Sequence[int], x_axis: dict[str, Any], rows: Sequence[Panel]) -> dict[str, Any]:
-    """Scatter charts over one another with one x axis."""
+    """Scatter charts stacked above a common x axis."""
     data = []
     layout: dict[str, Any] = {"xaxis": x_axis, "showlegend": False}
     gap = 0.08

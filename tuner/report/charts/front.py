@@ -27,8 +27,8 @@ from tuner.report.side import Side, judged_point
 from tuner.score.point import Point
 from tuner.score.trial import TrialState
 
-#: Trials given up early were overloaded; those beyond so many times what the others show are
-#: drawn at the upper edge, or nothing else could be seen.
+#: Trials that lost the race were overloaded. Those above this many times the highest value of the
+#: others are drawn at the upper edge, or nothing else could be seen.
 EDGE = 1.15
 
 
@@ -57,7 +57,7 @@ def front(data: ReportData) -> Chart | None:
     return Chart(
         name="pareto",
         title="All measured configs",
-        note="One point a trial, at the load its score stands for. No config beats those on the "
+        note="One point per trial, at the load that its score is for. No config beats those on the "
         f"line in both directions. Click a point to see the trial.{edge_note}",
         figure={"data": traces, "layout": layout},
         table=_table(data, [*judged, *lost], latency),
@@ -101,7 +101,7 @@ def _ring(
 ) -> dict[str, Any] | None:
     """Marks the current or the best config: around its trial, or where it was confirmed.
 
-    A trial that only lost the race was overloaded, which is no place to show a config at.
+    A trial that only lost the race was overloaded, so the config is not shown there.
     """
     trial = next((t for t in data.trials if t.number == side.trial), None)
     if trial is not None and trial.state is TrialState.PRUNED and side.proofs:

@@ -1,4 +1,4 @@
-"""Throughput against latency, of the current and the best config, over the loads measured."""
+"""Throughput against latency of the current and the best config, over the measured loads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sides(data: ReportData) -> Iterator[tuple[str, str, Side]]:
 
 
 def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
-    """SLOs by the latency they bound; ``p99_latency`` without any when no SLO is on a latency."""
+    """SLOs by the latency they bound; ``p99_latency`` with none if no SLO is on a latency."""
     found: dict[Latency, list[SloResult]] = {}
     for row in data.slo:
         if METRICS[row.found.metric].is_latency:
@@ -57,7 +57,7 @@ class _Series:
 
 
 def curves(data: ReportData) -> tuple[Chart, ...]:
-    """Latency over throughput for the current and the best config, one chart a latency SLO."""
+    """Latency over throughput for the current and the best config, one chart per latency SLO."""
     shown = list(_series(data))
     if not shown:
         return ()
@@ -98,8 +98,8 @@ def _curve(
     return Chart(
         name=name,
         title=f"Throughput and {latency.metric.replace('_', ' ')}{whose}",
-        note="Each point is one load; further right and lower is better. A config serves as much "
-        "as its last point under the dashed line.",
+        note="Each point is one load; further right and lower is better. A config's last point "
+        "under the dashed line is the most that it serves.",
         figure={"data": [_trace(series, latency) for series in shown], "layout": layout},
         table=Table(("config", "load", "throughput", str(latency), "SLOs"), rows),
     )

@@ -48,8 +48,8 @@ def over_time(data: ReportData) -> Chart | None:
     return Chart(
         name="overload-p99",
         title="Latency over time",
-        note="p99 of the requests due in each quarter of a second. In the grey stretch 120 % of "
-        "what each config can serve within its SLOs came in; before and after, 80 %.",
+        note="p99 of the requests due in each quarter of a second. In the grey area the load was "
+        "120 % of what each config can serve within its SLOs; before and after, 80 %.",
         figure={"data": traces, "layout": layout},
         table=Table(("config", "from", "due", "answered", "refused", "p99"), tuple(rows)),
     )

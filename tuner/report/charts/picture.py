@@ -1,7 +1,7 @@
-"""The main charts as PNGs, for places where HTML does not go: chats, tickets, slides.
+"""The main charts as PNGs, for places that do not show HTML: chats, tickets, slides.
 
-The same plotly figures, drawn by matplotlib.
-Only what the main charts use is known here: scatter and bar traces, bounds and shaded stretches.
+The same plotly figures, drawn by matplotlib. Only what the main charts use is supported: scatter
+and bar traces, bounds and shaded areas.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def write_pngs(data: ReportData, directory: Path) -> list[Path]:
-    """Writes the run's main charts, one file each, and removes those it has no more.
+    """Writes the run's main charts, one file each, and removes those that it no longer has.
 
     Returns:
         The files, in the order of the page; named like the charts there (``pareto.png``).
@@ -207,7 +207,7 @@ def _set_axis(place: Axes, which: _Direction, wanted: Mapping[str, Any]) -> None
 
 
 def _draw_marks(place: Axes, layout: Mapping[str, Any]) -> None:
-    """Bounds, shaded stretches and their words."""
+    """Bounds, shaded areas and their labels."""
     for shape in layout.get("shapes", []):
         if shape["type"] == "rect":
             place.axvspan(

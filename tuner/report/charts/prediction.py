@@ -1,4 +1,4 @@
-"""What a strategy with a model expected of each trial, beside what was measured."""
+"""What a strategy with a model predicted for each trial, beside what was measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.score.trial import Predicted, Trial
 
 
 def predicted(data: ReportData) -> Chart | None:
-    """Predicted over measured scores; None when no strategy predicted any that was measured.
+    """Predicted over measured scores; None if no measured score was predicted.
 
     Trials that met the SLOs at no load are left out: their score is not what was predicted.
     """
@@ -33,8 +33,8 @@ def predicted(data: ReportData) -> Chart | None:
     return Chart(
         name="predicted",
         title="Predicted and measured",
-        note=f"Each trial's {name} as the scheduler's twin expected it before it was measured. On "
-        f"the line it was right. {_how_good(pairs)}",
+        note=f"Each trial's {name} as the scheduler's twin predicted it before the measurement. On "
+        f"the line, the prediction was right. {_how_good(pairs)}",
         figure={
             "data": [equal, _points(data, pairs, factor)],
             "layout": layout,
@@ -61,7 +61,7 @@ def _how_good(pairs: Sequence[tuple[Trial, Predicted]]) -> str:
     inside = sum(p.low <= _measured(t) <= p.high for t, p in pairs)
     typical = median(abs(_error(t, p)) for t, p in pairs)
     return (
-        f"Of {count_text(len(pairs), 'prediction')} {inside} held within the 90 % interval; "
+        f"Of {count_text(len(pairs), 'prediction')}, {inside} held within the 90 % interval; "
         f"the median is off by {share_text(typical)}."
     )
 

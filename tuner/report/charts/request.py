@@ -43,7 +43,7 @@ PARTS = (
 
 
 def parts_us(data: ReportData, point: Point) -> dict[str, float]:
-    """Microseconds of the average request by part; the rest to the average latency is named."""
+    """Microseconds of the average request by part; what is left of its latency is a part too."""
     measurement, server = point.measurement, point.measurement.server
     parts = {
         "client": _sum(measurement.client_send_us, measurement.client_recv_us),
@@ -59,7 +59,7 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
 
 
 def _queue_us(data: ReportData, point: Point) -> float | None:
-    """Of an ensemble, which has no queue of its own, those of its steps."""
+    """The queue time; for an ensemble, which has no queue of its own, that of its steps."""
     server, asked = point.measurement.server, data.manifest.streams.get("")
     if server is None or asked is None or not data.manifest.models[asked].is_ensemble:
         return server.queue_us if server else None
@@ -92,8 +92,8 @@ def latency_parts(data: ReportData) -> Chart | None:
     return Chart(
         name="parts",
         title="The average request",
-        note="Averages at the load each config is judged at. Much queue and little compute: more "
-        "instances or larger batches may help; much compute: they will not.",
+        note="Averages at the load each config is judged at. If most of the time is queueing, more "
+        "instances or larger batches may help; if most of it is compute, they will not.",
         figure=stacked(labels, parts, height=170 + 60 * len(shown)),
         table=Table(("part", *(label.replace("<br>", " ") for label in labels)), tuple(rows)),
     )
@@ -130,9 +130,9 @@ def model_times(data: ReportData) -> Chart | None:
     return Chart(
         name="models",
         title="The average request, model by model",
-        note="Averages at the load each config is judged at, as often as a request asks the model. "
-        "What a model waits for others is theirs. The longest bar is the bottleneck: more of its "
-        "instances or larger batches may help where it queues.",
+        note="Averages at the load each config is judged at, times how often a request calls the "
+        "model. Time that a model waits for others counts as theirs. The longest bar is the "
+        "bottleneck: if it queues, more of its instances or larger batches may help.",
         figure=stacked(labels, parts, height=150 + 44 * len(rows)),
         table=Table(("model and config", "queue", "compute"), cells),
     )
@@ -143,7 +143,7 @@ def _asked(model: str, stream: str) -> str:
 
 
 def batches(data: ReportData) -> Sequence[Chart]:
-    """Batch sizes Triton formed, one chart a model."""
+    """Batch sizes Triton formed, one chart per model."""
     charts = (_batches(data, number, label) for number, label in enumerate(data.computing))
     return [chart for chart in charts if chart is not None]
 
@@ -189,7 +189,7 @@ def _batches(data: ReportData, number: int, label: str) -> Chart | None:
     return Chart(
         name=f"batches-{number}" if label else "batches",
         title=f"Batches Triton formed: {label}" if label else "Batches Triton formed",
-        note="What the batcher really did at the load each config is judged at.",
+        note="What the batcher actually did at the load each config is judged at.",
         figure={"data": traces, "layout": layout},
         table=Table(("config", "batch size", "executions", "share", "compute each"), tuple(rows)),
     )

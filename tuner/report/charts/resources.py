@@ -19,7 +19,7 @@ def _judged(data: ReportData) -> list[tuple[Trial, Point]]:
 
 
 def cache(data: ReportData) -> Chart | None:
-    """Cache hit rate above the queue's depth for every trial with a cache."""
+    """The cache hit rate, above the depth of the queue, for every trial with a cache."""
     shown = [(t, p) for t, p in _judged(data) if _has_cache(t, p)]
     if not shown:
         return None
@@ -38,7 +38,7 @@ def cache(data: ReportData) -> Chart | None:
         trial_axis(data),
         [
             ("hit rate (%)", GREEN, [100 * r for r in rates], text),
-            ("requests waiting, most", ORANGE, depths, text),
+            ("requests waiting, maximum", ORANGE, depths, text),
         ],
     )
     rows = tuple(
@@ -48,10 +48,10 @@ def cache(data: ReportData) -> Chart | None:
     return Chart(
         name="cache",
         title="Response cache",
-        note="A cache that hits should also shorten the queue. The hit rate is that of the "
-        "workload's stated repeats; other traffic will hit differently.",
+        note="Cache hits should also shorten the queue. The hit rate is that of the input repeats "
+        "stated in the workload; other traffic will have another hit rate.",
         figure=figure,
-        table=Table(("trial", "change", "hit rate", "requests waiting, most"), rows),
+        table=Table(("trial", "change", "hit rate", "requests waiting, maximum"), rows),
     )
 
 

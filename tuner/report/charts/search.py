@@ -72,8 +72,8 @@ def history(data: ReportData) -> Chart | None:
     return Chart(
         name="history",
         title="Scores by trial",
-        note=f"{_which_is_current(data)}One given up early is drawn at what it can be at best. "
-        "Click a point to see the trial.",
+        note=f"{_which_is_current(data)}A trial out of the race is drawn at its best "
+        "possible score. Click a point to see the trial.",
         figure={
             "data": [*_scores(data, scored, lambda t: t.number), *_failures(data), best],
             "layout": layout,
@@ -133,7 +133,7 @@ def _failures(data: ReportData) -> list[dict[str, Any]]:
 
 
 def _reason(trial: Trial) -> list[str]:
-    """Why it failed, in lines of a hover label; the whole of it is in the table of trials."""
+    """Why it failed, in lines of a hover label; the full text is in the table of trials."""
     return wrap(trial.reason or "", 70, max_lines=5, placeholder=" ...")
 
 
@@ -146,7 +146,7 @@ def _trial_text(data: ReportData, trial: Trial) -> str:
 
 
 def importances(data: ReportData) -> Chart | None:
-    """How much of the score goes with each field; None where that cannot be said."""
+    """How much of the score each field explains; None if that is not known."""
     found = importance(data)
     if not found:
         return None
@@ -173,8 +173,8 @@ def importances(data: ReportData) -> Chart | None:
     return Chart(
         name="importance",
         title="Which fields matter",
-        note=f"Kruskal-Wallis effect size over {len(data.scored)} scored trials. The search tries "
-        "fields together and good regions more often, so this is a hint, not a proof.",
+        note=f"Kruskal-Wallis effect size over {len(data.scored)} scored trials. The search "
+        "changes several fields at once and favours good regions, so this is a hint, not a proof.",
         figure={"data": [trace], "layout": layout},
         table=Table(("field", "share", "values or groups compared"), rows),
     )
@@ -184,8 +184,8 @@ def why_no_importance(data: ReportData) -> str:
     """Why there is no importance chart, in a sentence."""
     if len(data.scored) < FEWEST_TRIALS:
         return (
-            f"Which fields matter is not shown: fewer than {FEWEST_TRIALS} scored trials say "
-            f"nothing about it, and there are {len(data.scored)}."
+            f"Which fields matter is not shown: that takes at least {FEWEST_TRIALS} scored trials, "
+            f"and there are {len(data.scored)}."
         )
     return "Which fields matter is not shown: no field, or no score, varied among the trials."
 
@@ -244,7 +244,7 @@ _PHASE_COLORS = {
     "measuring_s": BLUE,
     "deploying_s": ORANGE,
     "searching_s": GREEN,
-    "confirming_s": SKY,
+    "waiting_s": SKY,
     "starting_s": PURPLE,
     "writing_s": RED,
 }

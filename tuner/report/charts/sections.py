@@ -1,4 +1,4 @@
-"""Every chart of a report, by the section of the page it stands in."""
+"""Every chart of a report, by its section of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last checks of a model: a table, and a chart beside what was accepted and what is a loss."""
+"""The last checks of a model: a table, and a chart with the accepted result and the loss limit."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _MARGIN = 0.15
 
 
 def trend(check: CheckFacts) -> Table | None:
-    """None before there is a second check."""
+    """The last checks as a table; None before there is a second check."""
     if len(check.history) < 2:
         return None
-    headers = ("checked", check.compared, "of the accepted", "ended", "config")
+    headers = ("checked", check.compared, "ratio to accepted", "ended", "config")
     return Table(headers, tuple(_row(check, row) for row in check.history))
 
 
@@ -56,7 +56,7 @@ def checked_at(row: HistoryRow) -> str:
 
 
 def config_text(row: HistoryRow) -> str:
-    """As much of the config's hash as tells it apart from others of the model."""
+    """Enough of the config's hash to tell it apart from the model's others."""
     return row.config_sha256[:_HASH]
 
 
@@ -71,7 +71,7 @@ def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
 
 
 def trend_chart(check: CheckFacts) -> Chart | None:
-    """What is compared, check by check; None before two checks have a value."""
+    """The compared value, check by check; None before two checks have one."""
     table = trend(check)
     rows = [row for row in check.history if row.value is not None]
     if table is None or len(rows) < 2:
@@ -119,7 +119,7 @@ def _times(check: CheckFacts, value: float, ratio: float) -> float:
 
 
 def _accepted(check: CheckFacts, row: HistoryRow) -> float | None:
-    """What a check was compared with: its value over its ratio. The first accepted is its own."""
+    """What a check was compared with: its value over its ratio; the first accepted, itself."""
     assert row.value is not None
     if row.ratio is not None:
         return _times(check, row.value, 1.0 / row.ratio.estimate)

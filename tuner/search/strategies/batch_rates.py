@@ -1,10 +1,10 @@
-"""What the time of a batch over its size says of candidates that were not measured yet.
+"""What the service time by batch size says about candidates that were not measured yet.
 
-Every measured load leaves a table of batch size to service time in Triton's own statistics, so the
-first one of a search does. A config whose largest batch that fits its SLO takes S(n) seconds for n
-inferences answers n / S(n) in each instance at the most (the utilisation law). That is where a
-model of the trials begins; what several instances gain, and what they take from each other, it
-has to see.
+Every measured load, hence already the first one of a search, leaves a table of batch size to
+service time in Triton's own statistics. If the largest batch that fits a config's SLO has n
+inferences and takes S(n) seconds, each instance answers at most n / S(n) (the utilisation law). A
+model of the trials starts from that. What several instances gain, and what they take from each
+other, it has to learn.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Features:
     """How far apart candidates are, one parameter at a time.
 
     Numbers (counts, threads, sizes, delays, numbers written as text) lie on a scale of ratios from
-    0 to 1, a list of sizes by its smallest and its largest; what is not set, or means nothing
-    beside the others, lies beside the scale. Other values are alike or not.
+    0 to 1, a list of sizes by its smallest and its largest. A value that is not set, or means
+    nothing with the others, lies outside the scale. Other values are either equal or different.
     """
 
     space: Space

@@ -2,7 +2,7 @@
 
 Matern 5/2 with a length scale for each parameter (Rasmussen and Williams, Gaussian Processes for
 Machine Learning, 2006, equations 4.17 and 5.2). What is known of a candidate is a value, or only
-that its value is at most, or at least, something: a race that was lost tells no more. Such a bound
+an upper or a lower bound on it: a lost race shows no more than that. Such a bound
 is a probit likelihood around it, as in Tobit regression, with the same noise as a value; Laplace's
 approximation (their algorithms 3.1 and 3.2) makes both one posterior. So a bound that the model
 expects to hold anyway changes nothing, and one that surprises it counts as a measurement does.
@@ -108,7 +108,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Observations:
-    """What was told, and how far apart the candidates are of which it was.
+    """What was observed, and how far apart the observed candidates are.
 
     Attributes:
         squares: Squared distances in each parameter: parameters, candidates, candidates.
@@ -187,7 +187,7 @@ def learned(seen: Observations, priors: Priors) -> Posterior:
 
 
 def _one_thread() -> threadpool_limits:
-    """For many small matrices: threads of BLAS wait for each other for longer than they compute."""
+    """Limits BLAS to one thread: for small matrices, threads wait longer than they compute."""
     return threadpool_limits(limits=1, user_api="blas")
 
 

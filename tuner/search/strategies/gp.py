@@ -32,15 +32,15 @@ from tuner.twin.worth import STEEPNESS, Aim
 
 Vector = npt.NDArray[np.float64]
 
-#: Trials the model is made of at the most: the best and the latest ones.
+#: Most trials the model is fitted to: the best and the latest ones.
 _BEST, _LATEST = 30, 30
-#: Random trials at the most before the model is used, which needs fewer than a density does.
+#: Most random trials before the model is used, which needs fewer than a density does.
 _STARTUP = 4
 #: Good trials whose neighbours are looked at in a large space.
 _GOOD = 4
-#: A latency so many times its bound says that there was far too much load, and hardly by how much.
+#: A latency this many times its bound shows far too much load, but hardly by how much.
 _FAR_OFF = 4.0
-#: Of the model of what misses the SLOs: by how much (a logarithm); a failure, by so much at least.
+#: Of the model of SLO misses: by how much (a logarithm); a failure counts as at least this much.
 _MISSES = Priors((Prior(0.5, 0.7),), noise=Prior(0.05, 0.5), common=0.5)
 _FAILED = 0.2
 
@@ -144,9 +144,9 @@ class GaussianStrategy(Quick):
 
 
 def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
-    """What a trial tells of its candidate's worth; None where that is nothing.
+    """What a trial shows about its candidate's worth; None where that is nothing.
 
-    By how much a lost race missed the SLO says about where it would not have missed it.
+    How far a lost race missed the SLO shows roughly at which load it would have met it.
     """
     measured = aim.measured(trial)
     if measured is not None:

@@ -16,7 +16,7 @@ POINTS = 8
 
 class GridStrategy(Quick):
     """In order when the budget is enough for the whole grid, else in random order over all of it:
-    cut off after so many trials it would only show one corner.
+    a grid cut off early would only show one corner.
     """
 
     at_once = BATCH

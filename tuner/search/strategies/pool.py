@@ -1,4 +1,4 @@
-"""Which candidates a search with a model looks at: all of a small space, else a wise few."""
+"""Which candidates a model-based search considers: all of a small space, else a selection."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
 from tuner.space.space import Space
 
-#: A space of so many is looked at whole.
+#: A space of up to this many candidates is considered whole.
 SMALL = 1200
 #: And one of more combinations is large, however few of them Triton would load.
 MOST_LISTED = 50_000
-#: Of a larger one: so many at random, and so many next to each good one.
+#: From a larger one: this many at random, and this many next to each good one.
 RANDOM, NEAR = 500, 40
 #: Random draws that lead to something new, at most.
 _DRAWS = 3 * RANDOM

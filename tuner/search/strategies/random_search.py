@@ -14,7 +14,7 @@ from tuner.spec.model import Spec
 
 #: Draws before the candidates that are left are looked for one by one.
 MOST_DRAWS = 50
-#: Of those so many are held to choose from.
+#: This many of those are held to choose from.
 MOST_LISTED = 1000
 
 

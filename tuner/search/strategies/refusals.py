@@ -25,7 +25,7 @@ _READINGS = 2
 
 @dataclass(frozen=True)
 class Demand:
-    """What a candidate takes of the machine, each the more the worse.
+    """What a candidate takes of the machine; more of anything is worse.
 
     Attributes:
         instances, batches: By label of the model.

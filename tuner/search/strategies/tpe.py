@@ -2,7 +2,7 @@
 
 The sampler's memory is rebuilt from the history at each proposal, and its seed comes from the
 run's seed and the trial's number: nothing else decides. A candidate that is measured already is
-drawn again rather than told again, which would count one measurement twice.
+drawn again rather than reported again, which would count one measurement twice.
 """
 
 from __future__ import annotations

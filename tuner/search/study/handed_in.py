@@ -39,7 +39,7 @@ def handed_in(result: Mapping[str, Any], candidate_key: str, space: Space) -> Tr
 
 def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:
     if trial.candidate.key != candidate_key:
-        return "it is of another config than the claimed one"
+        return "it is of a config other than the one claimed"
     if trial.candidate != space.current and not space.contains(trial.candidate):
         return "its config is not in the space"
     if (trial.score is None) != (trial.state is TrialState.FAILED):
@@ -47,7 +47,7 @@ def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:
     best = None if trial.score is None else trial.score.best_point
     if best is not None and not 0 <= best < len(trial.points):
         return f"score.best_point is {best} of {len(trial.points)} points"
-    return "" if all(map(_could_be, trial.points)) else "a measurement that cannot be one"
+    return "" if all(map(_could_be, trial.points)) else "a measurement has impossible values"
 
 
 def _could_be(point: Point) -> bool:

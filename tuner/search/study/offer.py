@@ -22,7 +22,7 @@ class Offer(Facts):
 
     Attributes:
         directory: Where relative paths of its spec begin, on the run's machine.
-        trials: Its budget, the command line's word included.
+        trials: Its budget, with options of the command line applied.
     """
 
     unknown = "ignore"

@@ -1,7 +1,7 @@
 """The run as an Optuna study: what optuna-dashboard opens, and where workers join.
 
 A record, not the source: `trials.jsonl` is, and what a kill left out of the study is added from
-there. A trial's own number stands in its attribute `trial`; Optuna's counts interrupted ones too.
+there. A trial's own number is in its attribute `trial`; Optuna's counts interrupted ones too.
 
 Whoever measures a candidate **claims** it first: a trial in state RUNNING, written with its
 attributes in one transaction, so that everybody sees all claims before its own. Of two claims on
@@ -144,7 +144,7 @@ class StudyRecord:
 
     @uninterrupted()
     def finished(self, trial: Trial) -> None:
-        """A trial's result; one that was never `started` is added whole."""
+        """Records a trial's result; one that was never `started` is added whole."""
         trial = trial if self._worker is None else replace(trial, worker=self._worker)
         key = trial.candidate.key
         claim = self._open.get(key)
@@ -169,7 +169,7 @@ class StudyRecord:
 
     @uninterrupted()
     def given_up(self, candidate: Candidate) -> None:
-        """A trial that was `started` came to no result: its candidate is free again."""
+        """A `started` trial gave no result: its candidate is free again."""
         claim = self._open.pop(candidate.key, None)
         if claim is not None:
             self._give_up(claim)

@@ -10,7 +10,7 @@ from tuner.hiding import HIDDEN, without_passwords
 
 
 def shown_url(url: str) -> str:
-    """``url`` without its password; of what is no URL no more than its scheme."""
+    """``url`` without its password; if it is not a URL, only its scheme."""
     parsed = _parsed(url)
     if parsed is not None:
         return without_passwords(parsed.render_as_string(hide_password=True))

@@ -1,7 +1,7 @@
-"""Transactions that no signal ends midway.
+"""Transactions that no signal interrupts.
 
 A handler that raises inside a transaction leaves a connection behind that holds the database's
-lock, and the next write of the same process waits for it until its patience is over.
+lock, and the next write of the same process waits for that lock until it times out.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """SIGINT and SIGTERM are heard at the end of the block.
+    """Delays SIGINT and SIGTERM until the end of the block.
 
-    In other threads nothing is to be done: handlers run in the main thread only.
+    Other threads need nothing: handlers run in the main thread only.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

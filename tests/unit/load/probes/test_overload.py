@@ -97,7 +97,7 @@ class TestAQueue:
         assert (found.late_share, found.recovered_after_s) == (0.0, 0.0)
         assert not found.missed
         assert found.sentence == (
-            "asked for 1200/s for 2 s, 120 % of what it stood, it answered 1200/s "
+            "asked for 1200/s for 2 s, 120 % of what it sustained, it answered 1200/s "
             f"(p99 {found.p99_latency_us / 1e3:.3g} ms, 0 % late); "
             "it stayed within p99_latency <= 40ms."
         )

@@ -77,7 +77,7 @@ def test_what_is_to_be_measured_in_full_is_not_given_up() -> None:
 def test_an_early_end_over_a_spell_of_the_hypervisor_decides_nothing() -> None:
     refuse_spoilt_end(None, [(1, 2)])
     refuse_spoilt_end(5, [])
-    with pytest.raises(UndecidedError, match="hypervisor"):
+    with pytest.raises(UndecidedError, match="steal time"):
         refuse_spoilt_end(5, [(1, 2)])
 
 

@@ -52,7 +52,7 @@ class Fitting:
         return self._fit(history[:count], base if isinstance(base, Twin) else None)
 
     def news(self, history: Sequence[Trial], first: int) -> str | None:
-        """What to tell when a fit was made, or when it is found wanting."""
+        """What to report when a fit was made, or when it turns out to be poor."""
         if len(history) < first:
             return None
         now = self.fitted(history, first)

@@ -1,7 +1,8 @@
 """What the twin gets wrong, learned from what was measured: a Gaussian process over candidates.
 
-Near candidates are wrong alike. What the twin knows nothing about (a backend's parameter) may
-change a score much more than what it simulates, so that values never tried stay worth a trial.
+The twin's errors are alike for similar candidates. What it knows nothing about (a backend's
+parameter) may change a score much more than what it simulates, so values never tried remain worth a
+trial.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ Vector = npt.NDArray[np.float64]
 #: Standard deviation of errors before any was seen: of all alike, of near ones, and of what no
 #: twin knows, which trials of a single value say nothing about.
 _COMMON, _NEAR, _UNKNOWN = 0.3, Prior(0.08, 0.7), Prior(0.25, 0.3)
-#: And of each candidate alone, which no other one tells of, before any prediction was checked;
-#: worth so many checked ones.
+#: The error of each candidate alone, which no other one shows, before any prediction was checked;
+#: it weighs as much as this many checked predictions.
 _OWN, _OWN_COUNT = 0.05, 2
 #: How sure the run's predictions are of the noise that the residuals are to show.
 _NOISE_SPREAD = 0.5
-#: How much of what sets a candidate apart is its own, and no luck of the measurement: as long as
-#: none is measured twice, nothing tells the two apart.
+#: How much of a candidate's individual error is its own, and not luck of the measurement: as long
+#: as none is measured twice, nothing distinguishes the two.
 _LASTS = 0.5
 
 

@@ -42,11 +42,11 @@ from tuner.twin.worth import NOTHING, Aim, Glances, looked_at
 
 Vector = npt.NDArray[np.float64]
 
-#: Of all candidates looked at, so many are simulated to their capacity ...
+#: Of all candidates considered, this many are simulated to their capacity ...
 _FINALISTS = 24
-#: ... and of these so many with resampled fits, so many of them.
+#: ... and of these, this many with resampled fits, this many fits each.
 _DOUBTED, _REFITS = 6, 3
-#: Forbidden candidates of the fallback's that are passed over before one is tried all the same.
+#: Forbidden proposals of the fallback that are skipped before one is tried anyway.
 _MOST_REFUSED = 30
 #: Good trials whose neighbours are looked at.
 _GOOD = 4
@@ -157,7 +157,7 @@ class TwinStrategy:
     def _fitted(
         self, number: int, history: Sequence[Trial], first: int
     ) -> tuple[Twin | Unmodelled, str | None]:
-        """The twin, and what to tell of it."""
+        """The twin, and what to report about it."""
         if not self.aim.modelled:
             return _NOT_SIMULATED, in_words(_NOT_SIMULATED) if number == first else None
         return self.fitting.fitted(history, first), self.fitting.news(history, first)
@@ -165,7 +165,7 @@ class TwinStrategy:
     def _fallen_back(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
-        """What the fallback proposes that failed trials do not forbid, where it finds such."""
+        """A proposal of the fallback that failed trials do not forbid, where it finds one."""
         refusals, known = Refusals(history, self.aim.slos), set(taken)
         found = first = self.fallback.propose(number, history, known)
         for _ in range(_MOST_REFUSED):
@@ -201,7 +201,7 @@ class TwinStrategy:
             mean, deviation = correction.of([c for c, _ in known])
             order = np.argsort(-(rough + mean + deviation))[:_FINALISTS]
             finalists = [known[i] for i in order]
-            # Where nothing meets the SLOs yet, what comes nearest is tried next.
+            # Where nothing meets the SLOs yet, the candidate that comes nearest is tried next.
             simulated = look.worths([s for _, s in finalists]) if leaders else list(rough[order])
             best = None if not leaders else self._believed(look, correction, leaders[0])
             prospects = [
@@ -251,8 +251,8 @@ class TwinStrategy:
     def _surprises(self, history: Sequence[Trial]) -> list[float]:
         """How wrong predictions were, as far as known.
 
-        A lost race tells by how much at least a prediction was too high; of one that was below
-        the load it tells nothing, not even that it was right.
+        A lost race shows by how much, at least, a prediction was too high. About a prediction
+        below that load it shows nothing, not even that it was right.
         """
         found = []
         for trial in history:
@@ -278,7 +278,7 @@ class TwinStrategy:
         return Predicted(self.aim.score(prospect.worth), min(ends), max(ends))
 
     def _network(self, twin: Twin, candidate: Candidate) -> Network | None:
-        """As simulated; a cache whose hits cannot be foretold is left to the correction."""
+        """As simulated; a cache whose hits cannot be predicted is left to the correction."""
         setting = twin.setting
         key = f"{candidate.key}/{setting.response_bytes}/{setting.devices}"
         if key not in self._networks:
