@@ -14,7 +14,7 @@ SPEC = """\
 model: emulated-accelerator
 repository: repository
 workload:
-  arrivals: {kind: poisson, rate: [100, 260, 700]}
+  arrivals: {kind: poisson, rate: [100, 450]}
   inputs: %(inputs)s
   window: 1s
   warmup: 200ms
@@ -38,7 +38,7 @@ def tuned(workplace: Any, inputs: str, sizes: str) -> dict[str, Any]:
 
 
 def test_with_repeats_the_smallest_cache_that_does_is_written(workplace: Any) -> None:
-    inputs = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 0.9}}"
+    inputs = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 0.5}}"
     result = tuned(workplace, inputs, "off, 32KiB, 128KiB, 512KiB")
     assert result["status"] == "improved"
     assert result["winner"]["server_args"] == ["--cache-config=local,size=131072"]

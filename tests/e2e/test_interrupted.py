@@ -70,8 +70,8 @@ def test_a_killed_server_costs_one_attempt_and_no_more(workplace) -> None:  # ty
     wait_until(lambda: workplace.children("perf_analyzer"))
     (server,) = workplace.children("tritonserver")
     os.kill(server.pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=240)
-    assert process.returncode == 10, err
+    done = workplace.finish(process)
+    assert done.returncode == 10, done.stderr
     trials = workplace.trials()
     assert [t["state"] for t in trials].count("failed") == 0
     assert [t["attempts"] for t in trials].count(2) == 1

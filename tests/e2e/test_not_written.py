@@ -40,8 +40,8 @@ def test_a_config_changed_meanwhile_is_not_overwritten(workplace) -> None:  # ty
     workplace.wait_for_trials(1)
     edited = workplace.config.read_bytes() + b"\n# edited by somebody\n"
     workplace.config.write_bytes(edited)
-    _, err = process.communicate(timeout=240)
-    assert process.returncode == 13, err
+    done = workplace.finish(process)
+    assert done.returncode == 13, done.stderr
     assert workplace.config.read_bytes() == edited
     assert workplace.result()["status"] == "improved"
     assert workplace.result()["written"] is None
