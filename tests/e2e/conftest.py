@@ -18,8 +18,8 @@ from waits import wait_until
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODEL = "emulated-accelerator"
 _MARK = "TUNE_E2E_WORKPLACE"
-#: On a quiet machine a run here takes 10 to 80 s. It waits for bursts of steal time to pass, though,
-#: up to a minute for each load, and that is no failure.
+#: On a quiet machine a run here takes 10 to 80 s. It waits for bursts of steal time to pass,
+#: though, up to a minute for each load, and that is no failure.
 _PATIENCE_S = 540
 
 SPEC = """\

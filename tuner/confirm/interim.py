@@ -17,6 +17,10 @@ from tuner.score.ratio import ERROR
 ANALYSES = 2
 #: Share of the error that the first look spends.
 FIRST_ANALYSIS = 0.16
+#: A check is looked at when this many times `check.rounds` are over; and the share of the error
+#: that each look spends. The last look is for noisy machines: with servers 2 % apart, six rounds
+#: leave one unchanged night in six inconclusive, twelve hardly any.
+CHECK_LOOKS = ((1, 0.3), (2, 0.3), (4, 0.4))
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ def _measure(
                     return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                 baseline = None
             measuring.bench.enter(Stage.CONFIRMATION)
-            return check_rounds(measuring, baseline, all_rounds=session.request.accept)
+            return check_rounds(measuring, baseline, accept=session.request.accept)
     except ModelNotServedError as error:
         status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
         return CheckVerdict(status, (error.message,))

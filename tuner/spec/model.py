@@ -226,8 +226,8 @@ class Check(Strict):
     fail: Percent = Field(Percent(0.05), description="a loss above this is a regression, exit 12")
     rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
         3,
-        description="times the config is measured, each on a fresh server; twice as many when "
-        "the outcome is still open then, and for a result to be accepted",
+        description="times the config is measured, each on a fresh server; twice, then four times "
+        "as many while the outcome is open; at least twice as many for a result to be accepted",
     )
 
     @field_validator("fail")

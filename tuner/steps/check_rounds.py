@@ -3,20 +3,22 @@
 A round is the same as in a confirmation (`tuner.confirm.rounds`), so that its result was found in
 the same way as the accepted one: from the same seeds, hence the same arrivals, and where loads are
 searched, as a capacity. Each round is compared with the accepted result's round of the same
-arrivals, which cancels the ups and downs that both saw. The rounds are looked at twice, as in a
-confirmation: when `check.rounds` of them are over and, if that is inconclusive, after as many
-again.
+arrivals, which cancels the ups and downs that both saw. The rounds are looked at when
+`check.rounds` of them are over and, while that is inconclusive, at twice and at four times as many
+(`tuner.confirm.interim`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import geometric_mean, stdev
 
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Row
-from tuner.confirm.interim import ANALYSES
+from tuner.confirm.interim import CHECK_LOOKS
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, measure_fixed_round, search_round
 from tuner.errors import ClientLimitError
@@ -24,7 +26,7 @@ from tuner.run.baseline import Baseline
 from tuner.run.confirmation import Role
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
-from tuner.score.ratio import ERROR, Ratio, paired_ratio, two_sample_ratio
+from tuner.score.ratio import ERROR, Ratio, half_width, paired_ratio, two_sample_ratio
 from tuner.spec.objective import Goal
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import Start, highest_that_holds, rough_capacity
@@ -67,26 +69,32 @@ class Checked:
         return held(self.held)
 
 
-def check(session: Session, baseline: Baseline | None, *, all_rounds: bool = False) -> Checked:
+def check(session: Session, baseline: Baseline | None, *, accept: bool = False) -> Checked:
     """Measures round after round until the check is decided.
 
     Args:
         session: Gives the first round's arrivals where the baseline names none.
         baseline: What to compare with; None when there is nothing.
-        all_rounds: Measure as many as there may be: the result is to be accepted.
+        accept: The result is to be accepted: at least twice `check.rounds`, and all rounds if it
+            scatters so much that fewer could not rule out a loss of `check.fail`.
 
     Raises:
         TrialError: The config cannot be served, or gives no measurement.
         InterruptedRunError: The user stopped it.
     """
-    return _Rounds(session, baseline).check(all_rounds=all_rounds)
+    return _Rounds(session, baseline, accept=accept).check()
 
 
 class _Rounds:
     """The rounds of one check."""
 
-    def __init__(self, session: Session, baseline: Baseline | None) -> None:
+    def __init__(self, session: Session, baseline: Baseline | None, *, accept: bool) -> None:
         theirs = None if baseline is None else baseline.arrivals
+        self._accept = accept
+        self._error = 0.0  # of the look at the rounds that is due
+        shares = theirs is not None and session.plan.arrivals.open_loop
+        #: How many accepted rounds these share arrivals with. A closed loop has none to share.
+        self._shared = len(baseline.values) if baseline is not None and shares else 0
         self._session = session
         self._baseline = baseline
         self._listed = session.plan.listed
@@ -98,15 +106,16 @@ class _Rounds:
         self._held: list[Point] = []
         self._limits: list[ClientLimitError] = []  # what the load generator could not send
 
-    def check(self, *, all_rounds: bool) -> Checked:
-        rounds = self._session.spec.check.rounds
-        for number in range(rounds * ANALYSES):
-            if number == rounds and not all_rounds and not self._open():
+    def check(self) -> Checked:
+        for times, share in CHECK_LOOKS:
+            self._error = ERROR * share
+            for number in range(len(self._held), self._session.spec.check.rounds * times):
+                if self._hopeless():
+                    return self._found()
+                self._session.events.phase(f"round {number + 1}")
+                self._held.append(self._round(number))
+            if self._acceptable(times) if self._accept else not self._open():
                 break
-            if self._hopeless():
-                break
-            self._session.events.phase(f"round {number + 1}")
-            self._held.append(self._round(number))
         return self._found()
 
     def _find_start(self) -> Start:
@@ -155,7 +164,7 @@ class _Rounds:
         def measure(level: float) -> Point:
             nonlocal order
             try:
-                point = session.bench.measure(level, self._seed + number)
+                point = session.bench.measure(level, self._arrivals(number))
             except ClientLimitError as error:
                 self._limits.append(error)
                 raise
@@ -176,16 +185,28 @@ class _Rounds:
             session.events.note(f"the load generator is the limit, not the model: {limit}")
         return held_at or contender.rounds[-1].sustained
 
+    def _arrivals(self, number: int) -> int:
+        """Seed of a round's arrivals. Rounds beyond the accepted ones have theirs again."""
+        again = self._shared and not self._accept
+        return self._seed + (number % self._shared if again else number)
+
     def _open(self) -> bool:
         """Whether more rounds may decide what these did not."""
-        if held(self._held) is Held.UNCLEAR:
-            return True
         ratio, limits = self._found().ratio, self._session.spec.check
         return (
             held(self._held) is Held.MET
             and ratio is not None
             and change_of(ratio, limits.warn, limits.fail) is Change.INCONCLUSIVE
         )
+
+    def _acceptable(self, times: int) -> bool:
+        """Whether a check of an equal config, with as many rounds, could rule out a loss."""
+        _, values = self._compared()
+        if not values or min(values) <= 0.0:
+            return True
+        deviation = math.sqrt(2.0) * stdev(map(math.log, values))  # of the ratio of two rounds
+        width = half_width(deviation, len(values), self._error)
+        return times > 1 and width <= self._session.spec.check.fail
 
     def _found(self) -> Checked:
         contender = self._contender
@@ -220,18 +241,22 @@ class _Rounds:
         return metric.name, known if len(known) == len(readings) else ()
 
     def _ratio(self, compared: str, values: Sequence[float]) -> Ratio | None:
-        session, baseline = self._session, self._baseline
+        baseline = self._baseline
         if baseline is None or baseline.compared != compared:
             return None
         if self._listed is not None and baseline.level != self._contender.entrant.level:
             return None  # what is served at another load says nothing
         if not values or min(*values, *baseline.values) <= 0.0:
             return None
-        now, then = tuple(values), baseline.values
-        if session.spec.objective.goal is Goal.MINIMIZE:
+        return self._against(baseline, values)
+
+    def _against(self, baseline: Baseline, values: Sequence[float]) -> Ratio:
+        """By pairs of rounds with the same arrivals; of several with the same, by their mean."""
+        now, then, count = tuple(values), baseline.values, self._shared
+        if count:
+            now = now[:count] if self._accept else now
+            now = tuple(geometric_mean(now[i::count]) for i in range(min(count, len(now))))
+            then = then[: len(now)]
+        if self._session.spec.objective.goal is Goal.MINIMIZE:
             now, then = then, now  # less is better
-        if baseline.arrivals != self._seed or not session.plan.arrivals.open_loop:
-            # a closed loop has no arrivals to share
-            return two_sample_ratio(now, then, ERROR / ANALYSES)
-        rounds = min(len(now), len(then))
-        return paired_ratio(now[:rounds], then[:rounds], ERROR / ANALYSES)
+        return (paired_ratio if count else two_sample_ratio)(now, then, self._error)
