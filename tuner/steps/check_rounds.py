@@ -114,7 +114,9 @@ class _Rounds:
                     return self._found()
                 self._session.events.phase(f"round {number + 1}")
                 self._held.append(self._round(number))
-            if self._acceptable(times) if self._accept else not self._open():
+            if held(self._held) is not Held.MET:  # more rounds would not change that
+                break
+            if not (self._too_few(times) if self._accept else self._undecided()):
                 break
         return self._found()
 
@@ -190,23 +192,19 @@ class _Rounds:
         again = self._shared and not self._accept
         return self._seed + (number % self._shared if again else number)
 
-    def _open(self) -> bool:
-        """Whether more rounds may decide what these did not."""
+    def _undecided(self) -> bool:
         ratio, limits = self._found().ratio, self._session.spec.check
-        return (
-            held(self._held) is Held.MET
-            and ratio is not None
-            and change_of(ratio, limits.warn, limits.fail) is Change.INCONCLUSIVE
-        )
+        if ratio is None:
+            return False
+        return change_of(ratio, limits.warn, limits.fail) is Change.INCONCLUSIVE
 
-    def _acceptable(self, times: int) -> bool:
-        """Whether a check of an equal config, with as many rounds, could rule out a loss."""
+    def _too_few(self, times: int) -> bool:
+        """To accept: a check of an equal config could not be sure to rule out a loss."""
         _, values = self._compared()
-        if not values or min(values) <= 0.0:
-            return True
+        if times == 1 or not values or min(values) <= 0.0:
+            return times == 1
         deviation = math.sqrt(2.0) * stdev(map(math.log, values))  # of the ratio of two rounds
-        width = half_width(deviation, len(values), self._error)
-        return times > 1 and width <= self._session.spec.check.fail
+        return half_width(deviation, len(values), self._error) > self._session.spec.check.fail
 
     def _found(self) -> Checked:
         contender = self._contender
