@@ -18,7 +18,7 @@ from tuner.score.judge import (
     value_of,
     violation,
 )
-from tuner.score.steadiness import allowed_behind, behind_share
+from tuner.score.steadiness import behind_share
 from tuner.score.verdict import SloResult
 from tuner.spec.metrics import Metric
 from tuner.spec.objective import Goal, Objective
@@ -82,7 +82,7 @@ def _answered_of_behind(mix: Measurement) -> Iterator[float]:
     """The level that each shared stream answered which fell behind by more than chance."""
     for stream in mix.shared.values():
         behind = behind_share(stream)
-        if behind is not None and behind > allowed_behind(stream):
+        if behind is not None:
             yield mix.load.level * (1.0 - behind)
 
 

@@ -28,7 +28,7 @@ def unsteadiness(measurement: Measurement) -> str:
     if not measurement.load.arrivals.open_loop:
         return ""
     behind, course = behind_share(measurement), measurement.course
-    if behind is not None and behind > allowed_behind(measurement):
+    if behind is not None:
         return f"answered {digits(100 * (1 - behind), 3)} % of what was due"
     if course is not None and course.growth > max(GROWTH, SURE * course.growth_error):
         return f"latency grows by {digits(100 * course.growth, 2)} % of its mean within the window"
@@ -36,18 +36,13 @@ def unsteadiness(measurement: Measurement) -> str:
 
 
 def behind_share(measurement: Measurement) -> float | None:
-    """The part of the requests due that was not answered meanwhile; None when not known."""
-    due = _due(measurement)
-    if due is None:
-        return None
-    return 1.0 - (measurement.completed_count + measurement.failed_count) / due
+    """The part of the requests due that was not answered meanwhile.
 
-
-def allowed_behind(measurement: Measurement) -> float:
-    due = _due(measurement) or math.inf
-    return BEHIND + BY_CHANCE / math.sqrt(due)
-
-
-def _due(measurement: Measurement) -> float | None:
+    None where that is not known, or no more than chance leaves unanswered.
+    """
     rate = measurement.due_per_s
-    return rate * measurement.duration_s if rate else None
+    if not rate:
+        return None
+    due = rate * measurement.duration_s
+    behind = 1.0 - (measurement.completed_count + measurement.failed_count) / due
+    return behind if behind > BEHIND + BY_CHANCE / math.sqrt(due) else None

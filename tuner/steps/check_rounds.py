@@ -14,11 +14,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import geometric_mean, stdev
+from statistics import geometric_mean
 
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.confirm import Row
-from tuner.confirm.interim import CHECK_LOOKS
+from tuner.confirm.interim import CHECK_LOOKS, InterimAnalyses
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import Contender, Entrant, measure_fixed_round, search_round
 from tuner.errors import ClientLimitError
@@ -26,7 +26,7 @@ from tuner.run.baseline import Baseline
 from tuner.run.confirmation import Role
 from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
-from tuner.score.ratio import ERROR, Ratio, half_width, paired_ratio, two_sample_ratio
+from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
 from tuner.spec.objective import Goal
 from tuner.steps.lengths import refuse_too_slow
 from tuner.steps.looking import Start, highest_that_holds, rough_capacity
@@ -91,7 +91,7 @@ class _Rounds:
     def __init__(self, session: Session, baseline: Baseline | None, *, accept: bool) -> None:
         theirs = None if baseline is None else baseline.arrivals
         self._accept = accept
-        self._error = 0.0  # of the look at the rounds that is due
+        self._analyses = InterimAnalyses(session.spec.check.rounds, looks=CHECK_LOOKS)
         shares = theirs is not None and session.plan.arrivals.open_loop
         #: How many accepted rounds these share arrivals with. A closed loop has none to share.
         self._shared = len(baseline.values) if baseline is not None and shares else 0
@@ -107,9 +107,8 @@ class _Rounds:
         self._limits: list[ClientLimitError] = []  # what the load generator could not send
 
     def check(self) -> Checked:
-        for times, share in CHECK_LOOKS:
-            self._error = ERROR * share
-            for number in range(len(self._held), self._session.spec.check.rounds * times):
+        for times, _ in self._analyses.looks:
+            for number in range(len(self._held), self._analyses.rounds * times):
                 if self._hopeless():
                     return self._found()
                 self._session.events.phase(f"round {number + 1}")
@@ -192,6 +191,11 @@ class _Rounds:
         again = self._shared and not self._accept
         return self._seed + (number % self._shared if again else number)
 
+    @property
+    def _error(self) -> float:
+        """Of the intervals that are looked at now."""
+        return self._analyses.error(len(self._held))
+
     def _undecided(self) -> bool:
         ratio, limits = self._found().ratio, self._session.spec.check
         if ratio is None:
@@ -201,10 +205,13 @@ class _Rounds:
     def _too_few(self, times: int) -> bool:
         """To accept: a check of an equal config could not be sure to rule out a loss."""
         _, values = self._compared()
-        if times == 1 or not values or min(values) <= 0.0:
-            return times == 1
-        deviation = math.sqrt(2.0) * stdev(map(math.log, values))  # of the ratio of two rounds
-        return half_width(deviation, len(values), self._error) > self._session.spec.check.fail
+        if times == 1:
+            return True
+        if not values or min(values) <= 0.0:
+            return False
+        mean = mean_with_interval(values, self._error)
+        width = math.sqrt(2.0) * math.log(mean.high / mean.estimate)  # of a ratio of two such means
+        return width > self._session.spec.check.fail
 
     def _found(self) -> Checked:
         contender = self._contender
