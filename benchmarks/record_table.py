@@ -4,10 +4,12 @@
     python benchmarks/record_table.py emulated-accelerator --seconds 80 --repeats
     python benchmarks/record_table.py emulated-accelerator --seconds 80 --noise
     python benchmarks/record_table.py emulated-accelerator --pack
+    python benchmarks/record_table.py tiny-bert --seconds 600 --guesses OLDER.jsonl
 
 The space is that of ``tables/MODEL.yaml``. Each config gets loads well below, just below, just
 above and far above its capacity, which is guessed from its recorded neighbours; more if the guess
-was wrong. The script continues where it stopped. ``--repeats`` measures a sample, and the best, at
+was wrong. ``--guesses`` takes first guesses from an older table of the same space too. The script
+continues where it stopped. ``--repeats`` measures a sample, and the best, at
 the same loads twice more. ``--noise`` measures a smaller sample three times in windows as long as a
 run's own, which shows how noisy the measurements of a run are.
 """
@@ -20,6 +22,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import recorded_table as tables
 from recorded_neighbours import guess
@@ -78,15 +81,17 @@ def main() -> None:
     parser.add_argument("--repeats", action="store_true", help="measure the sample again")
     parser.add_argument("--noise", action="store_true", help="measure how noisy a run is")
     parser.add_argument("--pack", action="store_true", help="compress the table")
+    parser.add_argument("--guesses", type=Path, help="an older table, packed or not")
     args = parser.parse_args()
     if args.pack:
         print(tables.pack(tables.growing_path(args.model)))
     else:
         kind = "noise" if args.noise else "repeats" if args.repeats else "firsts"
-        _slot(args.model, kind, stop_at=time.monotonic() + args.seconds)
+        stop_at = time.monotonic() + args.seconds
+        _slot(args.model, kind, stop_at=stop_at, guesses=args.guesses)
 
 
-def _slot(model: str, kind: str, *, stop_at: float) -> None:
+def _slot(model: str, kind: str, *, stop_at: float, guesses: Path | None = None) -> None:
     job = prepare(Request(spec=tables.spec_path(model)))
     path = tables.unpack(tables.growing_path(model))
     with find_programs(job, os.environ) as programs:
@@ -98,7 +103,8 @@ def _slot(model: str, kind: str, *, stop_at: float) -> None:
                 f"{path.name} was begun on {table.machine['cpu']}, this is {programs.host.cpu}: "
                 f"continue there, or remove the table and start again"
             )
-        recorder = Recorder(job, list(table.recordings))
+        known = {} if guesses is None else capacities_in(job, guesses)
+        recorder = Recorder(job, list(table.recordings), known)
         left = list(recorder.left(kind))
         print(f"{len(left)} left", flush=True)
         with rig(job, programs) as server:
@@ -109,6 +115,11 @@ def _slot(model: str, kind: str, *, stop_at: float) -> None:
                 if recording is not None:
                     tables.append(path, tables.line_of(recording))
                     print(_said(recording), flush=True)
+
+
+def capacities_in(job: Job, growing: Path) -> dict[Candidate, float]:
+    """Of the configs of an older table of the same space."""
+    return Recorder(job, list(tables.read_file(growing).recordings)).capacities
 
 
 def _said(recording: Recording) -> str:
@@ -124,7 +135,8 @@ class Recorder:
     """Decides which loads a config gets.
 
     Attributes:
-        capacities: Of the configs recorded so far, without those that sustain no load.
+        capacities: Of the configs recorded so far, without those that sustain no load; where a
+            config is not, what is expected of it.
     """
 
     job: Job

@@ -113,3 +113,15 @@ def test_the_noise_of_a_run_is_recorded_from_a_part_of_the_sample() -> None:
     assert {repeat for _, repeat in (first, *left)} == {100, 101, 102}
     again = record_table.Recorder(job, [*done, Recording(first[0], first[1], points)])
     assert list(again.left("noise")) == left
+
+
+def test_first_guesses_may_come_from_an_older_table() -> None:
+    job = prepare(Request(spec=tables.spec_path("tiny-bert")))
+    known = record_table.capacities_in(job, tables.growing_path("tiny-bert"))
+    recorder = record_table.Recorder(job, [], dict(known))
+    assert len(list(recorder.left("firsts"))) == len(list(job.space.enumerate()))
+    candidate = max(known, key=lambda c: known[c])
+    expected = guess(candidate, recorder.capacities)
+    assert expected == pytest.approx(known[candidate], rel=0.2)
+    recorder.recordings.append(Recording(candidate, 0, (synthetic_server(100.0, 200.0),)))
+    assert candidate not in [c for c, _ in recorder.left("firsts")]
