@@ -9,9 +9,9 @@
 The space is that of ``tables/MODEL.yaml``. Each config gets loads well below, just below, just
 above and far above its capacity, which is guessed from its recorded neighbours; more if the guess
 was wrong. ``--guesses`` takes first guesses from an older table of the same space too. The script
-continues where it stopped. ``--repeats`` measures a sample, and the best, at
-the same loads twice more. ``--noise`` measures a smaller sample three times in windows as long as a
-run's own, which shows how noisy the measurements of a run are.
+continues where it stopped. ``--repeats`` measures a sample, and the best, at the same loads twice
+more. ``--noise`` measures a smaller sample three times in windows as long as a run's own, which
+shows how noisy the measurements of a run are.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def _slot(model: str, kind: str, *, stop_at: float, guesses: Path | None = None)
 
 def capacities_in(job: Job, growing: Path) -> dict[Candidate, float]:
     """Of the configs of an older table of the same space."""
-    return Recorder(job, list(tables.read_file(growing).recordings)).capacities
+    older = tables.parse_table(tables.lines_of(growing))
+    return Recorder(job, list(older.recordings)).capacities
 
 
 def _said(recording: Recording) -> str:
@@ -257,8 +258,11 @@ class Recorder:
         return doubt_about(point) if much or behind else ""
 
     def _learn(self, recording: Recording) -> None:
+        if recording.repeat:
+            return
         capacity = Bracket.of([self._judged(p) for p in recording.points]).capacity()
-        if capacity is not None and recording.repeat == 0:
+        self.capacities.pop(recording.candidate, None)  # what was expected of it
+        if capacity is not None:
             self.capacities[recording.candidate] = capacity
 
     def _judged(self, measurement: Measurement) -> Point:

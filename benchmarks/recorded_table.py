@@ -77,12 +77,7 @@ def growing_path(name: str) -> Path:
 
 def read_table(name: str) -> Table:
     """Reads a table, packed or still growing: what a replay can answer from."""
-    return read_file(growing_path(name))
-
-
-def read_file(growing: Path) -> Table:
-    """The same, by the path of its growing file."""
-    return parse_table(lines_of(growing))
+    return parse_table(lines_of(growing_path(name)))
 
 
 def parse_table(lines: Iterator[str]) -> Table:

@@ -125,3 +125,7 @@ def test_first_guesses_may_come_from_an_older_table() -> None:
     assert expected == pytest.approx(known[candidate], rel=0.2)
     recorder.recordings.append(Recording(candidate, 0, (synthetic_server(100.0, 200.0),)))
     assert candidate not in [c for c, _ in recorder.left("firsts")]
+    nothing = record_table.Recorder(
+        job, [Recording(candidate, 0, (synthetic_server(9000.0, 100.0),))], dict(known)
+    )
+    assert candidate not in nothing.capacities
