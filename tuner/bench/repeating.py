@@ -20,6 +20,9 @@ from tuner.spec.slo import Slo
 #: to minutes and shows only under load, so that an idle machine does not show whether it is over.
 PAUSES_S = (5.0, 15.0, 40.0)
 
+#: A client that falls behind for this long on a calm machine would do so again: not repeated.
+LONG_S = 60.0
+
 #: One measurement under a load.
 _Put = Callable[[LoadPoint, Window, int], Measurement]
 
@@ -91,6 +94,8 @@ class Repeating:
             return not client_kept_up(last) or self._missed_by_steal(last)
         if client_kept_up(last) and self._in_vain:
             return self._missed_by_steal(last) and not self._waited_in_vain
+        if not client_kept_up(last) and last.duration_s >= LONG_S:
+            return bool(last.disturbances)
         return bool(doubt_about(last))
 
     def _missed_by_steal(self, measurement: Measurement) -> bool:

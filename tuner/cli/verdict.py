@@ -45,8 +45,10 @@ def lines_of(directory: Path, result: Result) -> list[str]:
     lines = ["", click.style(f"{result.model}: {headline}", fg=color, bold=True)]
     winner = result.winner
     lines += _numbers(result, winner) if winner else [f"  {r}" for r in result.reasons]
-    lines += [f"  soak      {sentence}" for sentence in _soaks(winner or result.baseline)]
-    lines += _bottleneck(winner or result.baseline)
+    shown = winner or result.baseline
+    soak = (shown and shown.soak) or Soak()
+    lines += [f"  soak      {sentence}" for sentence in soak.sentences]
+    lines += _bottleneck(shown)
     lines += ["", *_colored(result.diff)] if result.diff else []
     lines += _next_steps(directory, result)
     return lines
@@ -66,11 +68,6 @@ def _numbers(result: Result, winner: ConfigFacts) -> list[str]:
 def _bottleneck(facts: ConfigFacts | None) -> list[str]:
     found = facts and facts.bottleneck
     return [f"  time      {bottleneck_text(found)}"] if found else []
-
-
-def _soaks(facts: ConfigFacts | None) -> list[str]:
-    soak = (facts and facts.soak) or Soak()
-    return [*(s.sentence for s in soak.tried), *([soak.reason] if soak.reason else [])]
 
 
 def _gain(result: Result, winner: ConfigFacts) -> list[str]:

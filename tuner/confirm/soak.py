@@ -5,18 +5,20 @@ miss. So the load that a config is credited with is put on it once more, on a fr
 long as production would feel it. Where rounds differ much, the lowest mainly shows how short its
 window was, so the soak begins nearly at their mean. Where a load does not hold (an SLO is missed,
 or it is not steady), the claim is lowered to one that does, by the utilisation that was seen or,
-for an overloaded server, by what it answered. A load that failed while something else disturbed
-the machine shows nothing either way.
+for an overloaded server, by what it answered. It is lowered too where the load generator could not
+keep up: a server that leaves its client too little CPU does not hold that load either. A load that
+failed while something else disturbed the machine shows nothing either way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
+from tuner.confirm.bound import is_near
 from tuner.confirm.confirm import Confirmation, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.run.confirmation import Role, Soak, Soaked
@@ -33,7 +35,7 @@ from tuner.spec.slo import Slo
 RELAXATIONS = 200.0
 #: A soak that held is repeated if its own window shows that it should be longer by this factor.
 LONGER = 1.5
-#: Soaks of one config, the first and those at lowered claims.
+#: Loads that one config is soaked at, the first and lower ones.
 MOST = 3
 #: A soak begins at this share of the mean capacity of the rounds, at least.
 OF_MEAN = 0.95
@@ -85,37 +87,30 @@ def soak(
         rules: What is common to all soaks of a run.
         slope: Power of the load with which utilisation rises, as rounds show it; None: not known.
         begin: The first load, see `first_level`; None: ``level``.
-        at_most: Soaks.
+        at_most: Loads to try.
 
     Raises:
-        TrialError: It could not be served, or no load gave a result.
+        TrialError: It could not be served, or a load gave no result.
     """
-    tried: list[Soaked] = []
+    soaks = _Soaks(bench, candidate, rules, rules.least_s)
     next_level: float | None = level if begin is None else begin
-    least_s = rules.least_s
-    while next_level is not None and len(tried) < at_most:
-        try:
-            point = _measure(bench, candidate, next_level, rules, least_s)
-        except ClientLimitError as error:
-            return Soak(tuple(tried), error.message)
-        rules.record(Row(0, len(tried), Role.SOAK, candidate, point))
-        late = measured_late_share(point.measurement, rules.slos)
-        tried.append(Soaked(point.measurement, point.slo, late))
-        rules.told(tried[-1].sentence)
-        lasted_s = max(least_s, point.measurement.duration_s)
-        least_s = max(least_s, remembered_s([point]))
-        if tried[-1].held and least_s <= LONGER * lasted_s:
+    for failures in range(1, at_most + 1):
+        if next_level is None:
             break
-        if not tried[-1].held and point.measurement.disturbances:
-            disturbed = " ".join(point.measurement.disturbances).rstrip(".")
-            return Soak(tuple(tried[:-1]), f"missed an SLO on a disturbed machine: {disturbed}")
-        if not tried[-1].held:
-            next_level = _lower(tried, slope, rules.plan)
-            if next_level is not None and len(tried) == at_most - 1:
-                next_level = min(next_level, level)
-        elif len(tried) < at_most:
-            rules.told(f"latency recovers slowly after busy periods: repeated for {least_s:.0f} s")
-    return Soak(tuple(tried))
+        found = soaks.put(next_level)
+        if found is not None and found.held:
+            break
+        if found is not None and found.measurement.disturbances:
+            disturbed = " ".join(found.measurement.disturbances).rstrip(".")
+            reason = f"missed an SLO on a disturbed machine: {disturbed}"
+            return Soak(tuple(soaks.tried[:-1]), reason, tuple(soaks.limited))
+        bearable = 0.0  # not known: lower it by as much as may be
+        if found is not None:
+            bearable = _bearable([s.point for s in soaks.tried], slope) * (1.0 - BELOW * failures)
+        next_level = _lower(next_level, bearable, rules.plan)
+        if next_level is not None and failures == at_most - 1:
+            next_level = min(next_level, level)
+    return Soak(tuple(soaks.tried), limited=tuple(soaks.limited))
 
 
 def first_level(proof: Confirmation, plan: LoadPlan) -> float:
@@ -134,28 +129,71 @@ def remembered_s(points: Sequence[Point]) -> float:
     return RELAXATIONS * max((c.relaxation_s for c in courses if c is not None), default=0.0)
 
 
-def _measure(
-    bench: Bench, candidate: Candidate, level: float, rules: SoakRules, least_s: float
-) -> Point:
-    """Repeats a load that gave no result: the generator may have failed."""
-    bench.deploy(candidate, fresh=True)
-    try:
-        return bench.soak(level, rules.seed, least_s)
-    except ModelFailsError:
-        raise
-    except LoadFailedError:
-        bench.deploy(candidate, fresh=True)
-        return bench.soak(level, rules.seed, least_s)
+@dataclass
+class _Soaks:
+    """Puts long loads on one config and keeps what they show."""
+
+    bench: Bench
+    candidate: Candidate
+    rules: SoakRules
+    least_s: float
+    tried: list[Soaked] = field(default_factory=list)
+    limited: list[str] = field(default_factory=list)
+
+    def put(self, level: float) -> Soaked | None:
+        """One that held, but remembers for longer than it lasted, is repeated for longer.
+
+        Returns:
+            What the load showed; None where the load generator could not keep up.
+        """
+        asked_s = self.least_s
+        found = self._once(level)
+        if found is None or not found.held:
+            return found
+        if self.least_s <= LONGER * max(asked_s, found.measurement.duration_s):
+            return found
+        longer = f"repeated for {self.least_s:.0f} s"
+        self.rules.told(f"latency recovers slowly after busy periods: {longer}")
+        found = self._once(level)
+        if found is None:
+            self.tried.pop()  # it held for too short a time to show anything
+        return found
+
+    def _once(self, level: float) -> Soaked | None:
+        try:
+            point = self._measure(level)
+        except ClientLimitError as error:
+            self.limited.append(error.message)
+            self.rules.told(error.message)
+            return None
+        order = len(self.tried) + len(self.limited)
+        self.rules.record(Row(0, order, Role.SOAK, self.candidate, point))
+        late = measured_late_share(point.measurement, self.rules.slos)
+        found = Soaked(point.measurement, point.slo, late)
+        self.tried.append(found)
+        self.rules.told(found.sentence)
+        if found.held or is_near(point):
+            # Far above the bound a queue remembers for long, which says nothing of lower loads.
+            self.least_s = max(self.least_s, remembered_s([point]))
+        return found
+
+    def _measure(self, level: float) -> Point:
+        """Repeats a load that gave no result: the generator may have failed."""
+        self.bench.deploy(self.candidate, fresh=True)
+        try:
+            return self.bench.soak(level, self.rules.seed, self.least_s)
+        except ModelFailsError:
+            raise
+        except LoadFailedError:
+            self.bench.deploy(self.candidate, fresh=True)
+            return self.bench.soak(level, self.rules.seed, self.least_s)
 
 
-def _lower(tried: Sequence[Soaked], slope: float | None, plan: LoadPlan) -> float | None:
-    """Where the load should hold after it did not at the last one; None where none is left."""
-    failed = tried[-1].level
+def _lower(failed: float, bearable: float, plan: LoadPlan) -> float | None:
+    """The load to try after one that did not hold; None where none is left."""
     if plan.listed is not None:
         return max((level for level in plan.listed if level < failed), default=None)
-    probes = [s.point for s in tried]
-    level = _bearable(probes, slope) * (1.0 - BELOW * len(tried))
-    level = max(level, (1.0 - MOST_AT_ONCE) * failed)
+    level = max(bearable, (1.0 - MOST_AT_ONCE) * failed)
     if plan.levels.whole:
         level = min(math.floor(level), failed - 1.0)
     level = plan.levels.nearest(level)

@@ -94,9 +94,7 @@ def soak_sentences(data: ReportData) -> list[str]:
     """What each soak of the config that the verdict is about showed."""
     if data.subject is None:
         return []
-    soak = data.subject.soak
-    sentences = [*(s.sentence for s in soak.tried), *([soak.reason] if soak.reason else [])]
-    return [f"Soak: {sentence.removesuffix('.')}." for sentence in sentences]
+    return [f"Soak: {sentence.removesuffix('.')}." for sentence in data.subject.soak.sentences]
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:

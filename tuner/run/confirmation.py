@@ -110,15 +110,28 @@ class Soak(Facts):
 
     Attributes:
         reason: Why there is none that tells whether the claim holds; empty where one does.
+        limited: About each load that the load generator could not keep up with.
     """
 
     tried: tuple[Soaked, ...] = ()
     reason: str = ""
+    limited: tuple[str, ...] = ()
 
     @property
     def held(self) -> Soaked | None:
         """The one whose load held; None when none did."""
         return self.tried[-1] if self.tried and self.tried[-1].held else None
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """About each load that did not hold."""
+        return (*(s.sentence for s in self.tried if not s.held), *self.limited)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Everything that the soaks showed."""
+        reason = (self.reason,) if self.reason else ()
+        return (*(s.sentence for s in self.tried), *self.limited, *reason)
 
 
 @dataclass(frozen=True)

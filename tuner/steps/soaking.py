@@ -50,11 +50,11 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     session.events.phase("soaking the winner")
     begin, slope = first_level(proof, session.plan), proof.own.steepness()
     found = _soak(session, proof.candidate, proof.level, proof.points, slope, begin)
-    if not found.tried:
+    if found.held is None and not found.failures:
         return Proven(found, reason=f"whether its load holds for long is not known: {found.reason}")
     if found.held is not None and found.held.level >= proof.level:
         return Proven(found, reason=_above_rounds(proof, found.held))
-    reason = f"what it sustained in its rounds does not last: {found.tried[0].sentence}"
+    reason = f"what it sustained in its rounds does not last: {found.failures[0]}"
     if found.held is None:
         return Proven(found, Outcome.NOT_FEASIBLE, reason)
     beside = _as_good(session, proof, found.held)

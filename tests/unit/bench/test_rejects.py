@@ -13,7 +13,7 @@ from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.bench import BenchRules, TritonBench
-from tuner.bench.repeating import PAUSES_S
+from tuner.bench.repeating import LONG_S, PAUSES_S
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -190,6 +190,25 @@ def test_a_client_that_is_behind_twice_scores_nothing() -> None:
         bench.measure(50, 2)
     assert "batch_size" in error.value.hint
     assert [r.level for r in rejected] == [50, 50]  # what was measured before still counts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "others_percent", "made"),
+    [(LONG_S - 1.0, 0.0, 2), (LONG_S, 0.0, 1), (LONG_S, 40.0, 2)],
+)
+def test_a_client_that_was_behind_for_long_on_a_calm_machine_gets_no_other_chance(
+    seconds: float, others_percent: float, made: int
+) -> None:
+    """Two soaks of five minutes were made twice, and each took eight."""
+
+    def long_behind(load: LoadPoint) -> Measurement:
+        host = HostUse(other_cpu_percent=others_percent)
+        return replace(behind(load), duration_s=seconds, host=host)
+
+    bench, rejected = a_bench(*[long_behind] * 2)
+    with pytest.raises(ClientLimitError):
+        bench.measure(30, 1)
+    assert len(rejected) == made
 
 
 def test_a_disturbed_measurement_counts_where_the_client_fell_behind_in_its_repeat() -> None:

@@ -221,10 +221,86 @@ def test_a_closed_loop_is_lowered_by_a_client_at_least_and_has_no_late_share() -
     assert told[-1] == "8 concurrent for 3 s: p99 30 ms"
 
 
-def test_a_load_generator_that_cannot_keep_it_up_tells_nothing_of_the_config() -> None:
-    found, rows, _ = soaked(Script(ClientLimitError("too fast")), 225.0)
-    assert (found.tried, found.held, found.reason) == ((), None, "too fast")
+def test_a_load_that_the_generator_cannot_keep_up_with_is_lowered() -> None:
+    """A server that uses all the CPU leaves its client none: that load does not hold."""
+    found, rows, told = soaked(Script(ClientLimitError("too fast")), 225.0)
+    assert found.held is not None
+    assert found.held.level == pytest.approx(0.85 * 225.0)
+    assert (found.limited, found.failures) == (("too fast",), ("too fast",))
+    assert found.sentences == (found.held.sentence, "too fast")
+    assert told == ["too fast", found.held.sentence]
+    assert len(rows) == 1
+
+
+def test_where_the_generator_keeps_up_with_no_load_none_holds() -> None:
+    bench = Script(*[ClientLimitError(f"too fast {i}") for i in range(MOST)])
+    found, rows, _ = soaked(bench, 100.0)
+    assert (found.tried, found.held, found.reason) == ((), None, "")
+    assert found.failures == ("too fast 0", "too fast 1", "too fast 2")
+    assert [a.level for a in bench.soaks] == pytest.approx([100.0, 85.0, 72.25])
+    assert len(bench.deployed) == MOST
     assert rows == []
+
+
+def test_a_miss_and_a_load_that_the_generator_cannot_keep_up_with_are_lowered_in_turn() -> None:
+    """A run lost its winner to two loads of five minutes each that its client fell behind in."""
+
+    class Starved(Script):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            if len(self.soaks) == 1:
+                self.happenings = [ClientLimitError("too fast")]
+            return super().soak(level, seed, least_s)
+
+    bench = Starved()
+    found, _, told = soaked(bench, 295.0)
+    missed, limited, held = told
+    assert "; misses p99_latency <= 40ms" in missed
+    assert limited == "too fast"
+    assert found.held is not None
+    assert held == found.held.sentence
+    first, second, third = (a.level for a in bench.soaks)
+    assert (first, third) == (295.0, pytest.approx(0.85 * second, rel=1e-3))
+    assert 250.0 < second < 290.0
+    assert found.failures == (missed, limited)
+
+
+@pytest.mark.parametrize(("p99_ms", "second_s"), [(200.0, 12.0), (50.0, 0.5 * RELAXATIONS)])
+def test_what_a_queue_far_above_its_bound_remembers_lengthens_no_lower_load(
+    p99_ms: float, second_s: float
+) -> None:
+    """One that missed it closely does: the lower load is near it as well."""
+    asked: list[float] = []
+
+    class Remembers(LongLoads):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            asked.append(least_s)
+            return super().soak(level, seed, least_s)
+
+    def found_at(level: float) -> Measurement:
+        if level < 100.0:
+            return synthetic_measurement(level, 30e3)
+        remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
+        return replace(synthetic_measurement(level, 1e3 * p99_ms), course=remembering)
+
+    found, _, _ = soaked(Remembers(found_at), 100.0)
+    assert found.held is not None
+    assert asked == [12.0, second_s]
+
+
+def test_what_held_only_until_it_was_put_on_for_longer_is_no_claim() -> None:
+    class Starved(LongLoads):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            if least_s > 12.0 and level > 200.0:
+                raise ClientLimitError("too fast")
+            return super().soak(level, seed, least_s)
+
+    remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
+    bench = Starved(lambda level: replace(queue_at(level, 300.0), course=remembering))
+    found, rows, _ = soaked(bench, 225.0)
+    assert [s.level for s in found.tried] == [pytest.approx(0.85 * 225.0)]
+    assert found.held is not None
+    assert found.limited == ("too fast",)
+    assert [(r.order, r.point.level) for r in rows] == [(0, 225.0), (1, found.held.level)]
 
 
 def test_a_soak_that_misses_while_the_machine_is_disturbed_tells_nothing_of_the_config() -> None:
@@ -269,9 +345,10 @@ def test_refused_requests_are_late() -> None:
 
 
 def test_it_survives_a_file() -> None:
-    found, _, _ = soaked(LongLoads(lambda level: queue_at(level, 300.0)), 295.0)
+    found, _, _ = soaked(Script(ClientLimitError("too fast")), 225.0)
+    assert len(found.sentences) > 1
     again = Soak.from_json(found.to_json())
-    assert [s.sentence for s in again.tried] == [s.sentence for s in found.tried]
+    assert again.sentences == found.sentences
     assert again.held is not None
     assert passes(again.held.point.slo)
     data = again.held.to_json()

@@ -22,7 +22,7 @@ from unit.steps.test_proving import (
 from tuner.cli.verdict import lines_of
 from tuner.confirm.confirm import Row
 from tuner.confirm.soak import RELAXATIONS
-from tuner.errors import InterruptedRunError, ModelFailsError
+from tuner.errors import ClientLimitError, InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
 from tuner.run.confirmation import Role
 from tuner.run.result_schema import Result
@@ -204,6 +204,38 @@ def test_a_soak_that_only_a_disturbed_machine_misses_takes_no_proof_back() -> No
     assert len(bench.soaks) == 1
     said = f"is not known: missed an SLO on a disturbed machine: {stolen[:-1]}"
     assert any(said in reason for reason in verdict.reasons)
+
+
+def test_a_config_that_starves_its_client_at_every_load_is_not_written() -> None:
+    trouble = ClientLimitError("the load generator could not keep up")
+    bench = Lasting(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {}, trouble)
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.reasons[-1].endswith(f"does not last: {trouble.message}")
+
+
+def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
+    class Starved(Lasting):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            if not self.least_s:
+                self.least_s.append(least_s)
+                raise ClientLimitError("the load generator could not keep up")
+            return super().soak(level, seed, least_s)
+
+    bench = Starved(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+    verdict, _, _ = told(bench)
+    assert verdict.status is Status.IMPROVED
+    assert verdict.confirmation is not None
+    ((_, held),) = bench.soaked
+    assert held == pytest.approx(0.85 * verdict.confirmation.level, rel=1e-3)
+    result = Result.from_json(result_json(bench, verdict))
+    assert result.winner is not None
+    assert result.winner.goodput_infer_per_s == held
+    (reason,) = (r for r in verdict.reasons if "what lasts is" in r)
+    assert "does not last: the load generator could not keep up; what lasts is " in reason
+    soaks = [line for line in lines_of(Path("run"), result) if line.startswith("  soak ")]
+    assert soaks[-1].endswith("the load generator could not keep up")
+    assert len(soaks) == 2
 
 
 def test_a_model_that_fails_in_the_soak_is_not_written() -> None:
