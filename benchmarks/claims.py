@@ -230,7 +230,9 @@ def held_level(bench: SimulatedBench, proof: Confirmation, seed: int) -> float |
     """The final claim: the load that held in the soak; None if none did."""
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
     least_s = remembered_s(proof.points)
-    rules = SoakRules([bench.slo], plan, seed, least_s, lambda _: None, lambda _: None)
+    rules = SoakRules(
+        [bench.slo], plan, seed, bench.soak_s, least_s, lambda _: None, lambda _: None
+    )
     slope, begin = proof.own.steepness(), first_level(proof, plan)
     held = soak(bench, OTHER, proof.level, rules, slope=slope, begin=begin).held
     return None if held is None else held.level

@@ -37,6 +37,10 @@ RELAXATIONS = 200.0
 LONGER = 1.5
 #: Loads that one config is soaked at, the first and lower ones.
 MOST = 3
+#: After a load that failed far above its bound, or that the load generator could not keep up with,
+#: the next lasts longer by this factor: rounds and soak then disagree since long busy periods are
+#: rare, and the rarer they are, the longer it takes to meet one.
+MORE = 2.0
 #: A soak begins at this share of the mean capacity of the rounds, at least.
 OF_MEAN = 0.95
 #: The tail of the latency rises with this power of the load at least: in a queue at 75 % of its
@@ -55,6 +59,7 @@ class SoakRules:
     Attributes:
         plan: Loads that may be asked for.
         seed: Different from all others; a lowered load has the same arrivals, slower.
+        usual_s: How long a soak lasts if nothing asks for more.
         least_s: How long a soak is to last at least, if that is possible.
         record: Stores a row at once.
         told: Receives a sentence about each finished soak, and why one that held is repeated.
@@ -63,6 +68,7 @@ class SoakRules:
     slos: Sequence[Slo]
     plan: LoadPlan
     seed: int
+    usual_s: float
     least_s: float
     record: Callable[[Row], None]
     told: Callable[[str], None]
@@ -165,6 +171,7 @@ class _Soaks:
         except ClientLimitError as error:
             self.limited.append(error.message)
             self.rules.told(error.message)
+            self.least_s = max(self.least_s, self.rules.usual_s) * MORE
             return None
         order = len(self.tried) + len(self.limited)
         self.rules.record(Row(0, order, Role.SOAK, self.candidate, point))
@@ -173,8 +180,9 @@ class _Soaks:
         self.tried.append(found)
         self.rules.told(found.sentence)
         if found.held or is_near(point):
-            # Far above the bound a queue remembers for long, which says nothing of lower loads.
             self.least_s = max(self.least_s, remembered_s([point]))
+        else:  # how long a queue remembers so far above its bound says nothing of lower loads
+            self.least_s = max(self.least_s, self.rules.usual_s) * MORE
         return found
 
     def _measure(self, level: float) -> Point:

@@ -129,9 +129,10 @@ class Soak(Facts):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Everything that the soaks showed."""
-        reason = (self.reason,) if self.reason else ()
-        return (*(s.sentence for s in self.tried), *self.limited, *reason)
+        """Everything that the soaks showed, and last what held."""
+        shown = [s.sentence for s in self.tried]
+        held = [shown.pop()] if self.held is not None else []
+        return (*shown, *self.limited, *held, *([self.reason] if self.reason else []))
 
 
 @dataclass(frozen=True)

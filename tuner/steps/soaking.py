@@ -132,6 +132,7 @@ def _soak(
         slos=session.spec.slos,
         plan=session.plan,
         seed=seeds.of_soak(session.first_seed),
+        usual_s=float(session.spec.confirm.soak),
         least_s=remembered_s(points),
         record=session.record,
         told=lambda text: session.events.note(f"soak: {text}"),
