@@ -48,7 +48,8 @@ OF_MEAN = 0.95
 STEEP = 3.0
 #: A lowered claim is this share below where utilisation would be one; twice that the next time.
 BELOW = 0.015
-#: What the rounds have shown is lowered by at most this share at once.
+#: What the rounds have shown is lowered by at most this share at once; by twice that at the second
+#: load that the load generator could not keep up with, which tells nothing of where to go.
 MOST_AT_ONCE = 0.15
 
 
@@ -110,9 +111,11 @@ def soak(
             disturbed = " ".join(found.measurement.disturbances).rstrip(".")
             reason = f"missed an SLO on a disturbed machine: {disturbed}"
             return Soak(tuple(soaks.tried[:-1]), reason, tuple(soaks.limited))
-        bearable = 0.0  # not known: lower it by as much as may be
-        if found is not None:
+        if found is None:
+            bearable = (1.0 - MOST_AT_ONCE * len(soaks.limited)) * next_level
+        else:
             bearable = _bearable([s.point for s in soaks.tried], slope) * (1.0 - BELOW * failures)
+            bearable = max(bearable, (1.0 - MOST_AT_ONCE) * next_level)
         next_level = _lower(next_level, bearable, rules.plan)
         if next_level is not None and failures == at_most - 1:
             next_level = min(next_level, level)
@@ -201,10 +204,9 @@ def _lower(failed: float, bearable: float, plan: LoadPlan) -> float | None:
     """The load to try after one that did not hold; None where none is left."""
     if plan.listed is not None:
         return max((level for level in plan.listed if level < failed), default=None)
-    level = max(bearable, (1.0 - MOST_AT_ONCE) * failed)
     if plan.levels.whole:
-        level = min(math.floor(level), failed - 1.0)
-    level = plan.levels.nearest(level)
+        bearable = min(math.floor(bearable), failed - 1.0)
+    level = plan.levels.nearest(bearable)
     return level if level < failed else None
 
 
