@@ -48,8 +48,9 @@ OF_MEAN = 0.95
 STEEP = 3.0
 #: A lowered claim is this share below where utilisation would be one; twice that the next time.
 BELOW = 0.015
-#: What the rounds have shown is lowered by at most this share at once; by twice that at the second
-#: load that the load generator could not keep up with, which tells nothing of where to go.
+#: What the rounds have shown is lowered by at most this share at once. A load that the load
+#: generator could not keep up with does not tell where to go: it is lowered by this share, or by
+#: twice that if it was the second one to fail.
 MOST_AT_ONCE = 0.15
 
 
@@ -112,7 +113,7 @@ def soak(
             reason = f"missed an SLO on a disturbed machine: {disturbed}"
             return Soak(tuple(soaks.tried[:-1]), reason, tuple(soaks.limited))
         if found is None:
-            bearable = (1.0 - MOST_AT_ONCE * len(soaks.limited)) * next_level
+            bearable = (1.0 - MOST_AT_ONCE * failures) * next_level
         else:
             bearable = _bearable([s.point for s in soaks.tried], slope) * (1.0 - BELOW * failures)
             bearable = max(bearable, (1.0 - MOST_AT_ONCE) * next_level)
