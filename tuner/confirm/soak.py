@@ -48,9 +48,8 @@ OF_MEAN = 0.95
 STEEP = 3.0
 #: A lowered claim is this share below where utilisation would be one; twice that the next time.
 BELOW = 0.015
-#: What the rounds have shown is lowered by at most this share at once. A load that the load
-#: generator could not keep up with does not tell where to go: it is lowered by this share, or by
-#: twice that if it was the second one to fail.
+#: What the rounds have shown is lowered by at most this share, and by twice that if it fails again.
+#: A load that the load generator could not keep up with does not tell where to go: by so much.
 MOST_AT_ONCE = 0.15
 
 
@@ -112,12 +111,11 @@ def soak(
             disturbed = " ".join(found.measurement.disturbances).rstrip(".")
             reason = f"missed an SLO on a disturbed machine: {disturbed}"
             return Soak(tuple(soaks.tried[:-1]), reason, tuple(soaks.limited))
-        if found is None:
-            bearable = (1.0 - MOST_AT_ONCE * failures) * next_level
-        else:
-            bearable = _bearable([s.point for s in soaks.tried], slope) * (1.0 - BELOW * failures)
-            bearable = max(bearable, (1.0 - MOST_AT_ONCE) * next_level)
-        next_level = _lower(next_level, bearable, rules.plan)
+        lower = (1.0 - MOST_AT_ONCE * failures) * next_level
+        if found is not None:
+            bearable = _bearable([s.point for s in soaks.tried], slope)
+            lower = max(lower, bearable * (1.0 - BELOW * failures))
+        next_level = _lower(next_level, lower, rules.plan)
         if next_level is not None and failures == at_most - 1:
             next_level = min(next_level, level)
     return Soak(tuple(soaks.tried), limited=tuple(soaks.limited))
@@ -201,13 +199,13 @@ class _Soaks:
             return self.bench.soak(level, self.rules.seed, self.least_s)
 
 
-def _lower(failed: float, bearable: float, plan: LoadPlan) -> float | None:
+def _lower(failed: float, level: float, plan: LoadPlan) -> float | None:
     """The load to try after one that did not hold; None where none is left."""
     if plan.listed is not None:
         return max((level for level in plan.listed if level < failed), default=None)
     if plan.levels.whole:
-        bearable = min(math.floor(bearable), failed - 1.0)
-    level = plan.levels.nearest(bearable)
+        level = min(math.floor(level), failed - 1.0)
+    level = plan.levels.nearest(level)
     return level if level < failed else None
 
 
