@@ -151,6 +151,14 @@ def _facts(machine: Mapping[str, Any], world: RecordedWorld, space: Space) -> st
         f"tritonserver {versions['tritonserver']} and perf_analyzer {versions['perf_analyzer']}. "
         f"Best feasible goodput {world.best:.0f}/s, the current config's {current:.0f}/s; "
         f"{near} configs are within 1 % of the best, {sum(g > 0 for g in good)} are feasible. "
+        f"{_noise(world)}"
+    )
+
+
+def _noise(world: RecordedWorld) -> str:
+    if not world.noises:
+        return "No config was recorded twice: the same load gets the same answer each time."
+    return (
         f"Noise: {len(world.noises)} recordings of repeated configs, in windows "
         f"{'as long as those of a run' if world.like_a_run else 'of the table'}; up to the "
         f"capacity a p99 is {world.repeatability:.0%} off in the median, and its errors at "

@@ -115,7 +115,7 @@ class Soak(Facts):
 
     tried: tuple[Soaked, ...] = ()
     reason: str = ""
-    limited: tuple[str, ...] = ()
+    limited: Annotated[tuple[str, ...], Field(exclude_if=lambda loads: not loads)] = ()
 
     @property
     def held(self) -> Soaked | None:

@@ -90,6 +90,10 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     without = results.report("tiny-bert", bare, machine, world[1], world[0].space)
     assert without.count("not run") == 2
     assert "92 configs" in text
+    once = replace(world[1], noises=())
+    told = results.report("tiny-bert", kept, machine, once, world[0].space)
+    assert "No config was recorded twice" in told
+    assert "nan" not in told
     assert (tmp_path / "tiny-bert.png").stat().st_size > 10_000
     assert "random" in (tmp_path / "tiny-bert.svg").read_text()
 
