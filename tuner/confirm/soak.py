@@ -173,7 +173,7 @@ class _Soaks:
         except ClientLimitError as error:
             self.limited.append(error.message)
             self.rules.told(error.message)
-            self.least_s = max(self.least_s, self.rules.usual_s) * MORE
+            self._last_longer()
             return None
         order = len(self.tried) + len(self.limited)
         self.rules.record(Row(0, order, Role.SOAK, self.candidate, point))
@@ -184,8 +184,11 @@ class _Soaks:
         if found.held or is_near(point):
             self.least_s = max(self.least_s, remembered_s([point]))
         else:  # how long a queue remembers so far above its bound says nothing of lower loads
-            self.least_s = max(self.least_s, self.rules.usual_s) * MORE
+            self._last_longer()
         return found
+
+    def _last_longer(self) -> None:
+        self.least_s = max(self.least_s, self.rules.usual_s) * MORE
 
     def _measure(self, level: float) -> Point:
         """Repeats a load that gave no result: the generator may have failed."""

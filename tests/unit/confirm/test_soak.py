@@ -54,8 +54,10 @@ class LongLoads(FreshBench):
     ) -> None:
         super().__init__({WINNER: 100.0}, arrivals=arrivals)
         self.found = found
+        self.asked_s: list[float] = []
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        self.asked_s.append(least_s)
         self.soaks.append(self._asked(level, seed))
         return judge_point(self.slos, replace(self.found(level), seed=seed))
 
@@ -66,11 +68,10 @@ class Script(LongLoads):
     def __init__(self, *happenings: Exception) -> None:
         super().__init__(lambda level: queue_at(level, 300.0))
         self.happenings = list(happenings)
-        self.asked_s: list[float] = []
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        self.asked_s.append(least_s)
         if self.happenings:
+            self.asked_s.append(least_s)
             self.soaks.append(self._asked(level, seed))
             raise self.happenings.pop(0)
         return super().soak(level, seed, least_s)
@@ -109,19 +110,12 @@ def test_a_claim_that_holds_is_soaked_once_on_a_fresh_server_and_told() -> None:
 
 
 def test_a_soak_that_shows_a_longer_memory_than_the_rounds_did_is_made_again_for_longer() -> None:
-    asked: list[float] = []
-
-    class Remembers(LongLoads):
-        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-            asked.append(least_s)
-            return super().soak(level, seed, least_s)
-
     remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=0.5)
-    bench = Remembers(lambda level: replace(queue_at(level, 300.0), course=remembering))
+    bench = LongLoads(lambda level: replace(queue_at(level, 300.0), course=remembering))
     found, _, told = soaked(bench, 225.0)
     assert found.held is not None
     assert found.held.level == 225.0
-    assert asked == [12.0, 0.5 * RELAXATIONS]
+    assert bench.asked_s == [12.0, 0.5 * RELAXATIONS]
     assert told[1] == "latency recovers slowly after busy periods: repeated for 100 s"
 
 
@@ -235,16 +229,13 @@ def test_a_load_that_the_generator_cannot_keep_up_with_is_lowered() -> None:
 
 
 def test_where_the_generator_keeps_up_with_no_load_none_holds() -> None:
+    """Each is put on for longer: long busy periods are rare, or the rounds had met them."""
     bench = Script(*[ClientLimitError(f"too fast {i}") for i in range(MOST)])
     found, rows, _ = soaked(bench, 100.0)
     assert (found.tried, found.held, found.reason) == ((), None, "")
     assert found.failures == ("too fast 0", "too fast 1", "too fast 2")
     assert [a.level for a in bench.soaks] == pytest.approx([100.0, 85.0, 0.7 * 85.0])
-    assert bench.asked_s == [
-        12.0,
-        60.0,
-        120.0,
-    ]  # long busy periods are rare, or rounds had met them
+    assert bench.asked_s == [12.0, 60.0, 120.0]
     assert len(bench.deployed) == MOST
     assert rows == []
 
@@ -277,12 +268,6 @@ def test_what_a_queue_far_above_its_bound_remembers_lengthens_no_lower_load(
     p99_ms: float, second_s: float
 ) -> None:
     """One that missed it closely does: the lower load is near it as well."""
-    asked: list[float] = []
-
-    class Remembers(LongLoads):
-        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-            asked.append(least_s)
-            return super().soak(level, seed, least_s)
 
     def found_at(level: float) -> Measurement:
         if level < 100.0:
@@ -290,9 +275,10 @@ def test_what_a_queue_far_above_its_bound_remembers_lengthens_no_lower_load(
         remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=2.0)
         return replace(synthetic_measurement(level, 1e3 * p99_ms), course=remembering)
 
-    found, _, _ = soaked(Remembers(found_at), 100.0)
+    bench = LongLoads(found_at)
+    found, _, _ = soaked(bench, 100.0)
     assert found.held is not None
-    assert asked == [12.0, second_s]
+    assert bench.asked_s == [12.0, second_s]
 
 
 def test_what_held_only_until_it_was_put_on_for_longer_is_no_claim() -> None:
