@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
@@ -17,6 +18,8 @@ from tuner.steps.session import Session
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 _NEARLY = 0.99
+#: Where both run on one machine that is this busy, load generator and server hinder each other.
+_BUSY_PERCENT = 95.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     if found.held is not None and found.held.level >= proof.level:
         return Proven(found, reason=_above_rounds(proof, found.held))
     reason = f"what it sustained in its rounds does not last: {found.failures[0]}"
+    reason += _short_of_cpu(proof.points)
     if found.held is None:
         return Proven(found, Outcome.NOT_FEASIBLE, reason)
     beside = _as_good(session, proof, found.held)
@@ -64,6 +68,18 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
         why = f"and what lasts is not better by {bar}: {held}"
         return Proven(found, Outcome.NOT_BETTER, f"{reason}; {why}")
     return Proven(found, reason=f"{reason}; what lasts is {found.held.sentence}")
+
+
+def _short_of_cpu(points: Sequence[Point]) -> str:
+    """Says that server and load generator left each other too little of the CPU; else empty."""
+    hosts = [p.measurement.host for p in points]
+    used = [h.cpu_percent for h in hosts if h.cores is not None and h.cpu_percent is not None]
+    if not used or median(used) < _BUSY_PERCENT:
+        return ""
+    return (
+        f" (server and load generator share a CPU that was {median(used):.0f} % busy in the "
+        "rounds: put the load on from another machine, see server.mode)"
+    )
 
 
 def _above_rounds(proof: Confirmation, held: Soaked) -> str:
