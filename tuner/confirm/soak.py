@@ -205,7 +205,7 @@ class _Soaks:
 def _lower(failed: float, level: float, plan: LoadPlan) -> float | None:
     """The load to try after one that did not hold; None where none is left."""
     if plan.listed is not None:
-        return max((level for level in plan.listed if level < failed), default=None)
+        return max((listed for listed in plan.listed if listed < failed), default=None)
     if plan.levels.whole:
         level = min(math.floor(level), failed - 1.0)
     level = plan.levels.nearest(level)

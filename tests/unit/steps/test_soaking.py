@@ -238,37 +238,36 @@ def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
     assert len(soaks) == 2
 
 
-class Busy(Lasting):
-    """Server and load generator share four cores, which are ``used`` percent busy."""
+def reasons_at(used_percent: float, cores: int | None, lasting: float) -> str:
+    """What a run says whose server and load generator share ``cores``, None: none, so busy."""
 
-    used = 99.0
-    cores: int | None = 4
+    class Busy(Lasting):
+        def reading(self, level: float, seed: int) -> Measurement:
+            found = super().reading(level, seed)
+            host = replace(found.host, cpu_percent=used_percent, cores=cores)
+            return replace(found, host=host)
 
-    def reading(self, level: float, seed: int) -> Measurement:
-        found = super().reading(level, seed)
-        host = replace(found.host, cpu_percent=self.used, cores=self.cores)
-        return replace(found, host=host)
-
-
-def busy(used: float, cores: int | None = 4, lasting: float = 0.9) -> str:
-    """Everything that the run says of its proof."""
     bench = Busy(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {OTHER: lasting})
-    bench.used, bench.cores = used, cores
     return " ".join(told(bench)[0].reasons)
 
 
 def test_a_claim_that_had_to_be_lowered_names_the_cpu_that_the_load_generator_shares() -> None:
-    said = busy(99.0)
+    said = reasons_at(99.0, 4, lasting=0.9)
     assert "share a CPU that was 99 % busy in the rounds: put the load on from another" in said
     assert said.index("does not last") < said.index("share a CPU") < said.index("what lasts is")
 
 
-def test_a_cpu_that_has_time_left_or_is_not_shared_is_not_named() -> None:
-    assert "does not last" in busy(90.0)
-    assert "share a CPU" not in busy(90.0)
-    assert "does not last" in busy(99.0, cores=None)
-    assert "share a CPU" not in busy(99.0, cores=None)
-    assert "share a CPU" not in busy(99.0, lasting=1.0)
+@pytest.mark.parametrize(("used_percent", "cores"), [(90.0, 4), (99.0, None)])
+def test_a_cpu_that_has_time_left_or_is_not_shared_is_not_named(
+    used_percent: float, cores: int | None
+) -> None:
+    said = reasons_at(used_percent, cores, lasting=0.9)
+    assert "does not last" in said
+    assert "share a CPU" not in said
+
+
+def test_a_full_cpu_is_not_named_where_the_claim_holds() -> None:
+    assert "share a CPU" not in reasons_at(99.0, 4, lasting=1.0)
 
 
 def test_a_model_that_fails_in_the_soak_is_not_written() -> None:
