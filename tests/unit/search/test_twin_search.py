@@ -19,12 +19,15 @@ from tuner.score.trial import Predicted, Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.search.strategies.twin.fitting import checkpoint
+from tuner.search.strategies.twin import fitting
+from tuner.search.strategies.twin.fitting import Fitting, checkpoint
 from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
 from tuner.search.strategies.twin.search import TwinStrategy, expected_gain
 from tuner.search.strategy import Proposal, Quick
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
+from tuner.twin.fit import Twin
+from tuner.twin.model import Unmodelled
 
 
 def off(candidate: Candidate) -> float:
@@ -126,6 +129,27 @@ def test_without_a_fit_a_gaussian_process_goes_on_and_the_user_is_told() -> None
     assert len(simulation.history) == 6
     assert simulation.history[5].predicted is None
     assert any("does not fit" in n and "a Gaussian process goes on" in n for n in simulation.notes)
+
+
+def test_a_twin_that_does_not_fit_is_where_the_next_fit_begins(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From nothing each attempt would take as long as the first."""
+    history = [replace(t, number=n) for n, t in enumerate(simulation.history * 2)]
+    found = Fitting.of(simulation.space, simulation.spec).fitted(history[:4], 4)
+    assert isinstance(found, Twin)
+    unfit = replace(found, fitness=replace(found.fitness, reason="p99 is far off"))
+    begun: list[Twin | None] = []
+
+    def fit(trials: object, setting: object, *, start: Twin | None) -> Twin:
+        begun.append(start)
+        return unfit if len(begun) < 3 else found
+
+    monkeypatch.setattr(fitting, "fit", fit)
+    retried = Fitting.of(simulation.space, simulation.spec)
+    answers = [retried.fitted(history[:count], 4) for count in range(4, 9)]
+    assert answers == [Unmodelled("p99 is far off")] * 4 + [found]
+    assert begun == [None, unfit, unfit]
 
 
 def test_it_learns_what_fails() -> None:

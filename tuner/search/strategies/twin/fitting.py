@@ -1,8 +1,8 @@
 """The twin of a running search: fitted again as trials come, always from the history alone.
 
-The first fit is to the designed trials and takes seconds. Later ones begin where it ended, at
-fixed numbers of trials, so that a resumed run has the same twin at the same trial, and use the
-most informative trials only, so that they take no longer in a long run.
+The first fit is to the designed trials and takes seconds. Later ones begin where it ended, whether
+it fits or not. They are made at fixed numbers of trials, so that a resumed run has the same twin at
+the same trial, and use the most informative trials only, so that they take no longer in a long run.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Fitting:
         """The twin to use after ``history``; ``first`` trials are the designed ones."""
         count = checkpoint(len(history), first)
         base = self._fit(history[:first], None)
-        if isinstance(base, Unmodelled) and count < first + _EACH:
+        if isinstance(usable(base), Unmodelled) and count < first + _EACH:
             count -= (count - first) % _RETRY
         if count <= first:
-            return base
-        return self._fit(history[:count], base if isinstance(base, Twin) else None)
+            return usable(base)
+        return usable(self._fit(history[:count], base if isinstance(base, Twin) else None))
 
     def news(self, history: Sequence[Trial], first: int) -> str | None:
         """What to report when a fit was made, or when it turns out to be poor."""
@@ -79,11 +79,15 @@ class Fitting:
         count = len(history)
         if count not in self._fits:
             setting = with_measured(self.setting, history)
-            found = fit(self.informative(history), setting, start=start)
-            if isinstance(found, Twin) and found.fitness.reason is not None:
-                found = Unmodelled(found.fitness.reason)
-            self._fits[count] = found
+            self._fits[count] = fit(self.informative(history), setting, start=start)
         return self._fits[count]
+
+
+def usable(found: Twin | Unmodelled) -> Twin | Unmodelled:
+    """The twin where it fits. One that does not is only where the next fit begins."""
+    if isinstance(found, Twin) and found.fitness.reason is not None:
+        return Unmodelled(found.fitness.reason)
+    return found
 
 
 def in_words(fitted: Twin | Unmodelled) -> str:
