@@ -164,11 +164,13 @@ class RecordedWorld:
     Attributes:
         noises: One for each repeat; none at all makes a replay without noise.
         like_a_run: They were measured in windows of a run's length.
+        changed: In what it is not as recorded, a sentence for the report.
     """
 
     curves: Mapping[str, RecordedCurve]
     noises: tuple[RecordedNoise, ...]
     like_a_run: bool = False
+    changed: str = ""
 
     @classmethod
     def of(cls, table: Table, slos: Sequence[Slo], noisy: Set[str] | None = None) -> RecordedWorld:

@@ -151,7 +151,7 @@ def _facts(machine: Mapping[str, Any], world: RecordedWorld, space: Space) -> st
         f"tritonserver {versions['tritonserver']} and perf_analyzer {versions['perf_analyzer']}. "
         f"Best feasible goodput {world.best:.0f}/s, the current config's {current:.0f}/s; "
         f"{near} configs are within 1 % of the best, {sum(g > 0 for g in good)} are feasible. "
-        f"{_noise(world)}"
+        f"{_noise(world)} {world.changed}".rstrip()
     )
 
 

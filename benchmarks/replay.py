@@ -4,6 +4,7 @@
     python benchmarks/replay.py --table pair --seeds 20 --trials 20
     python benchmarks/replay.py --strategy twin --again
     python benchmarks/replay.py --strategy twin --ordinary-best --trials 12
+    python benchmarks/replay.py --table tiny-bert --shrunk
     python benchmarks/replay.py --report
 
 Everything is the product's own (search loop, racing, capacity search, strategies) except the
@@ -11,7 +12,8 @@ server: a table of real measurements answers, with the noise of its repeats draw
 search's share after n measured configs is the true goodput of its best config so far, without
 noise, over that of the table's best feasible config. Results go to ``benchmarks/results/``; runs
 that are there already are repeated only with ``--again``. With ``--ordinary-best`` the table's best
-config answers as its hundredth best does, so that no strategy gains by a lucky guess.
+config answers as its hundredth best does, so that no strategy gains by a lucky guess. With
+``--shrunk`` the differences between configs that are noise are taken out (`recorded_truth`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from recorded_bench import RecordedBench, RecordedWorld
 from recorded_confirmation import written_after
 from recorded_curves import Replay, Step
 from recorded_space import covered, sampled
+from recorded_truth import shrunk
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
@@ -75,8 +78,9 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only write figure and table")
     parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
+    parser.add_argument("--shrunk", action="store_true", help="without what is noise in the table")
     args = parser.parse_args()
-    ground = Ground(args.table, args.ordinary_best)
+    ground = Ground(args.table, args.ordinary_best, args.shrunk)
     kept = results.read(ground.name)
     if not args.report:
         chosen = args.strategy or compared_on(ground)
@@ -101,14 +105,17 @@ class Ground:
 
     Attributes:
         ordinary_best: The table's best config answers as its hundredth best does.
+        shrunk: Differences between configs that are noise are taken out (`recorded_truth`).
     """
 
     table: str
     ordinary_best: bool = False
+    shrunk: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.table}-ordinary-best" if self.ordinary_best else self.table
+        changes = {"ordinary-best": self.ordinary_best, "shrunk": self.shrunk}
+        return "-".join([self.table, *(name for name, made in changes.items() if made)])
 
 
 def compared_on(ground: Ground) -> list[str]:
@@ -179,6 +186,8 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     # In a grid the best are measured again, as often as time allowed.
     noisy = None if any(job.served.models) else {c.key for c in sampled(whole)}
     world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slos, noisy)
+    if ground.shrunk:
+        world = shrunk(world, inside, job.spec.slos)
     return job, world.with_ordinary_best() if ground.ordinary_best else world
 
 
