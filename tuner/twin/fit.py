@@ -260,16 +260,17 @@ def _least_squares(
 ) -> OptimizeResult:
     from scipy.optimize import least_squares
 
-    simulated: dict[bytes, Vector] = {}  # the slopes begin where the step before ended
+    simulated: dict[bytes, Vector] = {}  # slopes are asked for where the step before ended
 
     def off(vector: Vector) -> Vector:
-        simulated[vector.tobytes()] = found = _off_at([vector], like, observations)[0]
-        return found
+        place = vector.tobytes()
+        if place not in simulated:
+            simulated[place] = _off_at([vector], like, observations)[0]
+        return simulated[place]
 
     def slopes(vector: Vector) -> npt.NDArray[np.float64]:
         inward = np.where(vector + steps.step < highest, steps.step, -steps.step)
-        at, moved = simulated[vector.tobytes()], vector + np.diag(inward)
-        found = _off_at(moved, like, observations)
+        at, found = off(vector), _off_at(vector + np.diag(inward), like, observations)
         return np.stack([(there - at) / far for there, far in zip(found, inward, strict=True)], 1)
 
     lowest, highest = _limits(observations)
