@@ -112,11 +112,10 @@ def residuals(costs: Costs, observations: Sequence[Observation]) -> Vector:
     Those of each stream in the order of `Figure`, then those of the models and of the host. As
     many for each observation; 0 for what was not measured.
     """
-    return np.concatenate([residuals_of(costs, o) for o in observations])
+    return np.concatenate([_of_one(costs, o) for o in observations])
 
 
-def residuals_of(costs: Costs, observation: Observation) -> Vector:
-    """Those of one observation."""
+def _of_one(costs: Costs, observation: Observation) -> Vector:
     outcome = costs.simulate(observation.network, observation.traffics, observation.seed)
     found = []
     for k, traffic in enumerate(observation.traffics):

@@ -9,7 +9,7 @@ linear approximation around the fit, so that it costs nothing).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,7 +26,6 @@ from tuner.twin.costs import (
     Vector,
     limits,
     residuals,
-    residuals_of,
 )
 from tuner.twin.curve import Curve, curve_of
 from tuner.twin.model import Unmodelled
@@ -260,18 +259,12 @@ def _least_squares(
 ) -> OptimizeResult:
     from scipy.optimize import least_squares
 
-    simulated: dict[bytes, Vector] = {}  # slopes are asked for where the step before ended
-
     def off(vector: Vector) -> Vector:
-        place = vector.tobytes()
-        if place not in simulated:
-            simulated[place] = _off_at([vector], like, observations)[0]
-        return simulated[place]
+        return residuals(Costs.from_vector(vector, like.services, like.way.cores), observations)
 
     def slopes(vector: Vector) -> npt.NDArray[np.float64]:
         inward = np.where(vector + steps.step < highest, steps.step, -steps.step)
-        at, found = off(vector), _off_at(vector + np.diag(inward), like, observations)
-        return np.stack([(there - at) / far for there, far in zip(found, inward, strict=True)], 1)
+        return _slopes(off, vector, inward)
 
     lowest, highest = _limits(observations)
     inside = np.clip(start, lowest + 1e-6, highest - 1e-6)
@@ -287,20 +280,17 @@ def _least_squares(
     )
 
 
-def _off_at(
-    vectors: Iterable[Vector], like: Costs, observations: Sequence[Observation]
-) -> list[Vector]:
-    """The residuals at each place, simulated on all cores: the simulation holds no lock."""
-    every = [Costs.from_vector(vector, like.services, like.way.cores) for vector in vectors]
-    pairs = [(costs, observation) for costs in every for observation in observations]
-    with ThreadPoolExecutor() as threads:
-        found = list(threads.map(lambda pair: residuals_of(*pair), pairs))
-    each = len(observations)
-    return [np.concatenate(found[k * each : (k + 1) * each]) for k in range(len(every))]
-
-
 def _limits(observations: Sequence[Observation]) -> tuple[Vector, Vector]:
     return limits(len(observations[0].models))
+
+
+def _slopes(
+    off: Callable[[Vector], Vector], vector: Vector, steps: Vector
+) -> npt.NDArray[np.float64]:
+    moved = [vector, *(vector + np.diag(steps))]
+    with ThreadPoolExecutor() as threads:  # the simulation leaves the interpreter to others
+        at, *found = threads.map(off, moved)
+    return np.stack([(there - at) / far for there, far in zip(found, steps, strict=True)], 1)
 
 
 def _resampled(
