@@ -22,13 +22,15 @@ from tuner.spec.slo import Slo
 
 @dataclass(frozen=True)
 class Shrinking:
-    """Standard deviations of the logarithm of a capacity.
+    """What the fields of configs explain, and standard deviations of the logarithm of a capacity.
 
     Attributes:
+        explained: Capacity by key: a factor for each value of each field.
         repeats: Between recordings of one config.
         unexplained: Of the configs around what their fields explain.
     """
 
+    explained: Mapping[str, float]
     repeats: float
     unexplained: float
 
@@ -47,7 +49,7 @@ def shrunk(
     """
     shrinking = shrinking_of(world, recordings, slos)
     curves = dict(world.curves)
-    for key, explained in _explained(world, recordings).items():
+    for key, explained in shrinking.explained.items():
         curve, recorded = curves[key], world.goodput(key)
         factor = (explained / recorded) ** shrinking.share
         curves[key] = replace(curve, levels=curve.levels * factor, capacity=recorded * factor)
@@ -58,12 +60,16 @@ def shrinking_of(
     world: RecordedWorld, recordings: Sequence[Recording], slos: Sequence[Slo]
 ) -> Shrinking:
     """How much of the differences between the recorded configs is noise."""
-    explained = _explained(world, recordings)
-    off = np.array([math.log(world.goodput(key) / value) for key, value in explained.items()])
-    features = _features([c for c in _candidates(recordings) if c.key in explained])
-    freedom = off.size - int(np.linalg.matrix_rank(features))
-    unexplained = math.sqrt(float((off**2).sum()) / freedom) if freedom > 0 else 0.0
-    return Shrinking(_between_repeats(recordings, slos), unexplained)
+    candidates = {r.candidate.key: r.candidate for r in recordings}.values()
+    feasible = [c for c in candidates if world.goodput(c.key) > 0.0]
+    features = _features(feasible)
+    logs = np.log([world.goodput(c.key) for c in feasible])
+    weights, _, rank, _ = np.linalg.lstsq(features, logs, rcond=None)
+    fitted = features @ weights
+    freedom = logs.size - int(rank)
+    unexplained = math.sqrt(float(((logs - fitted) ** 2).sum()) / freedom) if freedom else 0.0
+    explained = {c.key: math.exp(log) for c, log in zip(feasible, fitted, strict=True)}
+    return Shrinking(explained, _between_repeats(recordings, slos), unexplained)
 
 
 def _said(shrinking: Shrinking) -> str:
@@ -72,20 +78,6 @@ def _said(shrinking: Shrinking) -> str:
         f"configs by {shrinking.unexplained:.0%} around what their fields explain (standard "
         f"deviations): each is moved by {shrinking.share:.0%} of the way to what they explain."
     )
-
-
-def _explained(world: RecordedWorld, recordings: Sequence[Recording]) -> Mapping[str, float]:
-    """Capacity by key: a factor for each value of each field, by least squares of logarithms."""
-    feasible = [c for c in _candidates(recordings) if world.goodput(c.key) > 0.0]
-    features = _features(feasible)
-    logs = np.log([world.goodput(c.key) for c in feasible])
-    weights, *_ = np.linalg.lstsq(features, logs, rcond=None)
-    found = np.exp(features @ weights)
-    return {c.key: float(value) for c, value in zip(feasible, found, strict=True)}
-
-
-def _candidates(recordings: Sequence[Recording]) -> list[Candidate]:
-    return list({r.candidate.key: r.candidate for r in recordings}.values())
 
 
 def _features(candidates: Sequence[Candidate]) -> npt.NDArray[np.float64]:

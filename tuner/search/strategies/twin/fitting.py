@@ -47,9 +47,8 @@ class Fitting:
         base = self._fit(history[:first], None)
         if isinstance(usable(base), Unmodelled) and count < first + _EACH:
             count -= (count - first) % _RETRY
-        if count <= first:
-            return usable(base)
-        return usable(self._fit(history[:count], base if isinstance(base, Twin) else None))
+        start = base if isinstance(base, Twin) else None
+        return usable(base if count <= first else self._fit(history[:count], start))
 
     def news(self, history: Sequence[Trial], first: int) -> str | None:
         """What to report when a fit was made, or when it turns out to be poor."""
