@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from unit.search.surface import (
     CACHED,
@@ -25,7 +27,9 @@ from unit.search.surface import (
 
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
+from tuner.search.strategies.features import Features
 from tuner.search.strategies.registry import STRATEGIES
+from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 
 every_strategy = pytest.mark.parametrize("name", STRATEGIES, ids=lambda name: name.value)
@@ -113,6 +117,25 @@ def test_a_resumed_search_goes_on_as_if_it_had_never_stopped(
     stored = [Trial.from_json(t.to_json()) for t in straight[:stopped_after]]
     resumed = searched(Searcher(*strategy(name, SPACES[label]), history=stored), 14)
     assert keys(resumed) == keys(straight)
+
+
+@every_strategy
+@pytest.mark.parametrize("label", ["surface", "cached", "composed cached"])
+def test_it_proposes_the_same_however_the_machine_rounds(
+    name: Strategy, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linear algebra may add in another order each time, so that equals differ a little."""
+    exact = first_trials(name, label, 10)
+    rng, squares = np.random.default_rng(1), Features.squares
+
+    def rounded(features: Features, *given: Sequence[Candidate]) -> npt.NDArray[np.float64]:
+        found = squares(features, *given)
+        off: npt.NDArray[np.float64] = found * (1.0 + 1e-13 * rng.standard_normal(found.shape))
+        return off
+
+    monkeypatch.setattr(Features, "squares", rounded)
+    again = searched(Searcher(*strategy(name, SPACES[label])), 10)
+    assert keys(again) == keys(exact)
 
 
 @every_strategy

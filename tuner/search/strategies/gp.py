@@ -38,6 +38,9 @@ _BEST, _LATEST = 30, 30
 _STARTUP = 4
 #: Good trials whose neighbours are looked at in a large space.
 _GOOD = 4
+#: Of a gain's logarithm; what lies behind them is rounding, which is not the same each time. So two
+#: candidates that are alike but for the names of their models are equals.
+DECIMALS = 6
 #: A latency this many times its bound shows far too much load, but hardly by how much.
 _FAR_OFF = 4.0
 #: Of the model of SLO misses: by how much (a logarithm); a failure counts as at least this much.
@@ -88,7 +91,7 @@ class GaussianStrategy(Quick):
         rng.shuffle(left)  # among equals chance decides
         used = _used(history, best)
         promise = self._log_gain(left, used, best) + self._log_served(left, used)
-        return Proposal(left[int(np.argmax(promise))])
+        return Proposal(left[int(np.argmax(np.round(promise, DECIMALS)))])
 
     def _log_gain(
         self, candidates: Sequence[Candidate], used: Sequence[Trial], best: Sequence[Trial]

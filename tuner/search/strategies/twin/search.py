@@ -24,7 +24,7 @@ from tuner.score.trial import Predicted, Trial
 from tuner.search.incumbent import leaders
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Told
-from tuner.search.strategies.gp import GaussianStrategy
+from tuner.search.strategies.gp import DECIMALS, GaussianStrategy
 from tuner.search.strategies.pool import Pool
 from tuner.search.strategies.refusals import Refusals
 from tuner.search.strategies.twin.designs import designs
@@ -214,7 +214,7 @@ class TwinStrategy:
             self._prospect(p.candidate, p.worth, math.hypot(p.deviation, d), best)
             for p, d in zip((prospects[i] for i in chosen), doubts, strict=True)
         ]
-        return sorted(doubted, key=lambda p: (-p.gain, p.candidate.key))
+        return sorted(doubted, key=lambda p: (-_told_apart(p.gain), p.candidate.key))
 
     def _residuals(self, look: _Look, history: Sequence[Trial]) -> list[Residual]:
         """Of measured trials the error; of a lost race only by how much the twin is too high."""
@@ -341,6 +341,11 @@ def expected_gain(ahead: float, deviation: float) -> float:
     z = ahead / deviation
     density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     return ahead * 0.5 * math.erfc(-z / math.sqrt(2.0)) + deviation * density
+
+
+def _told_apart(gain: float) -> float:
+    """Its logarithm, the same for gains that only rounding makes different."""
+    return round(math.log(gain), DECIMALS) if gain > 0.0 else -math.inf
 
 
 def _with_note(proposal: Proposal | Enough | None, note: str | None) -> Proposal | Enough | None:
