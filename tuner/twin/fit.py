@@ -9,13 +9,12 @@ linear approximation around the fit, so that it costs nothing).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from tuner.score.trial import Trial
 from tuner.twin.costs import (
@@ -30,6 +29,7 @@ from tuner.twin.costs import (
 from tuner.twin.curve import Curve, curve_of
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Observation, Setting, observations_of
+from tuner.twin.slopes import Slopes
 from tuner.twin.system import Lock, Service, Way
 
 if TYPE_CHECKING:
@@ -96,16 +96,23 @@ class _Steps:
         step: Of the derivatives, in logarithms.
         rounds: Most steps.
         kept: This many of the best places are followed further.
+        every: See `Slopes`. What tells places apart, or begins near its end, needs few differences.
     """
 
     step: float
     rounds: int
     kept: int
+    every: int = 1
 
 
 #: From nothing, and from an earlier fit.
-_COLD = (_Steps(0.2, 4, 3), _Steps(0.08, 6, 2), _Steps(0.2, 6, 1), _Steps(0.08, 6, 1))
-_WARM = (_Steps(0.2, 3, 1), _Steps(0.08, 3, 1))
+_COLD = (
+    _Steps(0.2, 4, 3, every=4),
+    _Steps(0.08, 6, 2, every=2),
+    _Steps(0.2, 6, 1),
+    _Steps(0.08, 6, 1),
+)
+_WARM = (_Steps(0.2, 3, 1, every=3), _Steps(0.08, 3, 1, every=3))
 
 
 @dataclass(frozen=True)
@@ -262,16 +269,13 @@ def _least_squares(
     def off(vector: Vector) -> Vector:
         return residuals(Costs.from_vector(vector, like.services, like.way.cores), observations)
 
-    def slopes(vector: Vector) -> npt.NDArray[np.float64]:
-        inward = np.where(vector + steps.step < highest, steps.step, -steps.step)
-        return _slopes(off, vector, inward)
-
     lowest, highest = _limits(observations)
     inside = np.clip(start, lowest + 1e-6, highest - 1e-6)
+    asked = Slopes(off, steps.step, highest, steps.every)
     return least_squares(
-        off,
+        asked.residuals,
         inside,
-        slopes,
+        asked.slopes,
         bounds=(lowest, highest),
         loss="soft_l1",
         x_scale="jac",
@@ -282,15 +286,6 @@ def _least_squares(
 
 def _limits(observations: Sequence[Observation]) -> tuple[Vector, Vector]:
     return limits(len(observations[0].models))
-
-
-def _slopes(
-    off: Callable[[Vector], Vector], vector: Vector, steps: Vector
-) -> npt.NDArray[np.float64]:
-    moved = [vector, *(vector + np.diag(steps))]
-    with ThreadPoolExecutor() as threads:  # the simulation leaves the interpreter to others
-        at, *found = threads.map(off, moved)
-    return np.stack([(there - at) / far for there, far in zip(found, steps, strict=True)], 1)
 
 
 def _resampled(
