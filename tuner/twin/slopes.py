@@ -19,13 +19,6 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Known:
-    where: Vector
-    left: Vector
-    slopes: Matrix | None = None
-
-
 @dataclass
 class Slopes:
     """Residuals and slopes as a least-squares search asks for them, along one search.
@@ -41,8 +34,10 @@ class Slopes:
     step: float
     highest: Vector
     every: int
-    _latest: _Known | None = field(default=None, init=False)
-    _sloped: _Known | None = field(default=None, init=False)
+    #: Where it was asked last, and the residuals there.
+    _latest: tuple[Vector, Vector] | None = field(default=None, init=False)
+    #: The same of slopes, and those.
+    _sloped: tuple[Vector, Vector, Matrix] | None = field(default=None, init=False)
     _count: int = field(default=0, init=False)
 
     def residuals(self, vector: Vector) -> Vector:
@@ -51,20 +46,21 @@ class Slopes:
 
     def slopes(self, vector: Vector) -> Matrix:
         """One row for each residual, one column for each number; likewise."""
-        left, known = self._left(vector), self._sloped
-        if known is None or known.slopes is None or self._count % self.every == 0:
+        left = self._left(vector)
+        if self._sloped is None or self._count % self.every == 0:
             found = self._differences(vector, left)
         else:
-            found = updated(known.slopes, vector - known.where, left - known.left)
+            where, before, slopes = self._sloped
+            found = updated(slopes, vector - where, left - before)
         self._count += 1
-        self._sloped = _Known(vector.copy(), left, found)
+        self._sloped = vector.copy(), left, found
         return found.copy()
 
     def _left(self, vector: Vector) -> Vector:
         """Slopes are asked for where residuals were just before."""
-        if self._latest is None or not np.array_equal(self._latest.where, vector):
-            self._latest = _Known(vector.copy(), self.off(vector))
-        return self._latest.left
+        if self._latest is None or not np.array_equal(self._latest[0], vector):
+            self._latest = vector.copy(), self.off(vector)
+        return self._latest[1]
 
     def _differences(self, vector: Vector, left: Vector) -> Matrix:
         steps = np.where(vector + self.step < self.highest, self.step, -self.step)
