@@ -96,7 +96,8 @@ class _Steps:
         step: Of the derivatives, in logarithms.
         rounds: Most steps.
         kept: This many of the best places are followed further.
-        every: See `Slopes`. What tells places apart, or begins near its end, needs few differences.
+        every: See `Slopes`. What tells places apart, or begins near its end, needs few differences;
+            the last part has them all, since the refits are made of its slopes.
     """
 
     step: float
@@ -112,7 +113,7 @@ _COLD = (
     _Steps(0.2, 6, 1),
     _Steps(0.08, 6, 1),
 )
-_WARM = (_Steps(0.2, 3, 1, every=3), _Steps(0.08, 3, 1, every=3))
+_WARM = (_Steps(0.2, 3, 1, every=3), _Steps(0.08, 3, 1))
 
 
 @dataclass(frozen=True)
