@@ -96,8 +96,7 @@ class _Steps:
         step: Of the derivatives, in logarithms.
         rounds: Most steps.
         kept: This many of the best places are followed further.
-        every: See `Slopes`. What tells places apart, or begins near its end, needs few differences;
-            the last part has them all, since the refits are made of its slopes.
+        every: See `Slopes`. To tell places apart takes few differences.
     """
 
     step: float
@@ -107,13 +106,8 @@ class _Steps:
 
 
 #: From nothing, and from an earlier fit.
-_COLD = (
-    _Steps(0.2, 4, 3, every=4),
-    _Steps(0.08, 6, 2, every=2),
-    _Steps(0.2, 6, 1),
-    _Steps(0.08, 6, 1),
-)
-_WARM = (_Steps(0.2, 3, 1, every=3), _Steps(0.08, 3, 1))
+_COLD = (_Steps(0.2, 4, 3, every=4), _Steps(0.08, 6, 2), _Steps(0.2, 6, 1), _Steps(0.08, 6, 1))
+_WARM = (_Steps(0.2, 3, 1), _Steps(0.08, 3, 1))
 
 
 @dataclass(frozen=True)

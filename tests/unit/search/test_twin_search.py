@@ -124,7 +124,7 @@ def test_a_long_history_is_not_fitted_whole(simulation: Simulation) -> None:
 
 def test_without_a_fit_a_gaussian_process_goes_on_and_the_user_is_told() -> None:
     """Service times that jump from config to config fit no twin."""
-    simulation = Simulation.of(hinders=lambda c: 1.0 + 6.0 * (int(c.key[:2], 16) % 2))
+    simulation = Simulation.of(hinders=lambda c: 1.0 + 6.0 * (int(c.key[2:4], 16) % 2))
     simulation.search(6)
     assert len(simulation.history) == 6
     assert simulation.history[5].predicted is None
