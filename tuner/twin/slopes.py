@@ -2,8 +2,8 @@
 
 Differences in all directions take as many simulations as there are numbers to fit. Where a step
 has led, and what was simulated there, tells the slopes along it: C. G. Broyden 1965, "A class of
-methods for solving nonlinear simultaneous equations", Mathematics of Computation 19, 577-593,
-equation 4.5.
+methods for solving nonlinear simultaneous equations", Mathematics of Computation 19, 577-593, the
+first of its methods.
 """
 
 from __future__ import annotations
