@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tuner.bench.rejects import Rejects, doubt_about
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, TrialError
-from tuner.load.validity import client_behind, client_kept_up
+from tuner.load.validity import client_behind, client_kept_up, left_out
 from tuner.load.watch.disturbance import stolen_from
 from tuner.load.watch.sampler import SPELL_PERCENT
 from tuner.measurement.measurement import LoadPoint, Measurement
@@ -20,7 +20,8 @@ from tuner.spec.slo import Slo
 #: to minutes and shows only under load, so that an idle machine does not show whether it is over.
 PAUSES_S = (5.0, 15.0, 40.0)
 
-#: A client that falls behind for this long on a calm machine would do so again: not repeated.
+#: A window this long is repeated once, and once more after the last pause. A client that falls
+#: behind for so long on a calm machine would do so again: not repeated.
 LONG_S = 60.0
 
 #: One measurement under a load.
@@ -32,9 +33,10 @@ class Repeating:
 
     A doubtful measurement is repeated at once, unless that did not help the last time. If steal
     time made the client fall behind, or may have caused a missed SLO (steal never makes a server
-    faster), the next measurement waits for the burst to pass (`PAUSES_S`). If the client was
-    behind every time, there is no result. Otherwise the least disturbed measurement counts. Misses
-    are not waited for again until a burst has passed.
+    faster), the next measurement waits for the burst to pass (`PAUSES_S`). That holds for bursts
+    left out of a window too: queues that they built up may outlast them. If the client was behind
+    every time, there is no result. Otherwise the least disturbed measurement counts. Misses are
+    not waited for again until a burst has passed.
 
     Args:
         put: Makes one measurement.
@@ -70,7 +72,7 @@ class Repeating:
             TrialError: No usable result.
         """
         made = [self._put(load, window, seed)]
-        pauses = [*PAUSES_S]
+        pauses = [*PAUSES_S] if window.duration_s < LONG_S else [*PAUSES_S[-1:]]
         try:
             while self._doubtful(made):
                 if len(made) > 1:
@@ -85,18 +87,18 @@ class Repeating:
         except (TrialError, InterruptedRunError):
             self._reject(made)
             raise
-        return self._best_of(made)
+        return self._best_of(made, waited=not pauses)
 
     def _doubtful(self, made: Sequence[Measurement]) -> bool:
         """Whether the last measurement must be repeated."""
         last = made[-1]
         if len(made) > 1:
             return not client_kept_up(last) or self._missed_by_steal(last)
-        if client_kept_up(last) and self._in_vain:
-            return self._missed_by_steal(last) and not self._waited_in_vain
-        if not client_kept_up(last) and last.duration_s >= LONG_S:
-            return bool(last.disturbances)
-        return bool(doubt_about(last))
+        if not client_kept_up(last):
+            return last.duration_s < LONG_S or bool(last.disturbances)
+        if self._missed_by_steal(last):
+            return not self._waited_in_vain
+        return bool(doubt_about(last)) and not self._in_vain
 
     def _missed_by_steal(self, measurement: Measurement) -> bool:
         """An SLO was missed, perhaps because of a burst of steal time."""
@@ -109,8 +111,11 @@ class Repeating:
             return bool(stolen_from(measurement.host))
         return not self._waited_in_vain
 
-    def _best_of(self, made: Sequence[Measurement]) -> Measurement:
-        """The one that was disturbed least; of several, the last."""
+    def _best_of(self, made: Sequence[Measurement], *, waited: bool) -> Measurement:
+        """The one that was disturbed least; of several, the last.
+
+        ``waited``: as long as is allowed.
+        """
         usable = [m for m in made if client_kept_up(m)]
         if not usable:
             self._reject(made)
@@ -118,19 +123,18 @@ class Repeating:
         best = min(reversed(usable), key=lambda m: (bool(doubt_about(m)), _taken(m)))
         self._reject([m for m in made if m is not best])
         self._in_vain = bool(doubt_about(best))
-        waited = self._waited_in_vain or len(made) > 1 + len(PAUSES_S)
-        self._waited_in_vain = waited and _taken(best) > SPELL_PERCENT
+        self._waited_in_vain = (waited or self._waited_in_vain) and _taken(best) > SPELL_PERCENT
         return best
 
     def _reject(self, made: Sequence[Measurement]) -> None:
         for measurement in made:
-            self._rejects.reject(doubt_about(measurement), measurement)
+            self._rejects.reject(doubt_about(measurement) or left_out(measurement), measurement)
 
     def _pause(self, measurement: Measurement, pause_s: float) -> None:
         """Idles, so that whatever takes the CPU may end; a request to stop is heeded."""
         behind = not client_kept_up(measurement)
         what = "the load generator could not keep up" if behind else "an SLO was missed"
-        why = stolen_from(measurement.host)
+        why = stolen_from(measurement.host) or left_out(measurement)
         self._note(f"{what}. {why} Measured again in {pause_s:.0f} s")
         until = time.monotonic() + pause_s
         with self._book.phase(Phase.WAITING):
@@ -140,4 +144,7 @@ class Repeating:
 
 
 def _taken(measurement: Measurement) -> float:
-    return measurement.host.stolen_cpu_percent or 0.0
+    """Percent of the machine that the hypervisor took; all of it where bursts were left out."""
+    left_s, out_s = measurement.duration_s, measurement.left_out_s
+    stolen = measurement.host.stolen_cpu_percent or 0.0
+    return (stolen * left_s + 100.0 * out_s) / (left_s + out_s)

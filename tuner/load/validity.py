@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
-from tuner.load.latency.quiet import Span, seconds_of
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
@@ -33,7 +32,9 @@ def warnings_about(
         measurement: What was measured.
         bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
     """
+    missing = left_out(measurement)
     return (
+        *([missing] if missing else []),
         *_client_behind(measurement),
         *_client_heavy(measurement),
         *(
@@ -134,13 +135,14 @@ def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
     return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
 
 
-def left_out(window: Window, quiet: Iterable[Span]) -> tuple[str, ...]:
-    """The warning about a window from which bursts of steal time were left out."""
-    missing_s = window.duration_s - seconds_of(quiet)
+def left_out(measurement: Measurement) -> str:
+    """What was left out of a window, as a sentence; empty where it was next to nothing."""
+    missing_s = measurement.left_out_s
     if missing_s < 0.01:
-        return ()
-    missing = f"{digits(missing_s, 2)} s of {digits(window.duration_s, 3)} s were left out"
-    return (f"{missing}: the hypervisor gave the CPU to other guests, and requests were held up.",)
+        return ""
+    planned_s = measurement.duration_s + missing_s
+    missing = f"{digits(missing_s, 2)} s of {digits(planned_s, 3)} s were left out"
+    return f"{missing}: the hypervisor gave the CPU to other guests, and requests were held up."
 
 
 def _client_behind(m: Measurement) -> Iterator[str]:

@@ -166,6 +166,7 @@ class Measurement(Facts):
 
     Attributes:
         duration_s: Length of the window the figures are over (not the whole run).
+        left_out_s: What was left out of that window: bursts of steal time and what they held up.
         completed_count: Requests answered without error inside the window.
         failed_count: Requests answered with an error inside the window, the rejected included.
         rejected_count: Requests a queue policy refused (``max_queue_size``, queue timeout).
@@ -242,6 +243,7 @@ class Measurement(Facts):
         default_factory=dict
     )
     background: Annotated[bool, Field(exclude_if=_empty)] = False
+    left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
     models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_of_one)] = field(
         default_factory=dict
     )

@@ -63,6 +63,15 @@ def robbed_a_little(load: LoadPoint) -> Measurement:
     return replace(robbed_and_missed(load), host=HostUse(stolen_cpu_percent=2.5))
 
 
+def met_beside_bursts(load: LoadPoint) -> Measurement:
+    """A soak of 30 s with a tenth left out of it."""
+    return replace(quiet(load), duration_s=27.0, left_out_s=3.0)
+
+
+def missed_beside_bursts(load: LoadPoint) -> Measurement:
+    return replace(met_beside_bursts(load), p99_latency_us=70e3)
+
+
 def gone(_: LoadPoint) -> Measurement:
     raise ServerGoneError("the server crashed")
 
@@ -108,13 +117,15 @@ class StandingDeployer:
 
 
 def a_bench(
-    *steps: Callable[[LoadPoint], Measurement], book: TimeBook | None = None
+    *steps: Callable[[LoadPoint], Measurement],
+    book: TimeBook | None = None,
+    window_s: float = 1.0,
 ) -> tuple[TritonBench, list[Rejected]]:
     rejected: list[Rejected] = []
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
-        window=lambda _, __: Window(1.0, 0, 10),
+        window=lambda _, __: Window(window_s, 0, 10 * window_s),
         checkpoint=lambda: None,
         measured=lambda _: None,
         rejected=rejected.append,
@@ -380,6 +391,43 @@ def test_who_waited_in_vain_waits_for_no_miss_until_the_spell_has_passed(
     assert not bench.measure(
         30, 1
     ).measurement.disturbances  # the one before was quiet: this miss is made again
+
+
+def test_a_miss_in_what_bursts_left_of_a_window_is_made_again(slept: list[float]) -> None:
+    """Three soaks of 30 s failed so, and a winner was not written."""
+    bench, rejected = a_bench(*[missed_beside_bursts] * 3, quiet)
+    assert bench.measure(30, 1).measurement.left_out_s == 0.0
+    assert sum(slept) == sum(PAUSES_S[:2])
+    left_out = "3 s of 30 s were left out: the hypervisor gave the CPU to other guests"
+    assert {r.reason for r in rejected} == {f"{left_out}, and requests were held up."}
+
+
+def test_a_load_that_held_beside_bursts_counts() -> None:
+    bench, rejected = a_bench(met_beside_bursts)
+    assert bench.measure(30, 1).measurement.left_out_s == 3.0
+    assert rejected == []
+
+
+def test_of_misses_beside_bursts_the_one_that_least_was_left_out_of_counts(
+    slept: list[float],
+) -> None:
+    def beside_shorter_ones(load: LoadPoint) -> Measurement:
+        return replace(missed_beside_bursts(load), duration_s=28.0, left_out_s=2.0)
+
+    worse = [missed_beside_bursts] * (1 + len(PAUSES_S))
+    bench, rejected = a_bench(beside_shorter_ones, *worse, missed_beside_bursts)
+    assert bench.measure(30, 1).measurement.left_out_s == 2.0
+    assert len(rejected) == 1 + len(PAUSES_S)
+    assert bench.measure(25, 1).measurement.left_out_s == 3.0  # all pauses were in vain
+    assert len(rejected) == 1 + len(PAUSES_S)
+
+
+def test_a_long_window_waits_once(slept: list[float]) -> None:
+    """Four soaks of five minutes each, for one load, are more than anybody waits for."""
+    bench, rejected = a_bench(*[missed_beside_bursts] * 3, window_s=LONG_S)
+    assert bench.measure(30, 1).measurement.left_out_s == 3.0
+    assert sum(slept) == PAUSES_S[-1]
+    assert len(rejected) == 2
 
 
 def test_one_that_is_behind_all_the_while_is_given_up(slept: list[float]) -> None:

@@ -44,7 +44,6 @@ from tuner.load.validity import (
     client_busy,
     client_kept_up,
     ended_early,
-    left_out,
     warnings_about,
 )
 from tuner.load.watch.early_end import (
@@ -104,8 +103,7 @@ class OpenClient(Setup):
         if client_kept_up(result):  # else it is the client's fault, and reported as such
             check_answered(observed.answered_count, window, planned)
         told = [warning for file in given for warning in file.warnings]
-        ends = (*ended_early(window, planned), *left_out(window, observed.quiet))
-        warnings = (*told, *ends, *_about_client(answers))
+        warnings = (*told, *ended_early(window, planned), *_about_client(answers))
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
     def _turns(self, load: LoadPoint, window: Window, seed: int) -> tuple[Times | None, Order]:

@@ -33,7 +33,7 @@ class Observed:
     """The window's figures; see `tuner.measurement.measurement.Measurement` for what they mean.
 
     ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock, ``quiet`` is what of it
-    counts, in seconds from the start of the load.
+    counts, in seconds from the start of the load, and ``left_out_s`` how long the rest is.
     """
 
     start_ns: int
@@ -50,6 +50,7 @@ class Observed:
     by_arrival_us: npt.NDArray[np.float64] | None = None
     course: Course | None = None
     quiet: tuple[Span, ...] = ()
+    left_out_s: float = 0.0
 
     @property
     def begin_ns(self) -> int:
@@ -123,6 +124,7 @@ def observe_open(
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         course=_course(due_s[inside], latency_us[inside], quiet),
         slices=slices_of(due_s, answered_s, latency_us, window, refused_s),
+        left_out_s=max(window.duration_s - seconds_of(quiet), 0.0),
     )
 
 
@@ -275,6 +277,7 @@ def measurement_of(
         slices=observed.slices,
         by_arrival_us=observed.by_arrival_us,
         course=observed.course,
+        left_out_s=observed.left_out_s,
     )
 
 

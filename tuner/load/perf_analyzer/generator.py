@@ -29,7 +29,6 @@ from tuner.load.validity import (
     client_busy,
     client_limit,
     ended_early,
-    left_out,
     received_count,
     refuse_failures,
     warnings_about,
@@ -143,7 +142,6 @@ class _Run:
         result = replace(result, streams=streams, command=tuple(self.command))
         warnings = (
             *ended_early(window, self.window),
-            *left_out(window, observed.quiet),
             *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
             *self.given.warnings,
             *_repeats(self.given, result, self.window),

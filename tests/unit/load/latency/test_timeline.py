@@ -130,6 +130,8 @@ def test_a_spell_of_the_hypervisor_and_what_it_held_up_are_left_out() -> None:
     assert percentile(whole.latencies_us, 0.99) > 1e6
     assert found.latencies_us == pytest.approx(np.full(found.latencies_us.size, 5e3), abs=1.0)
     assert 27.8 < seconds_of(found.quiet) < 28.1
+    assert found.left_out_s == pytest.approx(30.0 - seconds_of(found.quiet))
+    assert whole.left_out_s == 0.0
     assert found.due_per_s == pytest.approx(100.0, rel=0.01)
     assert found.answered_count == pytest.approx(found.latencies_us.size, abs=3)
     assert found.mean_in_flight == pytest.approx(0.5, rel=0.05)
