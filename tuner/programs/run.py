@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.repeatability import noise_of
+from tuner.confirm.resumed import finished_rows
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.measurement.rejected import Stage
 from tuner.run.choices import resume_command
@@ -40,7 +41,7 @@ from tuner.steps.proving import prove
 from tuner.steps.resuming import restore_choices
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
-from tuner.steps.session import open_session
+from tuner.steps.session import open_session, resume_confirmation
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.traffic import client_notes, large_requests
@@ -143,12 +144,15 @@ def _tune(run: _Run, served: Serving, opened: OpenRun) -> Verdict:
         served, events, run.book, run.checkpoint, manifest=opened.manifest, store=run.store
     ) as session:
         events.phase("searching")
+        known = len(run.store.trials())
         trials, reason = search(session, searcher)
         searcher.over()
         events.note(reason.value)
         session.bench.enter(Stage.CONFIRMATION)
-        verdict = prove(session, trials)
-        verdict = probe_overload(session, verdict)
+        if len(trials) > known:  # other finalists, or an interval of the search in between
+            run.store.cut_confirmation(0)
+        proof = resume_confirmation(session, run.store)
+        verdict = probe_overload(proof, prove(proof, trials))
     run.stop.measured()  # asked to stop during the last measurement: nothing is written
     return verdict
 
@@ -239,10 +243,10 @@ def _explain(error: Exception) -> tuple[Status, str]:
 def _how_to_go_on(run: _Run) -> str:
     """What is kept, and the command that goes on."""
     store = run.store
-    number = len(store.trials())
+    number, rows = len(store.trials()), finished_rows(store.confirmation())
     trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
-    again = "; its confirmation starts over" if store.confirmation() else ""
-    kept = f"nothing was written; {trials} kept{again}"
+    rounds = f" and {rows} measurements of its confirmation" if rows else ""
+    kept = f"nothing was written; {trials}{rounds} kept"
     command = resume_command(store.directory)
     if store.manifest().choices.lacks_a_password:
         command += " (with $TUNE_STORAGE as before: its password is not kept)"

@@ -115,11 +115,13 @@ class RunStore:
     def confirmation(self) -> list[Repeat]:
         return [read_as(place, row, Repeat.from_json) for place, row in self._rows(CONFIRMATION)]
 
-    def clear_confirmation(self) -> None:
-        """Confirmation is measured in one go: what a killed one left is not evidence."""
-        for repeat in self.confirmation():
+    def cut_confirmation(self, kept: int) -> None:
+        """Rejects all but the first rows: what an interrupted round left is not evidence."""
+        rows = self.confirmation()
+        for repeat in rows[kept:]:
             self.append_rejected(_abandoned(repeat))
-        (self.directory / CONFIRMATION).unlink(missing_ok=True)
+        lines = (_line(repeat.to_json()) for repeat in rows[:kept])
+        write_text(self.directory / CONFIRMATION, "".join(lines))
 
     def append_rejected(self, rejected: Rejected) -> None:
         self._append(REJECTED, rejected.to_json())
@@ -150,16 +152,19 @@ class RunStore:
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.directory / name
-        line = json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with explained(path), os.fdopen(os.open(path, flags, 0o644), "a+b") as file:
             file.truncate(_whole_lines(path))
-            file.write(line.encode())
+            file.write(_line(row).encode())
             file.flush()
             os.fsync(file.fileno())
 
     def _rows(self, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         return read_rows(self.directory / name)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def _trial(row: dict[str, Any]) -> Trial:

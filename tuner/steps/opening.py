@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
 from tuner.bench.timebook import TimeBook
+from tuner.confirm.resumed import finished_rows
 from tuner.load import seeds
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.rejected import Stage
 from tuner.modelconfig.message import to_text
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.noise_file import read_noise
@@ -83,10 +84,10 @@ def open_run(
     if not store.trials():
         store.write_manifest(manifest.to_json())
     if request.resume is not None:
-        store.clear_confirmation()
-        (store.directory / RESULT).unlink(missing_ok=True)  # it is about what was cleared
+        store.cut_confirmation(finished_rows(store.confirmation()))
+        (store.directory / RESULT).unlink(missing_ok=True)
     history = store.trials()
-    book.carry(_carried(history, store.rejected()))
+    book.carry(_carried(history, store))
     record = study_of(job, store, request.storage, note)
 
     def keep(trial: Trial) -> None:
@@ -181,13 +182,14 @@ def with_completed(manifest: Manifest, job: Job) -> Manifest:
     )
 
 
-def _carried(history: Sequence[Trial], rejected: Sequence[Rejected]) -> dict[str, float]:
-    """Seconds an earlier part of the run spent: its trials, and the confirmation it gave up.
+def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
+    """Seconds an earlier part of the run spent: its trials and its confirmation.
 
     A worker's trials cost the run no time.
     """
     own = [t for t in history if t.worker is None]
     names = [f.name for f in fields(TrialTime) if f.name != "other_s"]
     carried = {name: sum(getattr(t.time, name) for t in own) for name in names}
-    given_up_s = sum(r.wall_s for r in rejected if r.stage is Stage.CONFIRMATION)
-    return {**carried, "measuring_s": carried["measuring_s"] + given_up_s}
+    again_s = sum(r.wall_s for r in store.rejected() if r.stage is Stage.CONFIRMATION)
+    again_s += sum(row.point.measurement.wall_s for row in store.confirmation())
+    return {**carried, "measuring_s": carried["measuring_s"] + again_s}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.confirm import Row
+from tuner.confirm.resumed import ResumedBench
 from tuner.load import seeds
 from tuner.measurement.rejected import Rejected
 from tuner.run.manifest import Manifest
@@ -66,6 +67,16 @@ class Session:
         """Of the first round's arrivals."""
         own = self.arrivals
         return seeds.of_rounds(self.spec.search.seed) if own is None else own
+
+
+def resume_confirmation(session: Session, store: RunStore) -> Session:
+    """The session with the rounds that an earlier part of the run has finished."""
+    stored = store.confirmation()
+    if not stored:
+        return session
+    session.events.note(f"going on with its confirmation: {len(stored)} measurements are kept")
+    bench = ResumedBench(session.bench, stored, session.record, store.cut_confirmation)
+    return replace(session, bench=bench, record=bench.record)
 
 
 @contextmanager

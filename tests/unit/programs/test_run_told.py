@@ -115,11 +115,11 @@ def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -
     assert (trials["asked"], trials["duplicates"]) == (len(workplace.store.trials()), 0)
     assert workplace.result["baseline"]["fields"] == workplace.store.trials()[0].candidate.of("")
     assert workplace.result["reasons"] == ["stopped by a signal"]
-    assert "its proof" not in stopped.value.hint
+    assert "its confirmation" not in stopped.value.hint
     assert (workplace.store.directory / "report.html").is_file()
 
 
-def test_a_proof_that_was_begun_begins_anew(
+def test_a_confirmation_that_was_begun_is_gone_on_with(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "prove", twice_measured)
@@ -127,7 +127,7 @@ def test_a_proof_that_was_begun_begins_anew(
     with pytest.raises(InterruptedRunError) as stopped:
         run(workplace)
     assert stopped.value.hint.startswith(
-        "nothing was written; 4 trials kept; its confirmation starts over; go on with: "
+        "nothing was written; 4 trials and 1 measurements of its confirmation kept; go on with: "
         "tune run --resume "
     )
 

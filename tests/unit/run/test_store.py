@@ -104,11 +104,14 @@ def test_rejected_measurements_come_back(store: RunStore, measurement: Measureme
     assert store.rejected() == [row]
 
 
-def test_an_abandoned_confirmation_is_rejected_row_by_row(store: RunStore) -> None:
-    point = judge_point([P99_40MS], synthetic_measurement(120.0))
-    store.append_confirmation(Repeat(0, 0, Role.CURRENT, "key", point))
-    store.clear_confirmation()
-    assert store.confirmation() == []
+def test_an_interrupted_round_is_rejected_row_by_row(store: RunStore) -> None:
+    points = [judge_point([P99_40MS], synthetic_measurement(level)) for level in (110.0, 120.0)]
+    for number, point in enumerate(points):
+        store.append_confirmation(Repeat(number, 0, Role.CURRENT, "key", point))
+    first, _ = store.confirmation()
+    store.cut_confirmation(1)
+    assert store.confirmation() == [first]
+    point = points[1]
     (found,) = store.rejected()
     assert (found.candidate_key, found.level, found.stage) == ("key", 120.0, Stage.CONFIRMATION)
     assert found.measurement == point.measurement

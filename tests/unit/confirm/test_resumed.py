@@ -1,0 +1,77 @@
+"""A confirmation that was interrupted: what it had measured is not measured again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from candidates import candidate_of
+from emulated import FreshBench
+
+from tuner.confirm.confirm import Confirmation, Row, Rules, confirm
+from tuner.confirm.resumed import ResumedBench, finished_rows
+from tuner.confirm.rounds import Entrant
+from tuner.errors import InterruptedRunError
+from tuner.run.confirmation import Repeat, Role
+from tuner.score.capacity import LevelRange
+from tuner.spec.objective import Objective
+
+CURRENT, OTHER = (candidate_of({"instance_group.count": n}) for n in (1, 2))
+RULES = Rules(Objective.goodput(), LevelRange(1, 1e5), 3, 0.02, 100, lambda _: None)
+
+
+def bench() -> FreshBench:
+    return FreshBench({CURRENT: 900, OTHER: 1000}, weather=0.01)
+
+
+def decide(
+    server: FreshBench | ResumedBench, rows: list[Repeat], stop_after: int = 99, level: float = 980
+) -> Confirmation:
+    def record(row: Row) -> None:
+        rows.append(row.kept)
+        if len(rows) == stop_after:
+            raise InterruptedRunError("stopped")
+
+    keep = record if isinstance(server, FreshBench) else server.record
+    finalists = [Entrant(OTHER, level)]
+    return confirm(server, Entrant(CURRENT, 880), finalists, replace(RULES, record=keep))[0]
+
+
+@pytest.mark.parametrize("stop_after", range(1, 13))
+def test_it_ends_as_if_it_had_never_stopped_and_measures_only_the_round_it_was_in(
+    stop_after: int,
+) -> None:
+    whole: list[Repeat] = []
+    expected = decide(bench(), whole)
+    stopped: list[Repeat] = []
+    with pytest.raises(InterruptedRunError):
+        decide(bench(), stopped, stop_after)
+    kept = stopped[: finished_rows(stopped)]
+    assert [r.round for r in stopped[len(kept) :]] == [stopped[-1].round] * (stop_after - len(kept))
+    again, new, forgotten = bench(), list[Row](), list[int]()
+    found = decide(ResumedBench(again, kept, new.append, forgotten.append), [])
+    assert (found.outcome, found.gain) == (expected.outcome, expected.gain)
+    assert [*kept, *(row.kept for row in new)] == whole
+    assert len(again.asked) == len(whole) - len(kept)
+    assert not forgotten
+
+
+def test_what_it_would_not_ask_for_any_more_is_measured_anew() -> None:
+    stored: list[Repeat] = []
+    decide(bench(), stored)
+    again, new, forgotten = bench(), list[Row](), list[int]()
+    decide(ResumedBench(again, stored, new.append, forgotten.append), [], level=1500)
+    used = sum(row.role is Role.CURRENT and row.round == 0 for row in stored)
+    assert forgotten == [used]
+    assert len(new) == len(again.asked) > len(stored) / 2
+    assert all(fresh for _, fresh in again.deployed)
+
+
+def test_a_soak_is_whole_and_so_is_a_simpler_config_before_the_next_one() -> None:
+    stored: list[Repeat] = []
+    decide(bench(), stored)
+    soak = replace(stored[-1], role=Role.SOAK, round=0)
+    simpler = [replace(soak, role=Role.SIMPLER, candidate_key=key) for key in ("a", "b", "b")]
+    assert finished_rows([*stored, soak]) == len(stored) + 1
+    assert finished_rows([*stored, *simpler]) == len(stored) + 1
+    assert finished_rows([]) == 0

@@ -1,0 +1,124 @@
+"""A confirmation that was interrupted goes on: its stored measurements answer first.
+
+What a confirmation measures next follows from what it measured before. So stored rows, given again
+in their order, lead to where it was, and no server is started until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tuner.bench.protocol import Bench
+from tuner.confirm.confirm import Row
+from tuner.load.probes.answers import Answers
+from tuner.load.probes.overload import Overload
+from tuner.measurement.rejected import Stage
+from tuner.run.confirmation import Repeat, Role
+from tuner.score.point import Point
+from tuner.server.server import Endpoints
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+from tuner.triton.deploy import Deployment, DeploymentKind
+
+_NOT_YET = Deployment(DeploymentKind.UNCHANGED, 0.0, Endpoints("", "", ""), {})
+
+
+def finished_rows(stored: Sequence[Repeat]) -> int:
+    """How many rows, from the first, belong to rounds that were over.
+
+    The sides of a round are compared because they were measured one after the other, so a round
+    that was interrupted is measured again as a whole. Each soak is complete in itself.
+    """
+    if not stored or stored[-1].of_soak:
+        return len(stored)
+    last = stored[-1]
+    simpler = last.role is Role.SIMPLER  # it is measured in all rounds before another is
+    same_round = (
+        (row.round, row.role is Role.SIMPLER, simpler and row.candidate_key)
+        == (last.round, simpler, simpler and last.candidate_key)
+        for row in reversed(stored)
+    )
+    return next((len(stored) - n for n, same in enumerate(same_round) if not same), 0)
+
+
+class ResumedBench:
+    """Gives the stored measurements as long as they are what is asked for, then those of ``bench``.
+
+    Args:
+        bench: Measures what is not stored.
+        stored: Rows of finished rounds, in their order.
+        record: Stores a row that is new.
+        forget: Receives how many rows were used, once something else is asked for than the next.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        stored: Sequence[Repeat],
+        record: Callable[[Row], None],
+        forget: Callable[[int], None],
+    ) -> None:
+        self._bench, self._record, self._forget = bench, record, forget
+        self._stored, self._used = list(stored), 0
+        self._asked: Candidate | None = None  # to be deployed once something must be measured
+        self._fresh = False
+
+    def record(self, row: Row) -> None:
+        """Stores a row, unless it is a stored one."""
+        if not any(row.point is repeat.point for repeat in self._stored):
+            self._record(row)
+
+    def enter(self, stage: Stage) -> None:
+        self._bench.enter(stage)
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
+        """Deploys at once only where nothing stored is left."""
+        self._asked, self._fresh = candidate, self._fresh or fresh
+        return _NOT_YET if self._used < len(self._stored) else self._deploy(candidate)
+
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        return self._next(level, of_soak=False) or self._live().measure(level, seed, least_s)
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        return self._next(level, of_soak=True) or self._live().soak(level, seed, least_s)
+
+    def answers(self) -> Mapping[str, Answers]:
+        return self._served().answers()
+
+    def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
+        return self._live().overload(capacity, slo, seed)
+
+    def one_at_a_time(self, seed: int) -> Mapping[str, float]:
+        return self._live().one_at_a_time(seed)
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        return self._live().many_at_once(concurrency, seed)
+
+    def lost(self, reason: str) -> None:
+        self._bench.lost(reason)
+
+    def _next(self, level: float, *, of_soak: bool) -> Point | None:
+        if self._used == len(self._stored) or self._asked is None:
+            return None
+        row = self._stored[self._used]
+        if (row.candidate_key, row.point.level, row.of_soak) != (self._asked.key, level, of_soak):
+            return None
+        self._used += 1
+        self._fresh = True  # the server it was measured on is gone
+        return row.point
+
+    def _live(self) -> Bench:
+        """The bench with the config on it, for a measurement that is not stored."""
+        if self._used < len(self._stored):
+            del self._stored[self._used :]
+            self._forget(self._used)
+        return self._served()
+
+    def _served(self) -> Bench:
+        if self._asked is not None:
+            self._deploy(self._asked)
+        return self._bench
+
+    def _deploy(self, candidate: Candidate) -> Deployment:
+        fresh, self._asked, self._fresh = self._fresh, None, False
+        return self._bench.deploy(candidate, fresh=fresh)
