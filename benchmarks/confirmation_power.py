@@ -3,7 +3,7 @@
 Runs the project's own confirmation (rounds, interim analyses, finalists, capacities) over configs
 whose stress is a power of the load, (load / capacity)^8. Each server's capacity deviates from the
 truth by chance, so that the logarithm of a round's ratio of two configs has the given standard
-deviation (`tune doctor --noise` measures it on a machine). The arrivals of a round affect all
+deviation. The arrivals of a round affect all
 configs alike.
 
     python benchmarks/confirmation_power.py                       # the table of docs/measuring.md

@@ -47,14 +47,6 @@ def of_overload(search_seed: int) -> int:
     return search_seed * 1000 + 700_000
 
 
-def of_noise(number: int) -> int:
-    """Of a round of `tune doctor --noise`: two patterns of arrivals in turn.
-
-    Overloads of a run whose search has seed 0 have the first of them too; nothing compares the two.
-    """
-    return 700_000 + number % 2
-
-
 def of_stream(seed: int, stream: str) -> int:
     """Of one stream's arrivals and inputs, which other streams do not change."""
     if not stream:

@@ -22,7 +22,6 @@ from tuner.load.traffic.repeats import popularity
 from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.schema import enum_name
-from tuner.run.noise_file import read_noise
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import Proposal
@@ -35,7 +34,6 @@ from tuner.spec.model import MODES, Spec, Strategy
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes, window_notes
 from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
@@ -92,9 +90,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
     else:
         with find_programs(job, environment) as programs:
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
-            recorded = read_noise(request.output, programs.fingerprint(), job.spec.name)
-        warning = too_fine(recorded, job.spec)
-        notes = [warning] if warning else []
+        notes = []
     seen = seen_before(request.output, job)
     served = [model.name for model in job.served.models.values()]
     wrong = [finding for name in served for finding in errors_of(job.spec.repository, name)]

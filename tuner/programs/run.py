@@ -20,7 +20,6 @@ from tuner.confirm.resumed import finished_rows
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.measurement.rejected import Stage
 from tuner.run.choices import resume_command
-from tuner.run.manifest import Manifest
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
@@ -30,7 +29,6 @@ from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.known_noise import too_fine
 from tuner.steps.lengths import trace_notes
 from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
@@ -138,7 +136,7 @@ def _tune(run: _Run, served: Serving, opened: OpenRun) -> Verdict:
     """The search and the proof, on one bench."""
     events, searcher = run.events, opened.searcher
     events.started(run.store.directory, run.job.spec.budget.trials, opened.manifest.space_size)
-    for note in _beforehand(run, served, opened.manifest):
+    for note in _beforehand(run, served):
         events.note(note)
     with open_session(
         served, events, run.book, run.checkpoint, manifest=opened.manifest, store=run.store
@@ -157,11 +155,9 @@ def _tune(run: _Run, served: Serving, opened: OpenRun) -> Verdict:
     return verdict
 
 
-def _beforehand(run: _Run, served: Serving, manifest: Manifest) -> Iterator[str]:
+def _beforehand(run: _Run, served: Serving) -> Iterator[str]:
     """What the user should know before the first measurement."""
     job = run.job
-    if warning := too_fine(manifest.noise, job.spec):
-        yield warning
     if served.load_s >= SLOW_LOAD_S:
         estimate = estimate_run(job, Seen(load_s=served.load_s))
         yield f"loading the model took {served.load_s:.0f} s; the run takes {estimate.text}"

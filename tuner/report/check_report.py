@@ -152,7 +152,6 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
     tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
     accept = ("if this is intended, accept it", f"tune check {spec} --update-baseline")
     again = ("check again", f"tune check {spec}")
-    quiet = ("see how well measurements repeat here", f"tune doctor --noise {spec}")
     if check.status in (CheckStatus.MISSED, CheckStatus.INCONCLUSIVE) and not check.rounds:
         return [("fix what is named above, then check again", f"tune check {spec}")]
     return {
@@ -160,7 +159,7 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
         CheckStatus.WORSE: [again, accept],
         CheckStatus.ACCEPTED: [again],
         CheckStatus.MISSED: [tune],
-        CheckStatus.INCONCLUSIVE: [accept] if _only_not_compared(check) else [quiet, again],
+        CheckStatus.INCONCLUSIVE: [accept] if _only_not_compared(check) else [again],
         CheckStatus.REGRESSION: [tune, accept],
         CheckStatus.INTERRUPTED: [again],
         CheckStatus.FAILED: [("check this machine", "tune doctor"), again],

@@ -203,7 +203,7 @@ def trial_seconds(trial: Trial) -> float:
 
 
 def noise_sentences(data: ReportData) -> list[str]:
-    """How well measurements repeat: in this run, and as measured before it."""
+    """How well measurements repeat in this run."""
     sentences = []
     if data.noise is not None:
         spreads = (
@@ -216,11 +216,6 @@ def noise_sentences(data: ReportData) -> list[str]:
             "Spread of repeated measurements, each on a different server "
             f"(coefficient of variation): {', '.join(known)}."
         )
-    recorded = data.manifest.noise
-    if recorded is not None:
-        reasons = " ".join(recorded.get("advice", {}).get("reasons", [])[:1])
-        day = str(recorded.get("measured_at", ""))[:10]
-        sentences.append(f"Noise of this machine, measured {day}: {reasons}")
     return sentences
 
 

@@ -15,7 +15,6 @@ from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
 from tuner.run.identity import Identity, machine_of, programs_of, question_in
-from tuner.run.noise_file import is_noise
 from tuner.space.candidate import Candidate
 
 SCHEMA_VERSION = 2
@@ -92,7 +91,6 @@ class Manifest(Facts):
             runs of an older tune.
         client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
             queried, and in runs of an older tune.
-        noise: The newest that `tune doctor --noise` measured here for this model, with its date.
     """
 
     unknown = "ignore"
@@ -113,7 +111,6 @@ class Manifest(Facts):
     command: Sequence[str] = field(default_factory=list)
     space_size: int | None = None
     current: Candidate | None = None
-    noise: Mapping[str, Any] | None = None
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
     streams: Mapping[str, str] = field(default_factory=lambda: {"": ""})
@@ -136,8 +133,6 @@ class Manifest(Facts):
             data = _from_version_1(data)
         written = {"write": "--no-write" not in data.get("command", ())}  # by an older tune
         manifest = super().from_json({"choices": written, **data})
-        if manifest.noise is not None and not is_noise(manifest.noise):
-            raise ValueError("noise is not what `tune doctor --noise` writes")
         asked = {
             *manifest.streams.values(),
             *(p for c in manifest.models.values() for p in c.parts),

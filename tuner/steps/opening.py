@@ -13,7 +13,6 @@ from tuner.load import seeds
 from tuner.measurement.rejected import Stage
 from tuner.modelconfig.message import to_text
 from tuner.run.manifest import KeptConfig, Manifest
-from tuner.run.noise_file import read_noise
 from tuner.run.store import RESULT, RunStore
 from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
@@ -148,7 +147,6 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         current=job.space.current,
         choices=choices_of(request),
         arrivals=seeds.of_confirmation(run_id),
-        noise=read_noise(request.output, programs.fingerprint(), job.spec.name),
     )
 
 

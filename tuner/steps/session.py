@@ -20,7 +20,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
 from tuner.steps.job import Job
-from tuner.steps.known_noise import near_miss
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
 
@@ -96,7 +95,7 @@ def open_session(
         events: Receives what happens.
         book: Records the seconds spent.
         checkpoint: Raises when it is to stop.
-        manifest: Has the noise of the machine, and the seed of the rounds.
+        manifest: Has the seed of the rounds.
         store: Keeps rounds, and measurements that do not count.
     """
 
@@ -117,6 +116,5 @@ def open_session(
             checkpoint=checkpoint,
             record=record,
             load_s=served.load_s,
-            near_miss=near_miss(None if manifest is None else manifest.noise),
             arrivals=None if manifest is None else manifest.arrivals,
         )

@@ -221,14 +221,13 @@ def test_what_the_proof_measures_is_of_the_confirmation(
 def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "too_fine", lambda *_: "too fine")
     monkeypatch.setattr(pipeline, "large_requests", lambda _: ["large"])
     monkeypatch.setattr(pipeline, "foreseen", lambda _: ("a link",))
     monkeypatch.setattr(Serving, "completed", "the server completes it")
     _, watching = run(workplace, write=False)
     assert "a link" not in watching.notes
     _, watching = run(workplace)
-    told = ["the server completes it", "too fine", "large", "a link"]
+    told = ["the server completes it", "large", "a link"]
     assert [n for n in watching.notes if n in told] == told
 
 

@@ -21,15 +21,12 @@ def test_trials_are_counted_by_how_they_ended(made: Made) -> None:
     assert (sum(ended), by_state["all"][0]) == (40, "40")
 
 
-def test_noise_of_this_run_and_of_before_is_told(made: Made) -> None:
+def test_noise_of_this_run_is_told(made: Made) -> None:
     data = made()
     assert noise_sentences(data) == []
     found = RunNoise(repeats=9, throughput_cv=0.011, p99_cv=None, rounds=6, capacity_cv=0.02)
-    before = {"measured_at": "2025-02-28T09:00:00+00:00", "advice": {"reasons": ["It repeats."]}}
-    manifest = replace(data.manifest, noise=before)
-    here, recorded = noise_sentences(replace(data, noise=found, manifest=manifest))
+    (here,) = noise_sentences(replace(data, noise=found))
     assert here.endswith("(coefficient of variation): throughput 1.1 %, capacity 2 %.")
-    assert recorded == "Noise of this machine, measured 2025-02-28: It repeats."
 
 
 def test_a_field_without_which_no_load_was_stood_says_so(made: Made) -> None:

@@ -111,7 +111,6 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     assert (manifest.versions, manifest.fingerprint) == ({"tritonserver": "1"}, "0" * 16)
     assert list(manifest.command) == ["tune", "run", "x"]
     assert manifest.choices.trials == 3
-    assert manifest.noise is None
     assert len(manifest.created_at) == len("2025-01-01T00:00:00+00:00")
 
 
