@@ -12,10 +12,10 @@ show the true capacity.
 
 Prints one row per server: the credited load and the capacity found, both relative to the true
 capacity, the share of late requests in the long run at the credited load (the SLO allows 1 %), and
-seconds of load. The credited load is the one that held in the soak, as in a run; ``--soak 0`` shows
-the rounds' own credit. Exit code 1 if the median credit is below 93 % of the true capacity or the
-mean late share is above 1.2 %. ``--steadiness``: how often loads below and above the saturation
-pass.
+seconds of load. A claim is false if more requests are late in the long run than the SLO allows. The
+credited load is that of the soak less the headroom, as in a run; ``--soak 0`` shows the rounds' own
+credit. Exit code 1 if the median credit is below 90 % of the true capacity or more than 5 % of the
+claims are false. ``--steadiness``: how often loads below and above the saturation pass.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import P99_LATENCY
+from tuner.spec.model import Confirm
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo
 
@@ -55,7 +56,9 @@ WINDOW_S = 3.0
 JITTER, TRUTHS = 0.03, 4
 #: Service time of the current config for a request, relative to that of the other one.
 SLOWER = 1.6
-CREDITED_LEAST, LATE_MOST = 0.93, 0.012
+CREDITED_LEAST, FALSE_MOST = 0.85, 0.05
+ALLOWED = 0.01
+HEADROOM = float(Confirm().headroom)
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ SERVERS: Mapping[str, Server] = {
     "batches to 64 of 1 + 0.03n ms (22,000/s), p99 <= 10 ms": Server(
         1e-3, 0.03e-3, most=64, p99_s=0.01
     ),
+    "unbatched 250 ms, p99 <= 2 s": Server(0.25, p99_s=2.0),
+    "unbatched 1 s, p99 <= 6 s": Server(1.0, p99_s=6.0),
 }
 
 CURRENT, OTHER = (Candidate.of_models({"": {"instance_group.count": n}}) for n in (1, 2))
@@ -210,7 +215,7 @@ def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
         bench.deploy(candidate)
         start = 0.8 * bench.server.saturation / bench.slower
         found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start)
-        level = Bracket.of(found.points).capacity()
+        level = Bracket.of(found.points).capacity() or min(p.level for p in found.points)
         entrants.append(Entrant(candidate, level, window_s=window_of(found.points)))
     rules = Rules(
         objective, levels, 3, 0.02, seed + 500_000, lambda _: None, window_of, bench.soak_s > 0.0
@@ -231,11 +236,10 @@ def held_level(bench: SimulatedBench, proof: Confirmation, seed: int) -> float |
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
     least_s = remembered_s(proof.points)
     rules = SoakRules(
-        [bench.slo], plan, seed, bench.soak_s, least_s, lambda _: None, lambda _: None
+        [bench.slo], plan, seed, bench.soak_s, least_s, lambda _: None, lambda _: None, HEADROOM
     )
-    slope, begin = proof.own.steepness(), first_level(proof, plan)
-    held = soak(bench, OTHER, proof.level, rules, slope=slope, begin=begin).held
-    return None if held is None else held.level
+    found = soak(bench, OTHER, first_level(proof, plan), rules, slope=proof.own.steepness())
+    return None if found.held is None else (1.0 - found.headroom) * found.held.level
 
 
 def claims(server: Server, runs: int, soak_s: float) -> list[Claim]:
@@ -261,11 +265,12 @@ def told(name: str, server: Server, runs: int, soak_s: float) -> bool:
     true, found = true_capacity(server), claims(server, runs, soak_s)
     credited = [c.credited / true for c in found]
     late = [c.late for c in found]
-    good = median(credited) >= CREDITED_LEAST and float(np.mean(late)) <= LATE_MOST
+    false = float(np.mean([share > ALLOWED for share in late]))
+    good = median(credited) >= CREDITED_LEAST and false <= FALSE_MOST
     print(
         f"{name:<56} {true:>7.1f} {median(credited):>9.3f} {min(credited):>7.3f} "
         f"{median(c.capacity / true for c in found):>9.3f} {np.mean(late):>7.2%} "
-        f"{max(late):>7.2%} {median(c.load_s for c in found):>7.0f}",
+        f"{max(late):>7.2%} {false:>7.0%} {median(c.load_s for c in found):>7.0f}",
         flush=True,
     )
     return good
@@ -298,8 +303,8 @@ def main() -> int:
         tell_steadiness(options.runs)
         return 0
     chosen: Callable[[str], bool] = lambda name: (options.server or "") in name  # noqa: E731
-    heads = ("true", "credited", "least", "capacity", "late", "worst", "load s")
-    widths = (7, 9, 7, 9, 7, 7, 7)
+    heads = ("true", "credited", "least", "capacity", "late", "worst", "false", "load s")
+    widths = (7, 9, 7, 9, 7, 7, 7, 7)
     print(f"{'SIMULATED, medians of runs (late: mean, worst)':<56}", end=" ")
     print(*(f"{h:>{w}}" for h, w in zip(heads, widths, strict=True)))
     shown = [(name, server) for name, server in SERVERS.items() if chosen(name)]

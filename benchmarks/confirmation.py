@@ -49,8 +49,8 @@ from claims import Server, SimulatedBench
 
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import Phase, TimeBook
-from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
-from tuner.confirm.rounds import Entrant
+from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
+from tuner.confirm.rounds import Entrant, Row
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
 from tuner.load.watch.disturbance import disturbances

@@ -37,6 +37,11 @@ from tuner.steps.events import Events, Silent
     help="Resume an interrupted run with the options it was started with; SPEC may be left out.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
+@click.option(
+    "--accept-unsoaked",
+    is_flag=True,
+    help="Also write a winner of which no soak could tell whether its load lasts.",
+)
 @storage_option
 @click.option(
     "--progress",
@@ -56,6 +61,7 @@ def command(
     output: Path,
     resume: Path | None,
     no_write: bool,
+    accept_unsoaked: bool,
     storage: str | None,
     progress: str,
     verbose: int,
@@ -86,6 +92,7 @@ def command(
         time_budget_s=time_budget,
         seed=seed,
         write=not no_write,
+        accept_unsoaked=accept_unsoaked,
         storage=storage_of(storage, os.environ),
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),

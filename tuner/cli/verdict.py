@@ -10,7 +10,7 @@ import click
 from tuner.cli.terminal import say_json, say_lines
 from tuner.report.data import is_taken_back
 from tuner.report.quantities import count_text, metric_text
-from tuner.report.sentence import AT_LEAST, bottleneck_text
+from tuner.report.sentence import bottleneck_text
 from tuner.run.confirmation import Soak
 from tuner.run.result_schema import ConfigFacts, Improvement, Result
 from tuner.run.status import Status
@@ -85,11 +85,8 @@ def _gain(result: Result, winner: ConfigFacts) -> list[str]:
         lines = [f"  {metric.name}  {now}, worst of the rounds; the current config: {before}"]
     if gain is not None:
         lines += _means(gain) if metric is None else []
-        ratio = gain.goodput_ratio
         of = "better" if metric else f"the current config's {gain.compared or 'goodput'}"
-        interval = f"{gain.confidence:.0%} interval {digits(ratio.low)} to {digits(ratio.high)}"
-        why = AT_LEAST if gain.at_least else interval
-        lines.append(f"  gain      {gain.times_text} {of} ({why})")
+        lines.append(f"  gain      {gain.times_text} {of} ({gain.confidence_text})")
     return lines
 
 
@@ -97,8 +94,8 @@ def _goodput(facts: ConfigFacts | None, gain: Improvement | None = None) -> str:
     """What a config sustained in every round, which is the worst one; or in how many it did."""
     if facts is None:
         return "unknown"
-    if facts.goodput_infer_per_s is None and gain is not None and gain.at_least and gain.means:
-        return f"less than {digits(gain.means.current, 4)}/s"
+    if facts.goodput_infer_per_s is None and gain is not None and gain.at_least:
+        return f"less than {digits(gain.means.current, 4)}/s" if gain.means else "far less"
     if facts.goodput_infer_per_s is None:
         return "none within the SLOs"
     met, rounds, worst = facts.rounds_met, len(facts.measurements), facts.worst_round_infer_per_s

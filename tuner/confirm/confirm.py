@@ -7,11 +7,12 @@ must meet every SLO in every round, and the lower end of the interval of its gai
 change.
 
 What is compared is the capacity of each round (see `tuner.confirm.rounds`). The rounds are looked
-at twice: when the spec's number of them is over and, if that is inconclusive, after as many again.
-The intervals are wide enough for both looks.
+at when the spec's number of them is over and, while that is inconclusive, after each further one,
+up to as many again. The intervals are wide enough for all looks.
 
 A current config that is `OUTCLASSED` is not measured in further rounds, which could only tell how
-many times less it sustains. The finalists still have to pass them all.
+many times less it sustains. Several finalists are still told apart by them; a single one is not
+measured again before its soak.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ from statistics import geometric_mean
 from tuner.bench.protocol import Bench
 from tuner.confirm.far_behind import OUTCLASSED, search_far_behind
 from tuner.confirm.gain import Gain, gain
-from tuner.confirm.interim import ANALYSES, InterimAnalyses
+from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.rounds import (
     Contender,
     Entrant,
     Round,
+    Rounds,
+    Row,
     measure_fixed_round,
     search_round,
 )
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.run.confirmation import Repeat, Role
+from tuner.run.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
@@ -56,22 +59,6 @@ class Outcome(Enum):
     NOT_BETTER = "no gain worth a change when measured again"
     NOT_MEASURED = "the load generator gave no result when it was measured again"
     NOT_COMPARED = "the current config met the SLOs in the search, but not when measured again"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A `Repeat` with the config that was measured."""
-
-    round: int
-    order: int
-    role: Role
-    candidate: Candidate
-    point: Point
-
-    @property
-    def kept(self) -> Repeat:
-        """As the run keeps it."""
-        return Repeat(self.round, self.order, self.role, self.candidate.key, self.point)
 
 
 @dataclass(frozen=True)
@@ -115,7 +102,7 @@ class Rules:
 
     Attributes:
         levels: Loads that may be asked for; None when the spec lists them.
-        rounds: At the first look; twice as many at the second.
+        rounds: At the first look.
         seed: Different from every seed of the search.
         record: Stores a row at once.
         claim_window_s: From the measurements of a config to the window that its claim needs.
@@ -158,19 +145,18 @@ class _Rotation:
     def __init__(
         self, bench: Bench, current: Entrant, finalists: Sequence[Entrant], rules: Rules
     ) -> None:
-        self._bench = bench
         self._rules = rules
+        self._rounds = Rounds(bench, rules.seed, rules.record)
         self._current = Contender(current)
         self._finalists = [Contender(f) for f in finalists]
         level = current.level or 0.0
         self._large = all((f.level or 0.0) > LARGE * level for f in finalists)
         self._far_behind = all((f.level or 0.0) > OUTCLASSED * level for f in finalists)
-        self._analyses = InterimAnalyses(rules.rounds, tests=max(len(finalists), 1))
+        self._analyses = InterimAnalyses.of_confirmation(rules.rounds, max(len(finalists), 1))
         self._outcomes: dict[Candidate, Outcome] = {}
-        self._order = 0
 
     def run(self) -> list[Confirmation]:
-        for number in range(self._rules.rounds * ANALYSES):
+        for number in range(self._analyses.most_rounds):
             if not self._racing() or self._settled(number):
                 break
             self._round(number)
@@ -204,11 +190,14 @@ class _Rotation:
         return [f for f in self._finalists if not f.dropped]
 
     def _settled(self, rounds_done: int) -> bool:
-        """At the first look: one is confirmed, or none can be any more.
+        """At a look: one is confirmed, or none can be any more.
 
-        A finalist for which more rounds cannot show a gain is not measured in them.
+        A finalist for which more rounds cannot show a gain is not measured in them. A single one
+        over an outclassed config needs no further round: the soak tests what it is credited with.
         """
-        if rounds_done != self._rules.rounds:
+        if self._current.outclassed and self._rules.soaked and len(self._racing()) == 1:
+            return True
+        if not self._analyses.due(rounds_done):
             return False
         confirmed = [f for f in self._racing() if self._worth_it(self._ratio(f))]
         for finalist in self._racing():
@@ -247,7 +236,6 @@ class _Rotation:
         return sides if (number + self._rules.seed) % 2 == 0 else sides[::-1]
 
     def _round(self, number: int) -> None:
-        self._order = 0
         self._lengthen_windows()
         compared = self._current_sustains and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
@@ -286,23 +274,18 @@ class _Rotation:
         return self._current.entrant.level is not None
 
     def _measure(self, side: Contender, number: int) -> Round:
-        self._bench.deploy(side.candidate, fresh=True)
         role = Role.CURRENT if side is self._current else Role.CANDIDATE
 
-        def measure(level: float) -> Point:
-            point = self._bench.measure(level, self._rules.seed + number, side.window_s)
-            self._rules.record(Row(number, self._order, role, side.candidate, point))
-            self._order += 1
-            return point
+        def search(measure: Callable[[float], Point]) -> Round:
+            levels, expected = self._rules.levels, side.expected_level()
+            if levels is None:
+                return measure_fixed_round(measure, side.entrant.level or expected)
+            if self._far_behind and side is self._current:
+                others = [f.expected_level() for f in self._racing()]
+                return search_far_behind(measure, expected, others, levels, self._rules.length_s)
+            return search_round(measure, expected, levels, fine=not self._large)
 
-        if self._rules.levels is None:
-            assert side.entrant.level is not None
-            return measure_fixed_round(measure, side.entrant.level)
-        levels, expected = self._rules.levels, side.expected_level()
-        if self._far_behind and side is self._current:
-            others = [f.expected_level() for f in self._racing()]
-            return search_far_behind(measure, expected, others, levels, self._rules.length_s)
-        return search_round(measure, expected, levels, fine=not self._large)
+        return self._rounds.measure(number, role, side.candidate, search, least_s=side.window_s)
 
     def _drop_those_behind(self) -> None:
         """A finalist that is clearly worse than another, or than the current config."""
@@ -362,7 +345,8 @@ class _Rotation:
         )
 
     def _why_confirmed(self, finalist: Contender) -> str:
-        sustained = f"every SLO met in each of {len(finalist.rounds)} rounds"
+        rounds = len(finalist.rounds)
+        sustained = f"every SLO met in {'one round' if rounds == 1 else f'each of {rounds} rounds'}"
         for name, side in (("it", finalist), ("the current config", self._current)):
             if said := [r.astray for r in side.rounds if r.astray]:
                 sustained += (

@@ -25,13 +25,15 @@ class Gain:
 
     Attributes:
         ratio: Of capacities (or of the minimised metric, the other way round); above 1 is better.
-        means: What the ratio is of, the one and the other: geometric means over the rounds.
+        means: What the ratio is of, the one and the other: geometric means over the rounds; None
+            where the other was outclassed, since one rough round is no figure to print.
         rounds: That each of them was measured in. Fewer of the other where it was outclassed.
-        at_least: The other sustains less than its mean: the ratio is a lower bound.
+        at_least: Only the ratio's lower end is told: the other was outclassed, or sustains less
+            than its mean.
     """
 
     ratio: Ratio
-    means: tuple[float, float]
+    means: tuple[float, float] | None
     rounds: tuple[int, int]
     at_least: bool = False
 
@@ -63,8 +65,8 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
 def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:
     one, two = own.capacities(), other.capacities()
     ratio = unequal_ratio(one, two, ROUND_DEVIATION, error)
-    means = (geometric_mean(one), geometric_mean(two))
-    return Gain(ratio, means, (len(one), len(two)), other.at_most)
+    means = (geometric_mean(one), geometric_mean(two)) if other.at_most else None
+    return Gain(ratio, means, (len(one), len(two)), at_least=True)
 
 
 def readings(contender: Contender, objective: Objective) -> list[float]:

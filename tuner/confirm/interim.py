@@ -1,11 +1,11 @@
-"""Interim analyses: how often rounds are looked at, and how much of the error each look spends.
+"""Interim analyses: after which rounds a comparison is looked at, and what error each look spends.
 
-The rounds of a confirmation are looked at twice: when as many as the spec says are over and, if
-that is inconclusive, after as many again. Those of a check are looked at once more. All looks at
-all finalists share one error (Bonferroni), so that the chance of any wrong "better" is the stated
-one. After three rounds, Student's t with two degrees of freedom proves little but large gains,
-whatever its share of the error; so the first look of a confirmation gets a small one. Source: Lan
-and DeMets, Discrete sequential boundaries for clinical trials (1983), on spending error unevenly.
+The rounds of a confirmation are looked at once as many as the spec says are over, and then after
+each further one until there are twice as many. Those of a check are looked at three times. All
+looks at all candidates share one error (Bonferroni), so that the chance of any wrong "better" is
+the stated one. After three rounds, Student's t with two degrees of freedom proves little but large
+gains, whatever its share of the error; so later looks get more. Source: Lan and DeMets, Discrete
+sequential boundaries for clinical trials (1983), on spending error unevenly.
 """
 
 from __future__ import annotations
@@ -14,32 +14,46 @@ from dataclasses import dataclass
 
 from tuner.score.ratio import ERROR
 
-ANALYSES = 2
-#: Share of the error that the first look spends.
-FIRST_ANALYSIS = 0.16
-#: Each look: after how many times the spec's rounds, and what share of the error it spends.
-Looks = tuple[tuple[int, float], ...]
-LOOKS: Looks = ((1, FIRST_ANALYSIS), (ANALYSES, 1.0 - FIRST_ANALYSIS))
-#: Those of a check. The last is for noisy machines: with servers 2 % apart, six rounds leave one
-#: unchanged night in six inconclusive, twelve hardly any.
-CHECK_LOOKS: Looks = ((1, 0.3), (2, 0.3), (4, 0.4))
+#: A comparison has at most this many times the rounds of its first look.
+MOST = 2
+#: The looks of a check: after how many times its rounds, and what share of the error each spends.
+#: The last is for noisy machines: with servers 2 % apart, six rounds leave one unchanged night in
+#: six inconclusive, twelve hardly any.
+_CHECK = ((1, 0.3), (2, 0.3), (4, 0.4))
 
 
 @dataclass(frozen=True)
 class InterimAnalyses:
-    """Of one comparison.
+    """The looks at the rounds of one comparison.
 
     Attributes:
-        rounds: At the first look.
+        looks: The number of rounds that are over and the share of the error spent, in order.
         tests: Number of candidates that may be called better.
-        looks: The first one first.
     """
 
-    rounds: int
+    looks: tuple[tuple[int, float], ...]
     tests: int = 1
-    looks: Looks = LOOKS
+
+    @classmethod
+    def of_confirmation(cls, rounds: int, tests: int = 1) -> InterimAnalyses:
+        """With 3 rounds: after 3, 4, 5 and 6, spending 12, 16, 24 and 48 % of the error."""
+        parts = {rounds + later: 1.0 / (rounds + 1 - later) for later in range(rounds + 1)}
+        whole = sum(parts.values())
+        return cls(tuple((done, part / whole) for done, part in parts.items()), tests)
+
+    @classmethod
+    def of_check(cls, rounds: int) -> InterimAnalyses:
+        return cls(tuple((times * rounds, share) for times, share in _CHECK))
+
+    @property
+    def most_rounds(self) -> int:
+        return self.looks[-1][0]
+
+    def due(self, rounds_done: int) -> bool:
+        """Whether the rounds are to be looked at now."""
+        return any(rounds_done == done for done, _ in self.looks)
 
     def error(self, rounds_done: int) -> float:
         """The two-sided error of the interval that is looked at after this many rounds."""
-        due = (share for times, share in self.looks if rounds_done <= times * self.rounds)
+        due = (share for done, share in self.looks if rounds_done <= done)
         return ERROR * next(due, self.looks[-1][1]) / self.tests

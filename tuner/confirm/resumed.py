@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.confirm import Row
+from tuner.confirm.rounds import Row
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.rejected import Stage

@@ -10,12 +10,15 @@ bound is.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 
+from tuner.bench.protocol import Bench
 from tuner.confirm.bound import WIDE, capacity_level, chord, is_near, steepness
 from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.run.confirmation import Repeat, Role
 from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -33,6 +36,68 @@ STRAIGHT = 0.01
 ASTRAY = 0.9
 #: A round may end without a failed level nearby once this much of the bound was used up.
 CLOSE = 0.85
+
+
+@dataclass(frozen=True)
+class Row:
+    """A `Repeat` with the config that was measured."""
+
+    round: int
+    order: int
+    role: Role
+    candidate: Candidate
+    point: Point
+
+    @property
+    def kept(self) -> Repeat:
+        """As the run keeps it."""
+        return Repeat(self.round, self.order, self.role, self.candidate.key, self.point)
+
+
+@dataclass
+class Rounds:
+    """Measures configs in rounds: each on a fresh server, all of a round with the same arrivals.
+
+    Attributes:
+        seed: Of the first round's arrivals; later rounds count up.
+        record: Stores a measurement at once.
+    """
+
+    bench: Bench
+    seed: int
+    record: Callable[[Row], None]
+    _made: Counter[int] = field(default_factory=Counter)
+
+    def measure(
+        self,
+        number: int,
+        role: Role,
+        candidate: Candidate,
+        search: Callable[[Callable[[float], Point]], Round],
+        *,
+        least_s: float = 0.0,
+        arrivals: int | None = None,
+    ) -> Round:
+        """One round of one config.
+
+        Args:
+            number: Of the round, from 0.
+            role: What the config is measured for.
+            candidate: The config.
+            search: From what measures a level to the round.
+            least_s: A measurement lasts at least this long.
+            arrivals: The round whose arrivals it has; None: its own.
+        """
+        self.bench.deploy(candidate, fresh=True)
+        seed = self.seed + (number if arrivals is None else arrivals)
+
+        def measure(level: float) -> Point:
+            point = self.bench.measure(level, seed, least_s)
+            self.record(Row(number, self._made[number], role, candidate, point))
+            self._made[number] += 1
+            return point
+
+        return search(measure)
 
 
 @dataclass(frozen=True)

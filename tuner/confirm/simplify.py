@@ -21,9 +21,16 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.confirm import Confirmation, Row, Rules
+from tuner.confirm.confirm import Confirmation, Rules
 from tuner.confirm.gain import gain, readings
-from tuner.confirm.rounds import Contender, Entrant, Round, measure_fixed_round, search_round
+from tuner.confirm.rounds import (
+    Contender,
+    Entrant,
+    Round,
+    Rounds,
+    measure_fixed_round,
+    search_round,
+)
 from tuner.errors import TrialError
 from tuner.run.confirmation import PutBack, Role
 from tuner.score.point import Point
@@ -133,7 +140,7 @@ class _Trials:
         rules: Rules,
         allowed: Callable[[Candidate], bool],
     ) -> None:
-        self._bench = bench
+        self._rounds = Rounds(bench, rules.seed, rules.record)
         self._winner = winner
         self._rules = rules
         self._allowed = allowed
@@ -156,7 +163,7 @@ class _Trials:
         except TrialError:
             held, compared = False, None
         proof = self._proof(simpler) if held else None
-        without, with_change = (None, None) if compared is None else compared.means
+        without, with_change = (compared and compared.means) or (None, None)
         if with_change is None:
             with_change = geometric_mean(self._readings)
         lost = None if without is None else without - with_change
@@ -178,7 +185,6 @@ class _Trials:
         """
         rounds = len(self._winner.own.rounds)
         for number in range(rounds):
-            self._bench.deploy(simpler.candidate, fresh=True)
             simpler.rounds.append(self._round(simpler.candidate, number))
             lead = gain(simpler, self._winner.own, self._rules.objective, self._winner.error)
             if lead is None or not simpler.rounds[-1].passed:
@@ -190,26 +196,18 @@ class _Trials:
         return True
 
     def _round(self, candidate: Candidate, number: int) -> Round:
-        order = 0
-        same = self._winner.own.rounds[number].points
-        least_s = max(p.measurement.duration_s for p in same)
+        own = self._winner.own.rounds[number]
 
-        def measure(level: float) -> Point:
-            nonlocal order
-            seed = self._rules.seed + number
-            point = self._bench.measure(level, seed, least_s)
-            self._rules.record(Row(number, order, Role.SIMPLER, candidate, point))
-            order += 1
-            return point
+        def search(measure: Callable[[float], Point]) -> Round:
+            levels, expected = self._rules.levels, self._levels[number]
+            if levels is None:
+                return measure_fixed_round(measure, own.sustained.level)
+            brief, fine = self._large and not levels.whole, not self._large
+            least = FAR_BELOW * expected
+            return search_round(measure, expected, levels, brief=brief, fine=fine, least=least)
 
-        levels = self._rules.levels
-        if levels is None:
-            return measure_fixed_round(measure, self._winner.own.rounds[number].sustained.level)
-        brief = self._large and not levels.whole
-        expected = self._levels[number]
-        least = FAR_BELOW * expected
-        fine = not self._large
-        return search_round(measure, expected, levels, brief=brief, fine=fine, least=least)
+        least_s = max(p.measurement.duration_s for p in own.points)
+        return self._rounds.measure(number, Role.SIMPLER, candidate, search, least_s=least_s)
 
     def _proof(self, simpler: Contender) -> Confirmation | None:
         """What is written in place of the winner; None where its own gain is not worth a change."""

@@ -13,7 +13,6 @@ from tuner.score.trial import Predicted
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
-from tuner.spec.digits import digits
 from tuner.spec.metrics import THROUGHPUT
 
 HEADLINES = {
@@ -24,9 +23,6 @@ HEADLINES = {
     Status.INTERRUPTED: "Interrupted",
     Status.FAILED: "Failed",
 }
-
-#: Why a gain is a lower bound.
-AT_LEAST = "the current config was only measured at a load it does not sustain"
 
 
 def score_text(data: ReportData, value: float | None) -> str:
@@ -194,7 +190,6 @@ def _gain(data: ReportData) -> str:
     if data.improvement is None:
         reason = "the current config met the SLOs at no load tried"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
-    ratio = data.improvement.goodput_ratio
     times, means = data.improvement.times_text, data.improvement.means
     if not data.maximizes:
         said = f", {times} better than the current config"
@@ -205,7 +200,4 @@ def _gain(data: ReportData) -> str:
             said += f", {rate_text(means.winner)} over {less}{rate_text(means.current)} on average"
     else:
         said = f", {times} the current config"
-    if data.improvement.at_least:
-        return f"{said} ({AT_LEAST})"
-    confidence = f"{digits(data.improvement.confidence * 100)} % interval"
-    return f"{said} ({confidence} {digits(ratio.low)} to {digits(ratio.high)})"
+    return f"{said} ({data.improvement.confidence_text})"

@@ -74,7 +74,7 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     judged = _worst(points) or side.judged
     soak = facts.soak or Soak()
     judged = judged if soak.held is None else soak.held.point
-    goodput = None if facts.goodput_infer_per_s is None else _goodput(judged)
+    goodput = None if facts.goodput_infer_per_s is None else soak.credited_per_s or _goodput(judged)
     return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput, soak=soak)
 
 

@@ -16,6 +16,7 @@ class Choices(Facts):
 
     Attributes:
         write: Write the winner into the repository.
+        accept_unsoaked: Also one of which no soak could tell whether its load lasts.
         trials: Most configs to measure.
         storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
         directory: Where the command line's relative paths begin.
@@ -26,6 +27,7 @@ class Choices(Facts):
     time_budget_s: float | None = None
     storage: str | None = None
     directory: str = ""
+    accept_unsoaked: bool = False
 
     @property
     def lacks_a_password(self) -> bool:
@@ -39,7 +41,8 @@ class Choices(Facts):
         time = None if self.time_budget_s is None else f"{self.time_budget_s:g}s"
         named = {**given, "--time-budget": time}
         options = [f"{name}={value}" for name, value in named.items() if value is not None]
-        return [*options, *([] if self.write else ["--no-write"])]
+        flags = {"--no-write": not self.write, "--accept-unsoaked": self.accept_unsoaked}
+        return [*options, *(name for name, given in flags.items() if given)]
 
 
 def resume_command(run: Path) -> str:

@@ -69,11 +69,13 @@ class Soaked(Facts):
         slo: Each SLO held against it.
         late: Its late requests; None in closed loops, without an SLO on the tail of the latency,
             and where the latency of each request is not known.
+        excuse: What disturbed the machine, where that may be why an SLO was missed; else empty.
     """
 
     measurement: Measurement
     slo: tuple[SloResult, ...]
     late: LateShare | None = None
+    excuse: Annotated[str, Field(exclude_if=lambda text: not text)] = ""
 
     @property
     def point(self) -> Point:
@@ -100,7 +102,8 @@ class Soaked(Facts):
         p99_ms = digits(self.point.limiting.p99_latency_us / 1e3)
         found.append(f"p99{f' of {stream}' if stream else ''} {p99_ms} ms")
         missed = [_missed(s) for s in self.slo if s.verdict is not Verdict.PASS]
-        told = "; ".join([", ".join(found), *missed])
+        excused = [f"not judged: {self.excuse}"] if self.excuse else []
+        told = "; ".join([", ".join(found), *missed, *excused])
         return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
 
 
@@ -111,16 +114,24 @@ class Soak(Facts):
     Attributes:
         reason: Why there is none that tells whether the claim holds; empty where one does.
         limited: About each load that the load generator could not keep up with.
+        headroom: The config is credited with this share less than the load that held.
     """
 
     tried: tuple[Soaked, ...] = ()
     reason: str = ""
     limited: Annotated[tuple[str, ...], Field(exclude_if=lambda loads: not loads)] = ()
+    headroom: Annotated[float, Field(ge=0, lt=1, exclude_if=lambda share: not share)] = 0.0
 
     @property
     def held(self) -> Soaked | None:
         """The one whose load held; None when none did."""
         return self.tried[-1] if self.tried and self.tried[-1].held else None
+
+    @property
+    def credited_per_s(self) -> float | None:
+        """Inferences per second that the config is credited with; None where no load held."""
+        held = self.held
+        return None if held is None else (1.0 - self.headroom) * held.throughput_infer_per_s
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -130,8 +141,11 @@ class Soak(Facts):
     @property
     def sentences(self) -> tuple[str, ...]:
         """Everything that the soaks showed, and last what held."""
-        shown = [s.sentence for s in self.tried]
-        held = [shown.pop()] if self.held is not None else []
+        shown, held = [s.sentence for s in self.tried], list[str]()
+        if self.held is not None:
+            held.append(shown.pop())
+            if self.headroom and self.credited_per_s is not None:
+                held[0] += f"; credited with {digits(self.credited_per_s, 4)}/s"
         return (*shown, *self.limited, *held, *([self.reason] if self.reason else []))
 
 

@@ -125,7 +125,7 @@ class Improvement(Part):
         "missed), throughput (at the load the spec lists), or the metric that is minimised",
     )
     means: Means | None = Field(
-        None, description="infer/s, or the metric's base unit; null: written before it was kept"
+        None, description="infer/s, or the metric's base unit; null: the current one is not known"
     )
     rounds: Rounds | None = Field(
         None,
@@ -134,9 +134,9 @@ class Improvement(Part):
     at_least: bool = Field(
         False,
         exclude_if=_empty,
-        description="the current config sustains less than means.current, a load that it did not "
-        "sustain; how much it does sustain was not measured, since it is slow and far behind: the "
-        "whole ratio is a lower bound",
+        description="only goodput_ratio.low is known: the current config is far behind, so that "
+        "it was measured in one rough round, or (where there are means) only at means.current, a "
+        "load that it did not sustain",
     )
 
     @property
@@ -145,6 +145,16 @@ class Improvement(Part):
         ratio = self.goodput_ratio
         known = f"at least {digits(ratio.low)}" if self.at_least else digits(ratio.estimate)
         return f"{known} times"
+
+    @property
+    def confidence_text(self) -> str:
+        """How sure the ratio is: `95% interval 1.53 to 1.78`, or why it is a lower bound."""
+        ratio, sure = self.goodput_ratio, f"{self.confidence:.0%}"
+        if self.at_least and self.means is not None:
+            return "the current config was only measured at a load it does not sustain"
+        if self.at_least:
+            return f"{sure} sure over all looks; the current config was measured roughly"
+        return f"{sure} interval {digits(ratio.low)} to {digits(ratio.high)}"
 
 
 class TrialCounts(Part):

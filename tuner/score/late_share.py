@@ -8,6 +8,7 @@ limit is computed from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # numpy takes a tenth of a second to import
 
 #: The limit is above the true share so often: in 90 to 99 of 100 windows of simulated queues.
 CONFIDENCE = 0.95
+#: With fewer effective requests the upper limit is not told.
+ENOUGH = 300.0
 #: Rows of requests whose means tell how alike neighbours are (10 to 30: Schmeiser, Batch Size
 #: Effects in the Analysis of Simulation Output, Operations Research 30, 1982).
 BATCHES = 20
@@ -55,28 +58,37 @@ class LateShare(Facts):
 
     @property
     def text(self) -> str:
-        """`0.6 % late (at most 0.9 %)`."""
+        """`0.6 % late (at most 0.9 %)`; without the limit where it would be a guess."""
         share, at_most = (digits(100.0 * part, 2) for part in (self.share, self.at_most))
-        return f"{share} % late (at most {at_most} %)"
+        known = f" (at most {at_most} %)" if self.effective >= ENOUGH else ""
+        return f"{share} % late{known}"
 
 
-def measured_late_share(measurement: Measurement, slos: Sequence[Slo]) -> LateShare | None:
+def measured_late_share(
+    measurement: Measurement, slos: Sequence[Slo], relaxation_s: float = 0.0
+) -> LateShare | None:
     """Of the requests that an open loop's SLO on the tail of the latency is about.
 
     None without such an SLO, and where the latency of each request is not known. Of several
     streams that of the one in which most may be late, for what its SLO allows.
+
+    ``relaxation_s``: how long the latency is correlated with its past, as far as any window showed;
+    there are no more independent requests than windows of twice that (`tuner.confirm.window`).
     """
+    most = math.inf if relaxation_s <= 0.0 else measurement.duration_s / (2.0 * relaxation_s)
     found = []
     for tail in tails(slos):
         own = measurement.of(tail.stream)
         if own is None or own.by_arrival_us is None or own.source is not LatencySource.REQUESTS:
             continue
-        share = late_share(own.by_arrival_us, tail.bound)
+        share = late_share(own.by_arrival_us, tail.bound, most)
         found.append((share.at_most / (1.0 - (tail.metric.quantile or 0.0)), share))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def late_share(latencies_us: npt.NDArray[np.float64], bound_us: float) -> LateShare:
+def late_share(
+    latencies_us: npt.NDArray[np.float64], bound_us: float, most_effective: float = math.inf
+) -> LateShare:
     """The share of late requests of one window, with its upper limit.
 
     The interval of Korn and Graubard (Confidence intervals for proportions with small expected
@@ -89,6 +101,7 @@ def late_share(latencies_us: npt.NDArray[np.float64], bound_us: float) -> LateSh
         latencies_us: Of every request that was due in the window, in the order in which they were
             due; infinite for those refused, failed or never answered. At least one.
         bound_us: Later than this is late.
+        most_effective: As many independent requests there are at most.
 
     Raises:
         ValueError: There is no request.
@@ -97,7 +110,7 @@ def late_share(latencies_us: npt.NDArray[np.float64], bound_us: float) -> LateSh
     if requests == 0:
         raise ValueError("a share of late requests needs a request")
     late = int((latencies_us > bound_us).sum())
-    effective = _effective(latencies_us, bound_us)
+    effective = max(min(_effective(latencies_us, bound_us), most_effective), 1.0)
     return LateShare(requests, late, effective, _upper_limit(late / requests, effective))
 
 

@@ -206,6 +206,11 @@ class Confirm(Strict):
         "it "
         "is credited with; up to ten times as long where the SLO needs more; 0: no soak",
     )
+    headroom: Percent = Field(
+        Percent(0.03),
+        description="the config is credited with this much less than the rate that held in its "
+        "soak, since what held once may fail the next time; listed loads and clients are as listed",
+    )
     tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         1e-3,
         description="largest relative difference allowed between the floats in the winner's "

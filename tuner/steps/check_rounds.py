@@ -11,16 +11,22 @@ arrivals, which cancels the ups and downs that both saw. The rounds are looked a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
 
 from tuner.bench.stepping import FromAbove
-from tuner.confirm.confirm import Row
-from tuner.confirm.interim import CHECK_LOOKS, InterimAnalyses
+from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.regression import Change, Held, change_of, held
-from tuner.confirm.rounds import Contender, Entrant, measure_fixed_round, search_round
+from tuner.confirm.rounds import (
+    Contender,
+    Entrant,
+    Round,
+    Rounds,
+    measure_fixed_round,
+    search_round,
+)
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.run.confirmation import Role
@@ -91,7 +97,7 @@ class _Rounds:
     def __init__(self, session: Session, baseline: Baseline | None, *, accept: bool) -> None:
         theirs = None if baseline is None else baseline.arrivals
         self._accept = accept
-        self._analyses = InterimAnalyses(session.spec.check.rounds, looks=CHECK_LOOKS)
+        self._analyses = InterimAnalyses.of_check(session.spec.check.rounds)
         shares = theirs is not None and session.plan.arrivals.open_loop
         #: How many accepted rounds these share arrivals with. A closed loop has none to share.
         self._shared = len(baseline.values) if baseline is not None and shares else 0
@@ -101,21 +107,22 @@ class _Rounds:
         self._at = session.spec.check.at
         #: Of the first round's arrivals: the accepted result's, so that rounds are pairs.
         self._seed = (session.arrivals or 0) if theirs is None else theirs
+        self._rounds = Rounds(session.bench, self._seed, session.record)
         self._start = self._find_start()
         self._contender = Contender(Entrant(session.current, self._start.level))
         self._held: list[Point] = []
         self._limits: list[ClientLimitError] = []  # what the load generator could not send
 
     def check(self) -> Checked:
-        for times, _ in self._analyses.looks:
-            for number in range(len(self._held), self._analyses.rounds * times):
+        for done, _ in self._analyses.looks:
+            for number in range(len(self._held), done):
                 if self._hopeless():
                     return self._found()
                 self._session.events.phase(f"round {number + 1}")
                 self._held.append(self._round(number))
             if held(self._held) is not Held.MET:  # more rounds would not change that
                 break
-            if not (self._too_few(times) if self._accept else self._undecided()):
+            if not (self._too_few(done) if self._accept else self._undecided()):
                 break
         return self._found()
 
@@ -159,37 +166,34 @@ class _Rounds:
     def _round(self, number: int) -> Point:
         """One more round; the point at the load that must be sustained."""
         session, contender = self._session, self._contender
-        session.bench.deploy(session.current, fresh=True)
-        order = 0
-
-        def measure(level: float) -> Point:
-            nonlocal order
-            try:
-                point = session.bench.measure(level, self._arrivals(number))
-            except ClientLimitError as error:
-                self._limits.append(error)
-                raise
-            session.record(Row(number, order, Role.CURRENT, session.current, point))
-            order += 1
-            return point
-
         known_to_miss = self._start.missed and number == 0 and self._any_load
-        if self._listed is not None or known_to_miss:
-            contender.rounds.append(measure_fixed_round(measure, self._start.level))
-            return contender.rounds[-1].sustained
-        held_at = None if self._at is None else measure(self._at)
-        levels = session.plan.levels
-        above = FromAbove(lambda level: search_round(measure, level, levels), levels)
-        contender.rounds.append(above.result(contender.expected_level()))
+        held_at: list[Point] = []
+
+        def search(measure: Callable[[float], Point]) -> Round:
+            def within_limits(level: float) -> Point:
+                try:
+                    return measure(level)
+                except ClientLimitError as error:
+                    self._limits.append(error)
+                    raise
+
+            if self._listed is not None or known_to_miss:
+                return measure_fixed_round(within_limits, self._start.level)
+            if self._at is not None:
+                held_at.append(within_limits(self._at))
+            levels = session.plan.levels
+            above = FromAbove(lambda level: search_round(within_limits, level, levels), levels)
+            return above.result(contender.expected_level())
+
+        # Rounds beyond the accepted ones have their arrivals again.
+        arrivals = number % self._shared if self._shared and not self._accept else number
+        contender.rounds.append(
+            self._rounds.measure(number, Role.CURRENT, session.current, search, arrivals=arrivals)
+        )
         if self._limits:
             limit = self._limits[-1]
             session.events.note(f"the load generator is the limit, not the model: {limit}")
-        return held_at or contender.rounds[-1].sustained
-
-    def _arrivals(self, number: int) -> int:
-        """Seed of a round's arrivals. Rounds beyond the accepted ones have theirs again."""
-        again = self._shared and not self._accept
-        return self._seed + (number % self._shared if again else number)
+        return held_at[0] if held_at else contender.rounds[-1].sustained
 
     @property
     def _error(self) -> float:
@@ -202,10 +206,10 @@ class _Rounds:
             return False
         return change_of(ratio, limits.warn, limits.fail) is Change.INCONCLUSIVE
 
-    def _too_few(self, times: int) -> bool:
+    def _too_few(self, done: int) -> bool:
         """To accept: a check of an equal config could not be sure to rule out a loss."""
         _, values = self._compared()
-        if times == 1:
+        if done == self._analyses.looks[0][0]:
             return True
         if not values or min(values) <= 0.0:
             return False

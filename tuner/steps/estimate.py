@@ -11,7 +11,7 @@ from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.bench.levels import sustained_level
-from tuner.confirm.interim import ANALYSES
+from tuner.confirm.interim import MOST
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import most_claim_window_s
 from tuner.errors import TunerError
@@ -68,7 +68,7 @@ class Estimate:
 
     Attributes:
         search_s: An upper limit; patience may end it earlier.
-        confirmation_s: Up to its first look at the rounds; each further look costs as much again.
+        confirmation_s: Up to its first look at the rounds; `MOST` times that up to the last one.
         after_s: Undoing changes, comparing answers, the soak, overloading.
         loads: Most loads of the model with one look, each of which takes ``load_s``.
     """
@@ -82,7 +82,7 @@ class Estimate:
     @property
     def text(self) -> str:
         """`about 4.0 to 5.5 minutes: search 2.0, confirmation 1.5 to 3.0, the rest 0.5`."""
-        longest_s = ANALYSES * self.confirmation_s
+        longest_s = MOST * self.confirmation_s
         rest_s = self.search_s + self.after_s
         total = f"{_minutes(rest_s + self.confirmation_s)} to {_minutes(rest_s + longest_s)}"
         confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(longest_s)}"

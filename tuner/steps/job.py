@@ -29,6 +29,7 @@ class Request:
     Attributes:
         resume: Directory of an earlier run to go on with.
         write: Write the winner into the repository.
+        accept_unsoaked: Also one of which no soak could tell whether its load lasts.
         storage: SQLAlchemy URL of the Optuna study; a file of the run by default.
         environment: Variables for child processes and for finding programs.
         command: How tune was called, for the manifest.
@@ -41,6 +42,7 @@ class Request:
     time_budget_s: float | None = None
     seed: int | None = None
     write: bool = True
+    accept_unsoaked: bool = False
     storage: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()

@@ -38,13 +38,16 @@ from tuner.writeback.written import Written
 class Side:
     """A config and the measurements its numbers come from.
 
-    ``soak``: one long load at what it is credited with; None where the run did not get that far.
+    Attributes:
+        soak: Long loads around what it is credited with; None where the run did not get that far.
+        rough: Measured in one rough round only, which is no goodput to tell.
     """
 
     candidate: Candidate
     points: tuple[Point, ...]
     feasible: bool
     soak: Soak | None = None
+    rough: bool = False
 
     @property
     def held(self) -> Soaked | None:
@@ -163,17 +166,18 @@ def _config_facts(
     if side is None:
         return None
     sustained = [p.measurement.throughput_infer_per_s for p in side.points if p.passed]
-    goodput = of_rounds(sustained) if side.feasible and sustained else None
+    told = side.feasible and bool(sustained) and not side.rough
+    goodput = of_rounds(sustained) if told else None
     points = side.points
     if side.held is not None:
-        goodput = side.held.throughput_infer_per_s
+        goodput = side.soak.credited_per_s if side.soak else None
         points = (*points, side.held.point)
     percentiles = ("p50_latency_us", "p90_latency_us", "p95_latency_us", "p99_latency_us")
     return ConfigFacts(
         **side.candidate.to_json(),
         measurements=tuple(p.measurement for p in side.points),
         goodput_infer_per_s=goodput,
-        worst_round_infer_per_s=min(sustained) if side.feasible and sustained else None,
+        worst_round_infer_per_s=min(sustained) if told else None,
         rounds_met=len(sustained),
         # The worst of the repeats: an SLO is met when it is met every time.
         **{name: max(getattr(p.measurement, name) for p in points) for name in percentiles},
@@ -200,12 +204,12 @@ def _improvement(verdict: Verdict) -> Improvement | None:
     confirmation = verdict.confirmation
     if verdict.winner is None or confirmation is None or confirmation.gain is None:
         return None
-    (winner, current), rounds = confirmation.gain.means, confirmation.gain.rounds
+    means, rounds = confirmation.gain.means, confirmation.gain.rounds
     return Improvement(
         goodput_ratio=confirmation.gain.ratio,
         confidence=CONFIDENCE,
         compared=verdict.compared,
-        means=Means(winner=winner, current=current),
+        means=None if means is None else Means(winner=means[0], current=means[1]),
         rounds=Rounds(winner=rounds[0], current=rounds[1]),
         at_least=confirmation.gain.at_least,
     )

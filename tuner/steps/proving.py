@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tuner.bench.levels import capacity_level, sustained_level
-from tuner.confirm.confirm import Confirmation, Outcome, Row, Rules, confirm
-from tuner.confirm.rounds import Entrant, Round
+from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
+from tuner.confirm.rounds import Entrant, Round, Row
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplify
 from tuner.confirm.window import claim_window_s, most_claim_window_s
@@ -201,7 +201,8 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     points = result.current.points
     if baseline is None or not points or (result.current.at_most and baseline.feasible):
         return baseline
-    return Side(baseline.candidate, points, any(p.passed for p in points))
+    rough = result.current.outclassed and not result.current.at_most
+    return Side(baseline.candidate, points, any(p.passed for p in points), rough=rough)
 
 
 def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:

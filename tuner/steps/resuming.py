@@ -16,6 +16,7 @@ def choices_of(request: Request) -> Choices:
     """What a run's manifest keeps of a request."""
     return Choices(
         write=request.write,
+        accept_unsoaked=request.accept_unsoaked,
         trials=request.trials,
         time_budget_s=request.time_budget_s,
         storage=None if request.storage is None else shown_url(_rooted(request.storage)),
@@ -75,6 +76,7 @@ def restore_choices(request: Request) -> Request:
         time_budget_s=earlier.time_budget_s if time_s is None else time_s,
         seed=manifest.seed,
         write=request.write and earlier.write,
+        accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
         storage=request.storage or earlier.storage,
     )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.confirm import Row
 from tuner.confirm.resumed import ResumedBench
+from tuner.confirm.rounds import Row
 from tuner.load import seeds
 from tuner.measurement.rejected import Rejected
 from tuner.run.manifest import Manifest
@@ -36,6 +36,7 @@ class Session:
         load_s: What loading the model took before the search; the time of the budget counts it.
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: from the seed of the search, as in old runs.
+        accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
     """
 
     job: Job
@@ -47,6 +48,7 @@ class Session:
     load_s: float = 0.0
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
+    accept_unsoaked: bool = False
 
     @property
     def spec(self) -> Spec:
@@ -117,4 +119,5 @@ def open_session(
             record=record,
             load_s=served.load_s,
             arrivals=None if manifest is None else manifest.arrivals,
+            accept_unsoaked=manifest is not None and manifest.choices.accept_unsoaked,
         )

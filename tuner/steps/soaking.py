@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from tuner.confirm.confirm import Confirmation, Outcome
-from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
+from tuner.confirm.soak import MOST, OF_MEAN, SoakRules, first_level, remembered_s, soak
 from tuner.load import seeds
 from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
 from tuner.steps.outcome import Side
 from tuner.steps.session import Session
 
@@ -40,9 +39,9 @@ class Proven:
 def soak_winner(session: Session, proof: Confirmation) -> Proven:
     """Tests the claim of a proof under one long load.
 
-    A claim that had to be lowered must still be worth a change. Where it no longer exceeds what
-    the current config sustained in every round by that much, the current config is soaked too, at
-    the load that would make the two equally good. The winner is refused if that load holds.
+    A claim that had to be lowered must still be worth a change. Where the gain, lowered alike, is
+    not, the current config is soaked too, at the load that would make the two equally good. The
+    winner is refused if that load holds. Where client and server share a full CPU there is no soak.
 
     Raises:
         TrialError: The winner could not be served, or no load gave a result.
@@ -50,24 +49,31 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     """
     if not _wanted(session):
         return Proven(None)
+    if shared := _short_of_cpu(proof.points):
+        return _unknown(session, Soak(reason=shared))
     session.events.phase("soaking the winner")
-    begin, slope = first_level(proof, session.plan), proof.own.steepness()
-    found = _soak(session, proof.candidate, proof.level, proof.points, slope, begin)
-    if found.held is None and not found.failures:
-        return Proven(found, reason=f"whether its load holds for long is not known: {found.reason}")
-    if found.held is not None and found.held.level >= proof.level:
-        return Proven(found, reason=_above_rounds(proof, found.held))
-    reason = f"what it sustained in its rounds does not last: {found.failures[0]}"
-    reason += _short_of_cpu(proof.points)
+    begin = first_level(proof, session.plan)
+    found = _soak(session, proof.candidate, begin, proof.points, proof.own.steepness())
+    if found.held is None and found.reason:
+        return _unknown(session, found)
+    if found.held is not None and not found.failures:
+        return Proven(found)
+    reason = f"what it sustained in its rounds does not last: {'; '.join(found.failures)}"
     if found.held is None:
         return Proven(found, Outcome.NOT_FEASIBLE, reason)
-    beside = _as_good(session, proof, found.held)
+    beside = _as_good(session, proof, found.held, found.held.level / begin)
     if beside is not None:
         bar = f"{float(session.spec.confirm.min_gain):.0%}"
         held = f"the current config sustained {beside.sentence}"
         why = f"and what lasts is not better by {bar}: {held}"
         return Proven(found, Outcome.NOT_BETTER, f"{reason}; {why}")
     return Proven(found, reason=f"{reason}; what lasts is {found.held.sentence}")
+
+
+def _unknown(session: Session, found: Soak) -> Proven:
+    """Whether its load lasts is not known: written only where the user accepts that."""
+    refused = None if session.accept_unsoaked else Outcome.NOT_MEASURED
+    return Proven(found, refused, f"whether its load holds for long is not known: {found.reason}")
 
 
 def _short_of_cpu(points: Sequence[Point]) -> str:
@@ -77,28 +83,21 @@ def _short_of_cpu(points: Sequence[Point]) -> str:
     if not used or median(used) < _BUSY_PERCENT:
         return ""
     return (
-        f" (server and load generator share a CPU that was {median(used):.0f} % busy in the "
-        "rounds: put the load on from another machine, see server.mode)"
+        f"server and load generator share a CPU that was {median(used):.0f} % busy in the rounds, "
+        "so that a soak would test both: put the load on from another machine (server.mode)"
     )
 
 
-def _above_rounds(proof: Confirmation, held: Soaked) -> str:
-    """Says that more lasts than it sustained in the worst of its rounds; else empty."""
-    if held.level <= proof.level:
-        return ""
-    sustained = [p.level for p in proof.points]
-    low, high = (digits(level, 4) for level in (min(sustained), max(sustained)))
-    return f"its rounds sustained {low}/s to {high}/s; what lasts is {held.sentence}"
+def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: float) -> Soaked | None:
+    """The soak of the current config that shows a lowered claim to be no gain; else None.
 
-
-def _as_good(session: Session, proof: Confirmation, claim: Soaked) -> Soaked | None:
-    """The soak of the current config that shows a lowered claim to be no gain; else None."""
+    ``lowered``: the share of the first soak's load that held.
+    """
     current = proof.current
     if proof.gain is None or not current.rounds:
         return None
     enough = 1.0 + float(session.spec.confirm.min_gain)
-    rounds = min(p.measurement.throughput_infer_per_s for p in current.points)
-    if rounds * enough <= claim.throughput_infer_per_s:
+    if proof.gain.ratio.estimate * lowered >= enough:
         return None
     level = current.credited_level  # of a closed loop: clients are no goodput
     if session.plan.arrivals.open_loop:
@@ -128,6 +127,8 @@ def soak_kept(session: Session, side: Side | None) -> Side | None:
         return side
     session.events.phase("soaking the current config")
     level = min(p.level for p in sustained)
+    if session.plan.listed is None and session.plan.arrivals.open_loop:
+        level = session.plan.levels.nearest(OF_MEAN * level)
     return replace(side, soak=_soak(session, side.candidate, level, sustained))
 
 
@@ -141,9 +142,9 @@ def _soak(
     level: float,
     points: Sequence[Point],
     slope: float | None = None,
-    begin: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
+    searched = session.plan.listed is None and session.plan.arrivals.open_loop
     rules = SoakRules(
         slos=session.spec.slos,
         plan=session.plan,
@@ -152,5 +153,6 @@ def _soak(
         least_s=remembered_s(points),
         record=session.record,
         told=lambda text: session.events.note(f"soak: {text}"),
+        headroom=float(session.spec.confirm.headroom) if searched else 0.0,
     )
-    return soak(session.bench, candidate, level, rules, slope=slope, begin=begin, at_most=at_most)
+    return soak(session.bench, candidate, level, rules, slope=slope, at_most=at_most)

@@ -88,7 +88,7 @@ def test_over_one_round_of_an_outclassed_config_all_rounds_of_the_winner_count()
     found = gain(own, outclassed(100.0), GOODPUT, ERROR / 2)
     assert found is not None
     assert found.rounds == (3, 1)
-    assert found.means == pytest.approx((1000.0, 100.0), rel=1e-3)
+    assert (found.means, found.at_least) == (None, True)  # one rough round is no figure to print
     # a normal interval of a deviation of 0.15 a round, for two looks: 2.241 * 0.15 * sqrt(4 / 3)
     assert found.ratio.low == pytest.approx(10.0 / 1.474, rel=1e-3)
     assert found.ratio.high == pytest.approx(10.0 * 1.474, rel=1e-3)

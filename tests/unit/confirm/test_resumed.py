@@ -8,9 +8,9 @@ import pytest
 from candidates import candidate_of
 from emulated import FreshBench
 
-from tuner.confirm.confirm import Confirmation, Row, Rules, confirm
+from tuner.confirm.confirm import Confirmation, Rules, confirm
 from tuner.confirm.resumed import ResumedBench, finished_rows
-from tuner.confirm.rounds import Entrant
+from tuner.confirm.rounds import Entrant, Row
 from tuner.errors import InterruptedRunError
 from tuner.run.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange

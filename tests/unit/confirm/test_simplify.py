@@ -9,7 +9,8 @@ from candidates import candidate_of
 from emulated import FreshBench
 from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
 
-from tuner.confirm.confirm import Confirmation, Entrant, Outcome, Row, Rules, confirm
+from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
+from tuner.confirm.rounds import Entrant, Row
 from tuner.confirm.simplify import MOST_LOSS, Simplified, simplify
 from tuner.errors import DeployRefusedError
 from tuner.measurement.measurement import Arrivals, Measurement
@@ -218,8 +219,6 @@ def test_the_gain_told_is_that_of_the_simpler_config() -> None:
     assert result.candidate.of("")[COUNT] == 1
     assert result.proof.ratio is not None
     assert result.proof.ratio.estimate == pytest.approx(4.0, rel=0.005)
-    assert result.proof.gain is not None
-    assert result.proof.gain.means[0] == pytest.approx(4000, rel=0.01)
     assert result.proof.level <= 4000
 
 
@@ -453,7 +452,7 @@ def test_a_smaller_cache_may_cost_two_percent_of_a_small_gain_too() -> None:
         (COUNT, 0.01, True),
     ]
     held = [r for r in rows if r.candidate == result.candidate]
-    assert [(r.round, r.order) for r in held] == [(n, k) for n in range(3) for k in range(2)]
+    assert [r.round for r in held] == [n for n in range(3) for _ in range(2)]
 
 
 def test_a_cache_that_brings_nothing_goes() -> None:

@@ -11,9 +11,10 @@ from candidates import candidate_of
 from emulated import FreshBench
 from synthetic import NO_ERRORS, synthetic_measurement
 
-from tuner.confirm.confirm import Row
+from tuner.confirm.rounds import Row
 from tuner.confirm.soak import MOST, RELAXATIONS, SoakRules, soak
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.load.watch.disturbance import THROTTLED
 from tuner.measurement.measurement import Arrivals, Course, Measurement
 from tuner.run.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import LevelRange
@@ -133,7 +134,7 @@ def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds() -> 
         == [r.point.measurement.load.level for r in rows]
     )
     assert "; misses p99_latency <= 40ms" in told[0]
-    assert {a.seed for a in bench.soaks} == {7}
+    assert [a.seed for a in bench.soaks] == [7, 8]  # no luck is shared
     assert len({a.server for a in bench.soaks}) == len(bench.soaks)
 
 
@@ -178,17 +179,6 @@ def test_a_claim_that_never_holds_is_not_lowered_for_ever() -> None:
     assert found.held is None
     assert [s.level for s in found.tried] == pytest.approx([100.0, 85.0, 0.7 * 85.0])
     assert len(rows) == MOST
-
-
-def test_the_last_soak_is_at_no_more_than_what_each_round_stood() -> None:
-    """Begun far above it, and lowered little by little: what was proved is tried all the same."""
-    bench = LongLoads(lambda level: synthetic_measurement(level, 41e3 if level > 100.0 else 39e3))
-    rules = SoakRules(bench.slos, SEARCHED, 7, 30.0, 12.0, lambda _: None, lambda _: None)
-    found = soak(bench, WINNER, 100.0, rules, begin=130.0)
-    first, second, last = (s.level for s in found.tried)
-    assert (first, last) == (130.0, 100.0)
-    assert second > 110.0
-    assert found.held is not None
 
 
 def test_of_listed_loads_the_next_lower_one_is_tried() -> None:
@@ -297,15 +287,54 @@ def test_what_held_only_until_it_was_put_on_for_longer_is_no_claim() -> None:
     assert [(r.order, r.point.level) for r in rows] == [(0, 225.0), (1, found.held.level)]
 
 
-def test_a_soak_that_misses_while_the_machine_is_disturbed_tells_nothing_of_the_config() -> None:
-    stolen = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
-    spoilt = LongLoads(lambda level: replace(queue_at(level, 300.0), disturbances=(stolen,)))
-    found, rows, told = soaked(spoilt, 297.0)
-    assert (found.tried, found.held) == ((), None)
-    assert found.reason == f"missed an SLO on a disturbed machine: {stolen[:-1]}"
-    assert len(rows) == len(told) == 1
+STOLEN = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
+
+
+def missed_beside(disturbance: str, p99_ms: float = 41.0, late: float = 0.02) -> Soak:
+    """Soaks that all miss, on a disturbed machine."""
+
+    def found_at(level: float) -> Measurement:
+        by_arrival = np.full(1000, 1e4)
+        by_arrival[: round(1000 * late)] = 1e3 * p99_ms
+        made = synthetic_measurement(level, 1e3 * p99_ms)
+        return replace(made, by_arrival_us=by_arrival, disturbances=(disturbance,))
+
+    return soaked(LongLoads(found_at), 100.0)[0]
+
+
+def test_of_a_config_that_narrowly_misses_on_a_disturbed_machine_nothing_is_known() -> None:
+    found = missed_beside(STOLEN)
+    assert found.held is None
+    assert found.reason == f"it missed an SLO on a disturbed machine: {STOLEN[:-1]}"
+    assert len(found.tried) == MOST  # each stays in the result, with its reason
+    assert all(f"not judged: {STOLEN[:-1]}" in s.sentence for s in found.tried)
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "late"),
+    [(STOLEN, 0.06), (f"{THROTTLED} by heat or power meanwhile, down to 600 MHz.", 0.02)],
+    ids=["far too many late", "throttled"],
+)
+def test_a_miss_counts_whatever_ran_beside_it(disturbance: str, late: float) -> None:
+    found = missed_beside(disturbance, late=late)
+    assert (found.held, found.reason) == (None, "")
+    assert not any(s.excuse for s in found.tried)
+
+
+def test_what_holds_on_a_disturbed_machine_holds() -> None:
+    spoilt = LongLoads(lambda level: replace(queue_at(level, 300.0), disturbances=(STOLEN,)))
     found, _, _ = soaked(spoilt, 225.0)
-    assert found.held is not None  # what holds even so, holds
+    assert found.held is not None
+    lowered, _, _ = soaked(spoilt, 330.0)  # a server that cannot answer what is sent has missed
+    assert not lowered.tried[0].excuse
+
+
+def test_a_config_is_credited_with_less_than_what_held() -> None:
+    found, _, _ = soaked(LongLoads(lambda level: queue_at(level, 300.0)), 225.0)
+    careful = replace(found, headroom=0.03)
+    assert careful.credited_per_s == pytest.approx(0.97 * 225.0)
+    assert careful.sentences[-1].endswith("; credited with 218.2/s")
+    assert found.credited_per_s == pytest.approx(225.0)
 
 
 def test_a_load_without_a_result_is_put_on_it_once_more() -> None:

@@ -14,7 +14,7 @@ import pytest
 from synthetic import P99_40MS, synthetic_measurement
 from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
 
-from tuner.confirm.confirm import Row
+from tuner.confirm.rounds import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
 from tuner.measurement.rejected import Stage
 from tuner.programs import run as pipeline

@@ -11,7 +11,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 from unit.run.test_store import a_manifest
 from unit.steps.test_opening import REPOSITORY, SPEC
 
-from tuner.confirm.confirm import Row
+from tuner.confirm.rounds import Row
 from tuner.confirm.soak import RELAXATIONS
 from tuner.confirm.window import MOST_WINDOWS
 from tuner.measurement.measurement import Course

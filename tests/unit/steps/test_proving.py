@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from emulated import FreshBench, a_session
 from synthetic import P99_40MS, synthetic_measurement
 from unit.report.synthetic import Toy, manifest_of
 
+from tuner.cli.verdict import lines_of
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.capacity import saturated
 from tuner.score.judge import passes
@@ -98,18 +102,33 @@ def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
 
 
 def test_the_winner_is_credited_with_what_it_stood_and_capacities_are_compared() -> None:
-    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
-    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100))
+    bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
+    verdict = prove(bench, trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100))
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
     assert result["improvement"]["compared"] == "capacity"
     gain = result["improvement"]["goodput_ratio"]["estimate"]
-    assert gain == pytest.approx(10, rel=0.02)
+    assert gain == pytest.approx(2, rel=0.02)
     means = result["improvement"]["means"]
     assert means["winner"] / means["current"] == pytest.approx(gain)
-    sustained = [p.measurement.load.level for p in verdict.confirmation.points]  # type: ignore[union-attr]
-    assert result["winner"]["goodput_infer_per_s"] == min(sustained)
+    (soak,) = result["winner"]["soak"]["tried"]
+    assert result["winner"]["goodput_infer_per_s"] == pytest.approx(
+        0.97 * soak["measurement"]["throughput_infer_per_s"]
+    )
     assert result["objective"] == "maximize goodput"
+
+
+def test_of_an_outclassed_config_no_goodput_is_told_and_the_gain_is_a_lower_bound() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
+    verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100))
+    result = Result.from_json(result_json(bench, verdict))
+    assert result.baseline is not None
+    assert result.baseline.goodput_infer_per_s is None
+    shown = " ".join(lines_of(Path("run"), result))
+    assert "the current config: far less" in shown
+    assert re.search(r"at least [5-9]\.\d+ times the current config's capacity \(95% sure", shown)
+    # one round of the winner is enough: the soak tests what is claimed
+    assert {r.measurement.seed for r in verdict.confirmation.points} == {bench.seeds[0]}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("levels", [(1000,), (1000, 98)])
@@ -122,7 +141,7 @@ def test_a_current_config_that_only_lost_the_race_is_measured_where_it_should_st
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
     assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
-    assert 90 < result["baseline"]["goodput_infer_per_s"] <= 100
+    assert result["baseline"]["goodput_infer_per_s"] is None
     assert max(level for candidate, level in bench.levels if candidate == CURRENT) < 130
 
 
@@ -133,7 +152,6 @@ def test_a_closed_loop_that_only_lost_the_race_is_measured_where_it_should_stand
     verdict = prove(bench, trial(bench, 0, OTHER, 100, 104), lost)
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
-    assert result["baseline"]["goodput_infer_per_s"] == 40.0
     assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(25, rel=0.05)
 
 
@@ -212,11 +230,9 @@ def test_each_round_of_a_config_and_of_a_change_undone_is_told_once() -> None:
     assert [what for what, _ in rows[:3]] == [
         "round 1, current config",
         "round 1, instances 2, max batch 8",
-        "round 2, instances 2, max batch 8",
+        "round 1, the winner with no max batch",
     ]
     assert float(rows[1][1]) == pytest.approx(float(rows[2][1]), rel=0.005)
-    undone = [what for what, _ in rows if "the winner with" in what]
-    assert undone == [f"round {n}, the winner with no max batch" for n in (1, 2, 3)]
     assert len(set(rounds.told)) == len(rounds.told)
 
 
@@ -231,7 +247,7 @@ def test_a_kept_config_has_the_numbers_of_being_measured_again() -> None:
     assert verdict.baseline is not None
     assert len(verdict.baseline.points) == 3
     assert {c for c, _ in bench.levels} == {CURRENT, OTHER}
-    assert result_json(bench, verdict)["baseline"]["goodput_infer_per_s"] >= 930
+    assert result_json(bench, verdict)["baseline"]["goodput_infer_per_s"] >= 0.97 * 0.9 * 950
 
 
 def test_answers_that_change_refuse_the_winner() -> None:
@@ -257,7 +273,7 @@ def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> 
     bench.capacity = lambda c: next(rounds, 500.0) if c == CURRENT else 1000.0
     verdict = prove(bench, *trials)
     baseline = result_json(bench, verdict)["baseline"]
-    assert 450 < baseline["goodput_infer_per_s"] <= 500
+    assert 400 < baseline["goodput_infer_per_s"] <= 500
     assert baseline["rounds_met"] == 5  # of six: the bad round leaves it open, and is not the next
     assert {s["verdict"] for s in baseline["slo"]} == {"not enough data"}
 

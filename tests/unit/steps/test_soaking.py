@@ -20,14 +20,14 @@ from unit.steps.test_proving import (
 )
 
 from tuner.cli.verdict import lines_of
-from tuner.confirm.confirm import Row
-from tuner.confirm.soak import RELAXATIONS
+from tuner.confirm.rounds import Row
+from tuner.confirm.soak import MOST, OF_MEAN, RELAXATIONS
 from tuner.errors import ClientLimitError, InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
 from tuner.run.confirmation import Role
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
-from tuner.score.point import Point
+from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
@@ -81,11 +81,11 @@ class Moody(Lasting):
         return {0: 0.85, 1: 1.0, 2: 1.15}.get(seed - 500_000, 1.0)
 
 
-def told(bench: ProvingBench) -> tuple[Verdict, Watching, list[Row]]:
+def told(bench: ProvingBench, **more: Any) -> tuple[Verdict, Watching, list[Row]]:
     """The current config and another one through the whole proof."""
     current, other = bench.capacity_of(CURRENT), bench.capacity_of(OTHER)
     watching, rows = Watching(), list[Row]()
-    session = a_session(bench, bench.spec, CURRENT, events=watching, record=rows.append)
+    session = a_session(bench, bench.spec, CURRENT, events=watching, record=rows.append, **more)
     levels = session.plan.listed
     trials = (
         trial(bench, 0, CURRENT, *(levels or (0.98 * current, 1.1 * current))),
@@ -99,17 +99,17 @@ def gains(other: float, lasting: float, current: float = 100.0, **changes: Any) 
 
 
 def test_what_is_written_is_credited_with_the_load_that_held_for_long() -> None:
-    bench = gains(1000.0, 0.9)
+    bench = gains(1000.0, 0.85)
     verdict, watching, rows = told(bench)
     assert verdict.status is Status.IMPROVED
     assert verdict.confirmation is not None
     (first, claimed), (second, held) = bench.soaked
     assert (first, second) == (OTHER, OTHER)
-    assert claimed == verdict.confirmation.level
+    assert claimed < verdict.confirmation.level
     assert 0.8 * claimed < held < 0.95 * claimed
     result = result_json(bench, verdict)
-    assert result["winner"]["goodput_infer_per_s"] == held
-    assert result["winner"]["worst_round_infer_per_s"] == claimed
+    assert result["winner"]["goodput_infer_per_s"] == pytest.approx(0.97 * held)
+    assert result["winner"]["worst_round_infer_per_s"] == verdict.confirmation.level
     # the gain is the rounds' own: both sides met the same arrivals there
     assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
     assert [len(result["winner"]["soak"][k]) for k in ("tried", "reason")] == [2, 0]
@@ -126,28 +126,17 @@ def test_a_claim_that_holds_stays_and_nothing_else_is_soaked() -> None:
     bench = gains(1000.0, 1.0)
     verdict, _, _ = told(bench)
     assert verdict.confirmation is not None
-    assert bench.soaked == [(OTHER, verdict.confirmation.level)]
+    mean = geometric_mean(verdict.confirmation.own.levels())
+    assert bench.soaked == [(OTHER, pytest.approx(OF_MEAN * mean, rel=1e-3))]
     assert not any("last" in reason for reason in verdict.reasons)
 
 
-def test_where_rounds_differ_much_the_soak_begins_nearly_at_their_mean_and_that_is_told() -> None:
-    bench = Moody(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+def test_where_rounds_differ_much_the_soak_begins_at_what_the_worst_sustained() -> None:
+    bench = Moody(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, {})
     verdict, _, _ = told(bench)
     assert verdict.confirmation is not None
-    mean = geometric_mean(verdict.confirmation.own.levels())
-    (_, held) = bench.soaked[-1]
-    assert bench.soaked[0][1] == pytest.approx(0.95 * mean, rel=1e-3)
-    assert held > 1.05 * verdict.confirmation.level
-    assert result_json(bench, verdict)["winner"]["goodput_infer_per_s"] == held
-    (reason,) = (r for r in verdict.reasons if "its rounds sustained" in r)
-    assert f"; what lasts is {held:.4g}/s for 30 s: p99 " in reason
-
-
-def test_a_claim_above_the_worst_round_is_not_said_to_have_been_stood_in_every_round() -> None:
-    bench = Moody(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
-    result = Result.from_json(result_json(bench, told(bench)[0]))
-    (goodput,) = (line for line in lines_of(Path("run"), result) if "  goodput " in line)
-    assert "in every round" not in goodput.split(";")[0]
+    assert bench.soaked == [(OTHER, verdict.confirmation.level)]
+    assert verdict.confirmation.level < 0.88 * geometric_mean(verdict.confirmation.own.levels())
 
 
 def test_the_winner_is_soaked_on_a_fresh_server_under_arrivals_of_its_own() -> None:
@@ -160,7 +149,7 @@ def test_the_winner_is_soaked_on_a_fresh_server_under_arrivals_of_its_own() -> N
 
 def test_a_gain_that_does_not_last_is_not_written() -> None:
     """8 % more in short windows, and less in a long one, which the current config sustains."""
-    bench = gains(1080.0, 0.88, current=1000.0)
+    bench = gains(1080.0, 0.82, current=1000.0)
     verdict, _, _ = told(bench)
     assert verdict.status is Status.KEPT
     assert verdict.winner is None
@@ -172,13 +161,13 @@ def test_a_gain_that_does_not_last_is_not_written() -> None:
 
 
 def test_a_gain_stays_where_what_the_current_config_stood_does_not_last_either() -> None:
-    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1080.0}, {CURRENT: 0.85, OTHER: 0.88})
+    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1080.0}, {CURRENT: 0.75, OTHER: 0.82})
     verdict, _, _ = told(bench)
     assert verdict.status is Status.IMPROVED
     soaked = [candidate for candidate, _ in bench.soaked]
     assert soaked[-1] == CURRENT
     (tie,) = (level for candidate, level in bench.soaked if candidate == CURRENT)
-    held = result_json(bench, verdict)["winner"]["goodput_infer_per_s"]
+    held = bench.soaked[-2][1]
     assert tie == pytest.approx(held / 1.02, rel=1e-3)
 
 
@@ -190,19 +179,20 @@ def test_a_config_that_stands_nothing_for_long_is_not_written() -> None:
     assert len(bench.soaks) == 3
 
 
-def test_a_soak_that_only_a_disturbed_machine_misses_takes_no_proof_back() -> None:
+@pytest.mark.parametrize("accepted", [False, True])
+def test_what_no_soak_could_judge_is_written_only_where_that_is_accepted(accepted: bool) -> None:
     stolen = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
 
     class Robbed(Lasting):
         def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
             point = super().soak(level, seed, least_s)
-            return replace(point, measurement=replace(point.measurement, disturbances=(stolen,)))
+            missed = replace(point.measurement, p99_latency_us=41e3, disturbances=(stolen,))
+            return judge_point(self.slos, missed)
 
-    bench = Robbed(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {OTHER: 0.3})
-    verdict, _, _ = told(bench)
-    assert verdict.status is Status.IMPROVED
-    assert len(bench.soaks) == 1
-    said = f"is not known: missed an SLO on a disturbed machine: {stolen[:-1]}"
+    bench = Robbed(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+    verdict, _, _ = told(bench, accept_unsoaked=accepted)
+    assert verdict.status is (Status.IMPROVED if accepted else Status.UNCONFIRMED)
+    said = f"is not known: it missed an SLO on a disturbed machine: {stolen[:-1]}"
     assert any(said in reason for reason in verdict.reasons)
 
 
@@ -211,7 +201,7 @@ def test_a_config_that_starves_its_client_at_every_load_is_not_written() -> None
     bench = Lasting(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {}, trouble)
     verdict, _, _ = told(bench)
     assert verdict.status is Status.UNCONFIRMED
-    assert verdict.reasons[-1].endswith(f"does not last: {trouble.message}")
+    assert verdict.reasons[-1].endswith(f"does not last: {'; '.join([trouble.message] * MOST)}")
 
 
 def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
@@ -227,10 +217,11 @@ def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
     assert verdict.status is Status.IMPROVED
     assert verdict.confirmation is not None
     ((_, held),) = bench.soaked
-    assert held == pytest.approx(0.85 * verdict.confirmation.level, rel=1e-3)
+    mean = geometric_mean(verdict.confirmation.own.levels())
+    assert held == pytest.approx(0.85 * OF_MEAN * mean, rel=1e-3)
     result = Result.from_json(result_json(bench, verdict))
     assert result.winner is not None
-    assert result.winner.goodput_infer_per_s == held
+    assert result.winner.goodput_infer_per_s == pytest.approx(0.97 * held)
     (reason,) = (r for r in verdict.reasons if "what lasts is" in r)
     assert "does not last: the load generator could not keep up; what lasts is " in reason
     soaks = [line for line in lines_of(Path("run"), result) if line.startswith("  soak ")]
@@ -238,8 +229,8 @@ def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
     assert len(soaks) == 2
 
 
-def reasons_at(used_percent: float, cores: int | None, lasting: float) -> str:
-    """What a run says whose server and load generator share ``cores``, None: none, so busy."""
+def run_on(used_percent: float, cores: int | None) -> tuple[Lasting, Verdict]:
+    """A run whose server and load generator share ``cores``, None: none, so busy."""
 
     class Busy(Lasting):
         def reading(self, level: float, seed: int) -> Measurement:
@@ -247,27 +238,25 @@ def reasons_at(used_percent: float, cores: int | None, lasting: float) -> str:
             host = replace(found.host, cpu_percent=used_percent, cores=cores)
             return replace(found, host=host)
 
-    bench = Busy(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {OTHER: lasting})
-    return " ".join(told(bench)[0].reasons)
+    bench = Busy(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+    return bench, told(bench)[0]
 
 
-def test_a_claim_that_had_to_be_lowered_names_the_cpu_that_the_load_generator_shares() -> None:
-    said = reasons_at(99.0, 4, lasting=0.9)
-    assert "share a CPU that was 99 % busy in the rounds: put the load on from another" in said
-    assert said.index("does not last") < said.index("share a CPU") < said.index("what lasts is")
+def test_a_run_whose_client_and_server_share_a_full_cpu_ends_before_its_soak() -> None:
+    bench, verdict = run_on(99.0, 4)
+    assert verdict.status is Status.UNCONFIRMED
+    assert bench.soaks == []
+    said = "share a CPU that was 99 % busy in the rounds, so that a soak would test both: put"
+    assert said in verdict.reasons[-1]
 
 
 @pytest.mark.parametrize(("used_percent", "cores"), [(90.0, 4), (99.0, None)])
-def test_a_cpu_that_has_time_left_or_is_not_shared_is_not_named(
+def test_a_cpu_that_has_time_left_or_is_not_shared_ends_nothing(
     used_percent: float, cores: int | None
 ) -> None:
-    said = reasons_at(used_percent, cores, lasting=0.9)
-    assert "does not last" in said
-    assert "share a CPU" not in said
-
-
-def test_a_full_cpu_is_not_named_where_the_claim_holds() -> None:
-    assert "share a CPU" not in reasons_at(99.0, 4, lasting=1.0)
+    bench, verdict = run_on(used_percent, cores)
+    assert verdict.status is Status.IMPROVED
+    assert len(bench.soaks) == 1
 
 
 def test_a_model_that_fails_in_the_soak_is_not_written() -> None:
@@ -288,14 +277,15 @@ def test_a_stop_in_the_soak_ends_the_proof() -> None:
 
 
 def test_a_config_that_is_kept_is_soaked_at_what_it_is_said_to_stand() -> None:
-    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1005.0}, {CURRENT: 0.9})
+    bench = Lasting(spec_of(), {CURRENT: 1000.0, OTHER: 1005.0}, {CURRENT: 0.8})
     verdict, watching, _ = told(bench)
     assert verdict.status is Status.KEPT
     assert {candidate for candidate, _ in bench.soaked} == {CURRENT}
     assert "soaking the current config" in watching.phases
     held = bench.soaked[-1][1]
     assert held < 0.95 * bench.soaked[0][1]
-    assert result_json(bench, verdict)["baseline"]["goodput_infer_per_s"] == held
+    goodput = result_json(bench, verdict)["baseline"]["goodput_infer_per_s"]
+    assert goodput == pytest.approx(0.97 * held)
 
 
 def test_a_kept_config_that_cannot_be_soaked_stays_all_the_same() -> None:

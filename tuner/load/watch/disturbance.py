@@ -16,6 +16,9 @@ OTHER_CPU_PERCENT = 5.0
 #: slices of milliseconds and so shows in p99 before it shows in throughput.
 STOLEN_CPU_PERCENT = 2.0
 
+#: How the sentence about a GPU that throttles begins. It is no excuse where a load is to last.
+THROTTLED = "A GPU's clocks were held down"
+
 
 def disturbances(measurement: Measurement) -> tuple[str, ...]:
     """One sentence for each thing beside the load that spoilt the measurement.
@@ -54,4 +57,4 @@ def _throttled(host: HostUse) -> str:
     if not host.gpu_throttled:
         return ""
     clock = "" if host.gpu_clock_mhz is None else f", down to {host.gpu_clock_mhz:.0f} MHz"
-    return f"A GPU's clocks were held down by heat or power meanwhile{clock}."
+    return f"{THROTTLED} by heat or power meanwhile{clock}."
