@@ -24,25 +24,6 @@ _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """An input or output of a model; -1 is a variable dimension, the batch included."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ModelMetadata:
-    """Inputs and outputs of a loaded model."""
-
-    versions: tuple[str, ...]
-    platform: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
 class ServerMetadata:
     """What the server says about itself."""
 
@@ -146,17 +127,6 @@ class Control:
         with _translated(f"reading the config of {model}", self._timeout_s):
             response = self._client.get_model_config(model, client_timeout=self._timeout_s)
         return response.config
-
-    def metadata(self, model: str) -> ModelMetadata:
-        """Inputs and outputs of a loaded model."""
-        with _translated(f"reading the metadata of {model}", self._timeout_s):
-            response = self._client.get_model_metadata(model, client_timeout=self._timeout_s)
-        return ModelMetadata(
-            versions=tuple(response.versions),
-            platform=response.platform,
-            inputs=tuple(Tensor(t.name, t.datatype, tuple(t.shape)) for t in response.inputs),
-            outputs=tuple(Tensor(t.name, t.datatype, tuple(t.shape)) for t in response.outputs),
-        )
 
     def statistics(self, model: str) -> StatisticsSnapshot:
         """The model's counters now."""

@@ -130,14 +130,14 @@ def draft_spec(
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
-    """A guess for each input whose shape config.pbtxt leaves open, by name.
+    """A guess for each input whose shape config.pbtxt leaves open, by name, but optional ones.
 
     The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`.
     """
     return {
         tensor.name: _guess(list(tensor.dims))
         for tensor in config.input
-        if any(d < 0 for d in tensor.dims)
+        if any(d < 0 for d in tensor.dims) and not tensor.optional
     }
 
 

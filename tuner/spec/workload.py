@@ -147,7 +147,8 @@ class RandomInputs(Strict):
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
     shapes: dict[str, tuple[Count, ...]] = Field(
         default_factory=dict,
-        description="shapes of inputs with variable dimensions, by name, without the batch",
+        description="shapes of inputs with variable dimensions, by name, without the batch; an "
+        "optional input is sent only where its shape is given",
     )
     int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
         (0, 100), description="integers are drawn from this range, lowest and highest"
