@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from tuner.load.stream import Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.tensors import TensorShape, datatype_of, resolve
+from tuner.load.traffic.tensors import datatype_of, resolve
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
     ArrivalsSpec,
@@ -140,22 +140,17 @@ def streams_load(
 
 
 def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
-    control, model = site.control, asked.model
+    control, model, own = site.control, asked.model, asked.inputs
     config = control.running_config(model)
     target = Target(model, site.endpoints, protocol, asked.batch_size)
     inputs = InputFiles(
-        asked.inputs,
-        _drawn(asked.inputs, model, config),
+        own,
+        resolve(model, config, own.shapes) if isinstance(own, RandomInputs) else (),
         site.directory,
         cached=lambda: control.running_config(model).response_cache.enable,
     )
     form = _request_form(target, config, asked.priority)
     return Stream(name, target, form, inputs, asked.share, asked.rate_per_s)
-
-
-def _drawn(inputs: Inputs, model: str, config: Any) -> Sequence[TensorShape]:
-    """What is to be drawn at random; nothing when inputs come from a file."""
-    return resolve(model, config, inputs.shapes) if isinstance(inputs, RandomInputs) else ()
 
 
 def shape_of(arrivals: ArrivalsSpec) -> Shape | None:

@@ -6,7 +6,6 @@ import http.client
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -21,14 +20,6 @@ _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
-
-
-@dataclass(frozen=True)
-class ServerMetadata:
-    """What the server says about itself."""
-
-    version: str
-    extensions: tuple[str, ...]
 
 
 class ModelState(Enum):
@@ -134,11 +125,11 @@ class Control:
             response = self._client.get_inference_statistics(model, client_timeout=self._timeout_s)
         return StatisticsSnapshot.from_response(response)
 
-    def server(self) -> ServerMetadata:
-        """Version and extensions."""
+    def version(self) -> str:
+        """The server's."""
         with _translated("reading the server's metadata", self._timeout_s):
             response = self._client.get_server_metadata(client_timeout=self._timeout_s)
-        return ServerMetadata(response.version, tuple(response.extensions))
+        return str(response.version)
 
     def metrics(self) -> Metrics | None:
         """The metrics endpoint's values now; None when the server has none."""

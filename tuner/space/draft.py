@@ -278,6 +278,7 @@ def _instances(config: Any, machine: Machine) -> Iterator[str]:
         path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
         most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
         place = "GPU" if on_gpu else f"CPU, {machine.cores} cores here"
+        most = max(most, group.count if group is not None else 1)  # it has today's
         yield f"{path}: {{int: [1, {most}]}}     # {place}"
         if on_gpu and not machine.gpus:
             yield f"# {kind} needs a GPU and none is here: Triton will refuse to load the model."

@@ -60,8 +60,8 @@ def resolve(
     found = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
     if opened := {name: shape for name, shape in found.items() if -1 in shape}:
         each = ", ".join(f"{name} {shape}" for name, shape in opened.items())
-        guess = {name: [128 if d < 0 else d for d in shape] for name, shape in opened.items()}
-        guesses = ", ".join(f"{name}: {shape}" for name, shape in guess.items())
+        shown = ((name, [128 if d < 0 else d for d in shape]) for name, shape in opened.items())
+        guesses = ", ".join(f"{name}: {shape}" for name, shape in shown)
         raise SpecError(
             f"{model} leaves the shapes of inputs open: {each}",
             f"write in the spec what your users send, e.g. inputs.shapes: {{{guesses}}}",
