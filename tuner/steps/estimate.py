@@ -125,7 +125,7 @@ def refuse_too_short(job: Job) -> None:
     time_s, least_s = job.spec.budget.time, 2.0 * (DEPLOY_S + _measurement_s(job, Seen()))
     if time_s is not None and time_s < least_s:
         raise SpecError(
-            f"the budget's time is {time_s}, and to measure two configs takes {least_s:.0f} s",
+            f"the budget's time is {time_s}, and two configs take at least {least_s:.0f} s",
             "raise budget.time or --time-budget, or shorten workload.window",
         )
 
