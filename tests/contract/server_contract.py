@@ -92,7 +92,7 @@ class ServerContract:
                 assert answer(server.endpoints, case.model, [1, 2, 3, 4]) == [2, 4, 6, 8]
                 eventually(lambda: control.statistics(case.model).success_count == 1)
                 eventually(lambda: successes(control, case.model) == [1.0])
-                assert control.server().version.startswith("2.")
+                assert control.version().startswith("2.")
         assert case.left(server) == []
 
     def test_who_lacks_the_key_can_ask_and_infer_but_not_load_or_share_memory(
@@ -125,7 +125,7 @@ class ServerContract:
     def test_a_killed_server_is_noticed(self, case: ServerCase, tmp_path: Path) -> None:
         with case.launcher.launch([], tmp_path / "server.log") as server:
             with Control(server.endpoints, timeout_s=5) as control:
-                assert control.server().version
+                assert control.version()
                 case.kill(server)
                 eventually(lambda: not server.alive())
                 with pytest.raises(ServerGoneError):

@@ -37,7 +37,7 @@ REPOSITORY = Path("model_repository")
     help=f"Model repository that holds MODEL; by default the YAML's, or {REPOSITORY}.",
 )
 @click.option(
-    "--slo", default="p99_latency <= 100ms", show_default=True, help="The SLO to start with."
+    "--slo", default="p99_latency <= 100ms", show_default=True, help="The first SLO, on latency."
 )
 @click.option(
     "--output",
@@ -62,6 +62,8 @@ def command(
         model = profile.model
     if model is None:
         raise SpecError("no model is named", "tune init MODEL")
+    if repository is None and Path(model).name != model:  # a path of its directory
+        repository, model = Path(model).parent, Path(model).name
     target = output or Path(f"{model}.yaml")
     to_stdout = str(target) == "-"
     if target.exists() and not force and not to_stdout:

@@ -15,19 +15,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of options in seconds, written 90, 90s, 30m or 1h."""
-    from pydantic import TypeAdapter, ValidationError
-
+    """Callback of options in seconds, written 90s, 30m or 1h."""
     from tuner.spec.units import Seconds
 
-    if value is None:
-        return None
-    number: str | float = float(value) if value.replace(".", "", 1).isdigit() else value
     try:
-        return float(TypeAdapter(Seconds).validate_python(number))
-    except ValidationError as error:
-        message = f"{value!r}: {error.errors()[0]['msg']}"
-        raise click.BadParameter(message, ctx, param) from error
+        return None if value is None else float(Seconds.of(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
 
 
 #: Type of a file, or a directory, that need not be there; and of a directory that must.

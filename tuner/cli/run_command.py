@@ -70,7 +70,7 @@ def command(
 ) -> int:
     """Search, prove and write the best config for SPEC.
 
-    Measures the current config first, then the configs that the search proposes, each on a real
+    Measures the current config and the configs that the search proposes, each on a real
     tritonserver under perf_analyzer's load. The best ones are measured again beside the current
     config. A winner that proves better is written into the repository, and the old file is kept as
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.

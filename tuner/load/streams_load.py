@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,7 @@ from tuner.load.stream import Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.tensors import TensorShape, resolve
-from tuner.server.control import ModelMetadata
+from tuner.load.traffic.tensors import datatype_of, resolve
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
     ArrivalsSpec,
@@ -141,25 +140,17 @@ def streams_load(
 
 
 def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
-    control, model = site.control, asked.model
-    metadata = control.metadata(model)
-    batched = control.running_config(model).max_batch_size > 0
+    control, model, own = site.control, asked.model, asked.inputs
+    config = control.running_config(model)
     target = Target(model, site.endpoints, protocol, asked.batch_size)
     inputs = InputFiles(
-        asked.inputs,
-        _tensors(asked.inputs, metadata, batched),
+        own,
+        resolve(model, config, own.shapes) if isinstance(own, RandomInputs) else (),
         site.directory,
         cached=lambda: control.running_config(model).response_cache.enable,
     )
-    form = _request_form(target, metadata, batched, asked.priority)
+    form = _request_form(target, config, asked.priority)
     return Stream(name, target, form, inputs, asked.share, asked.rate_per_s)
-
-
-def _tensors(inputs: Inputs, metadata: ModelMetadata, batched: bool) -> Sequence[TensorShape]:
-    """What is to be drawn at random; nothing when inputs come from a file."""
-    if not isinstance(inputs, RandomInputs):
-        return ()
-    return resolve(metadata.inputs, batched, inputs.shapes)
 
 
 def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
@@ -172,14 +163,13 @@ def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
     return None
 
 
-def _request_form(
-    target: Target, metadata: ModelMetadata, batched: bool, priority: int
-) -> RequestForm:
+def _request_form(target: Target, config: Any, priority: int) -> RequestForm:
     return RequestForm(
         model=target.model,
-        datatypes={t.name: t.datatype for t in metadata.inputs},
-        shapes={t.name: t.shape[1:] if batched else t.shape for t in metadata.inputs},
-        batched=batched,
+        datatypes={t.name: datatype_of(t) for t in config.input},
+        shapes={t.name: tuple(t.dims) for t in config.input},
+        batched=config.max_batch_size > 0,
         batch_size=target.batch_size,
         priority=priority,
+        optional=tuple(t.name for t in config.input if t.optional),
     )

@@ -20,6 +20,7 @@ from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
 from tuner.load.traffic.repeats import popularity
 from tuner.load.traffic.tensors import TensorShape, content_bytes
+from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.schema import enum_name
 from tuner.search.strategies.registry import STRATEGIES
@@ -30,9 +31,10 @@ from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
-from tuner.spec.model import MODES, Spec, Strategy
+from tuner.spec.model import MODES, ServerMode, Spec, Strategy
+from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
-from tuner.steps.estimate import Estimate, Seen, estimate_run, seen_before
+from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.lengths import trace_notes, window_notes
 from tuner.steps.rig import window_of
@@ -43,6 +45,7 @@ from tuner.triton.local import LocalLauncher
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
+_ON_GPU = "KIND_GPU"
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -82,6 +85,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
     """
     request = Request(spec=spec_path)
     job = prepare(request)
+    refuse_too_short(job)
     size = job.space.size()
     chosen = _chosen_by(job.spec)
     if chosen:
@@ -94,6 +98,8 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
     seen = seen_before(request.output, job)
     served = [model.name for model in job.served.models.values()]
     wrong = [finding for name in served for finding in errors_of(job.spec.repository, name)]
+    blind = job.spec.server.gpus == "none" or not read_gpus(environment)
+    lacking = [*_without_gpu(job)] if blind else []
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -109,8 +115,12 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
             *trace_notes(job.spec, job.plan),
             *_completion_notes(job),
             *cache_notes(job),
+            *(told for ends, told in lacking if not ends),
         ),
-        problems=[*dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong)],
+        problems=[
+            *dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong),
+            *(told for ends, told in lacking if ends),
+        ],
     )
 
 
@@ -124,6 +134,21 @@ def _completion_notes(job: Job) -> Iterator[str]:
                 f"run starts; this plan takes it to be {model.base.completed.max_batch_size}, "
                 "Triton's default"
             )
+
+
+def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
+    """What a run does without, and whether it would end there."""
+    server = job.spec.server
+    if server.mode is ServerMode.DOCKER and server.gpus == "all":
+        yield False, "server.gpus is all, and no GPU is seen here: the container runs on the CPU"
+    if server.mode is not ServerMode.LOCAL:
+        return
+    for model in job.served.models.values():
+        if any(enum_name(g, "kind") == _ON_GPU for g in model.base.completed.instance_group):
+            yield True, f"{model.place(INSTANCE_GROUP)}: {_ON_GPU}, and no GPU is seen: not loaded"
+    for found in (p for p in job.space.parameters if _ON_GPU in p):
+        place = job.loaded.space_positions[found.knob.owner][found.path]
+        yield False, f"{place}: {_ON_GPU}, and no GPU is seen: configs with it fail"
 
 
 def previews(job: Job, count: int) -> list[Preview]:

@@ -25,7 +25,7 @@ from tuner.run.status import Status
 from tuner.run.store import RunStore, new_run_id
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.spec.load import load_spec
-from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run
+from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, Request, prepare
@@ -101,6 +101,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         for undone in settle_writes(loaded.spec.repository):
             events.note(undone)
         job = prepare(request, loaded)
+        refuse_too_short(job)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
         with (
             only_one_on(job),

@@ -9,6 +9,7 @@ from pathlib import Path
 from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
 from tuner.run.choices import resume_command
+from tuner.run.remedies import remedies
 from tuner.run.status import Status
 
 
@@ -37,6 +38,8 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
             *flags,
         ]
+    if causes := remedies(data.reasons):
+        return [*((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
         return [("search further: widen the space or the budget", again)]
     if data.status is Status.INFEASIBLE:
@@ -75,8 +78,4 @@ def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
     same = f"{_run_again(data, manifest.choices.options)} --seed {manifest.seed}"
     commands.append(("the same search, from its seed", same))
     commands.append(("this report", f"tune report {shlex.quote(str(data.directory))}"))
-    for name, side in (("current config's", data.current), (f"{data.best_name}'s", data.best)):
-        if side is not None and side.judged is not None and side.judged.measurement.command:
-            line = shlex.join(side.judged.measurement.command)
-            commands.append((f"the load of the {name} numbers", line))
     return commands

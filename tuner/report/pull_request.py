@@ -138,4 +138,4 @@ def _environment(data: ReportData) -> Table:
 
 
 def _commands(data: ReportData) -> list[str]:
-    return [f"{command}  # {what}" for what, command in repeat_commands(data)[:3]]
+    return [f"{command}  # {what}" for what, command in repeat_commands(data)]

@@ -47,7 +47,7 @@ def measured_again(data: ReportData) -> Table | None:
         *(["capacity in the search"] if capacities else []),
         *(f"{what} {n + 1}" for n in numbers),
         "mean",
-        "difference",
+        "mean against the search",
     )
     return Table(headers, tuple(rows))
 

@@ -38,16 +38,17 @@ def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> 
     return None if value is None or math.isnan(value) else float(value)
 
 
-def judge(slo: Slo, measurement: Measurement) -> SloResult:
+def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloResult:
     """One SLO against one measurement, of a mix against that of its stream.
 
-    A missing or too small sample is never a pass, and neither is a load the server cannot follow.
+    A missing or too small sample is never a pass, and neither, where it must be ``lasting``, is a
+    load the server cannot follow.
     """
     own = measurement.of(slo.stream)
     value = None if own is None else value_of(slo.metric, own, own.failed_count)
     verdict = Verdict.NOT_ENOUGH_DATA if own is None else _verdict(slo, value, own)
     reason = ""
-    if verdict is Verdict.PASS and own is not None and (reason := unsteadiness(own)):
+    if lasting and verdict is Verdict.PASS and own is not None and (reason := unsteadiness(own)):
         verdict = Verdict.NOT_STEADY
     return SloResult(
         expression=str(slo),
@@ -61,8 +62,11 @@ def judge(slo: Slo, measurement: Measurement) -> SloResult:
     )
 
 
-def judge_all(slos: Iterable[Slo], measurement: Measurement) -> tuple[SloResult, ...]:
-    return tuple(judge(slo, measurement) for slo in slos)
+def judge_all(slos: Sequence[Slo], measurement: Measurement) -> tuple[SloResult, ...]:
+    """Of a load that does not last the latencies are told; the rest where none is bounded."""
+    timed = {slo.stream for slo in slos if slo.metric.is_latency}
+    lasting = [slo.metric.is_latency or slo.stream not in timed for slo in slos]
+    return tuple(judge(s, measurement, lasting=la) for s, la in zip(slos, lasting, strict=True))
 
 
 def passes(results: Sequence[SloResult]) -> bool:

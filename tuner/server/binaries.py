@@ -2,7 +2,7 @@
 
 Looked for in this order: the name in the spec, ``$TUNE_TRITONSERVER`` or
 ``$TUNE_PERF_ANALYZER``, PATH, ``/opt/tritonserver/bin`` (NVIDIA's images), the wheels
-(``pip install 'triton-tune[local]'``). What is found is checked by running it.
+(``pip install -e '.[local]'``). What is found is checked by running it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
 _RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
 _INSTALL_HINT = (
-    "install the wheels with `pip install 'triton-tune[local]'` (x86-64 Linux, glibc 2.35 or "
-    "newer), or name a binary of your own in the spec"
+    "install the wheels with `pip install -e '.[local]'` in a checkout of tune (x86-64 Linux, "
+    "glibc 2.35 or newer), or name a binary of your own in the spec"
 )
 
 

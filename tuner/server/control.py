@@ -6,7 +6,6 @@ import http.client
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -21,33 +20,6 @@ _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """An input or output of a model; -1 is a variable dimension, the batch included."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ModelMetadata:
-    """Inputs and outputs of a loaded model."""
-
-    versions: tuple[str, ...]
-    platform: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class ServerMetadata:
-    """What the server says about itself."""
-
-    version: str
-    extensions: tuple[str, ...]
 
 
 class ModelState(Enum):
@@ -147,28 +119,17 @@ class Control:
             response = self._client.get_model_config(model, client_timeout=self._timeout_s)
         return response.config
 
-    def metadata(self, model: str) -> ModelMetadata:
-        """Inputs and outputs of a loaded model."""
-        with _translated(f"reading the metadata of {model}", self._timeout_s):
-            response = self._client.get_model_metadata(model, client_timeout=self._timeout_s)
-        return ModelMetadata(
-            versions=tuple(response.versions),
-            platform=response.platform,
-            inputs=tuple(Tensor(t.name, t.datatype, tuple(t.shape)) for t in response.inputs),
-            outputs=tuple(Tensor(t.name, t.datatype, tuple(t.shape)) for t in response.outputs),
-        )
-
     def statistics(self, model: str) -> StatisticsSnapshot:
         """The model's counters now."""
         with _translated(f"reading the statistics of {model}", self._timeout_s):
             response = self._client.get_inference_statistics(model, client_timeout=self._timeout_s)
         return StatisticsSnapshot.from_response(response)
 
-    def server(self) -> ServerMetadata:
-        """Version and extensions."""
+    def version(self) -> str:
+        """The server's."""
         with _translated("reading the server's metadata", self._timeout_s):
             response = self._client.get_server_metadata(client_timeout=self._timeout_s)
-        return ServerMetadata(response.version, tuple(response.extensions))
+        return str(response.version)
 
     def metrics(self) -> Metrics | None:
         """The metrics endpoint's values now; None when the server has none."""

@@ -130,14 +130,14 @@ def draft_spec(
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
-    """A guess for each input whose shape config.pbtxt leaves open, by name.
+    """A guess for each input whose shape config.pbtxt leaves open, by name, but optional ones.
 
     The guess is the same for each open dimension, and small enough for `MOST_ELEMENTS`.
     """
     return {
         tensor.name: _guess(list(tensor.dims))
         for tensor in config.input
-        if any(d < 0 for d in tensor.dims)
+        if any(d < 0 for d in tensor.dims) and not tensor.optional
     }
 
 
@@ -278,6 +278,7 @@ def _instances(config: Any, machine: Machine) -> Iterator[str]:
         path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
         most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
         place = "GPU" if on_gpu else f"CPU, {machine.cores} cores here"
+        most = max(most, group.count if group is not None else 1)  # it has today's
         yield f"{path}: {{int: [1, {most}]}}     # {place}"
         if on_gpu and not machine.gpus:
             yield f"# {kind} needs a GPU and none is here: Triton will refuse to load the model."

@@ -53,7 +53,15 @@ def _program(name: str, info: ValidationInfo) -> str:
     return str(_beside_the_spec(Path(name), info)) if "/" in name else name
 
 
+def _there(path: Path, info: ValidationInfo) -> Path:
+    if info.context and "directory" in info.context and not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return path
+
+
 SpecPath = Annotated[Path, AfterValidator(_beside_the_spec)]
+#: Of a spec that is read to be run: a run would only miss the file when it measures.
+SpecFile = Annotated[SpecPath, AfterValidator(_there)]
 Program = Annotated[str, AfterValidator(_program)]
 
 

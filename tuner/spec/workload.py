@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tuner.spec.fields import Count, PositiveNumber, Program, SpecPath, Strict, WholeNumber, pair
+from tuner.spec.fields import Count, PositiveNumber, Program, SpecFile, Strict, WholeNumber, pair
 from tuner.spec.slo import Slo
 from tuner.spec.units import Percent, Rate, Seconds
 
@@ -78,7 +78,7 @@ class TraceArrivals(Strict):
     """Open loop: gaps between requests from a file, one per line in microseconds, rescaled."""
 
     kind: Literal["trace"] = _KIND
-    file: SpecPath = Field(description="gaps between requests in microseconds, one per line")
+    file: SpecFile = Field(description="gaps between requests in microseconds, one per line")
     rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
         None, description="mean rates to rescale the trace to; default: search for the highest"
     )
@@ -120,7 +120,7 @@ class LogRepeat(Strict):
     """A recorded order: the log is replayed in a loop, from another place in each measurement."""
 
     kind: Literal["log"] = _KIND
-    file: SpecPath = Field(description="numbers of inputs, from 0, one per line, in the order sent")
+    file: SpecFile = Field(description="numbers of inputs, from 0, one per line, in the order sent")
 
 
 class NoRepeat(Strict):
@@ -147,7 +147,8 @@ class RandomInputs(Strict):
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
     shapes: dict[str, tuple[Count, ...]] = Field(
         default_factory=dict,
-        description="shapes of inputs with variable dimensions, by name, without the batch",
+        description="shapes of inputs with variable dimensions, by name, without the batch; an "
+        "optional input is sent only where its shape is given",
     )
     int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
         (0, 100), description="integers are drawn from this range, lowest and highest"
@@ -159,7 +160,7 @@ class FileInputs(Strict):
     """perf_analyzer's own JSON of inputs, or a recorded log in the same form."""
 
     kind: Literal["file"] = _KIND
-    file: SpecPath = Field(description="JSON in perf_analyzer's input format")
+    file: SpecFile = Field(description="JSON in perf_analyzer's input format")
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
 
 

@@ -14,7 +14,7 @@ from tuner.bench.levels import sustained_level
 from tuner.confirm.interim import MOST
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import most_claim_window_s
-from tuner.errors import TunerError
+from tuner.errors import SpecError, TunerError
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.measurement.measurement import LoadPoint
@@ -114,6 +114,20 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     after_s = undone * (load_s + claim_s) + last * load_s + soak_s + OVERLOADS * overload_s
     loads = round(trials + spec.confirm.rounds * sides + undone + last)
     return Estimate(search_s, confirmation_s, after_s, loads, load_s)
+
+
+def refuse_too_short(job: Job) -> None:
+    """Before anything is started.
+
+    Raises:
+        SpecError: The time of the budget is over before two configs can have been measured.
+    """
+    time_s, least_s = job.spec.budget.time, 2.0 * (DEPLOY_S + _measurement_s(job, Seen()))
+    if time_s is not None and time_s < least_s:
+        raise SpecError(
+            f"the budget's time is {time_s}, and two configs take at least {least_s:.0f} s",
+            "raise budget.time or --time-budget, or shorten workload.window",
+        )
 
 
 def _points(job: Job, trials: int, seen: Seen) -> float:

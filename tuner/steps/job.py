@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.load.traffic.tensors import TensorShape, resolve
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
-from tuner.modelconfig.served import Served, read_served
+from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
@@ -20,6 +21,7 @@ from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
+from tuner.spec.workload import RandomInputs, StreamSpec
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,24 @@ def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
     _refuse_unknown_priorities(spec, served)
+    for stream in spec.streams.values():
+        drawn_tensors(stream, served.models[stream.model])
     return build_space(spec, served, loaded.space_positions)
+
+
+def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[TensorShape, ...]:
+    """What a random request carries, as far as the config says it before a server was asked.
+
+    Raises:
+        SpecError: The spec does not say what the config leaves open.
+    """
+    inputs, base = stream.inputs, model.base
+    if not isinstance(inputs, RandomInputs) or not base.completed.input:
+        return ()
+    more = base.completes and not base.known  # inputs may come that the file does not have
+    there = {tensor.name for tensor in base.completed.input}
+    shapes = {name: s for name, s in inputs.shapes.items() if name in there or not more}
+    return resolve(model.name, base.completed, shapes)
 
 
 def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:

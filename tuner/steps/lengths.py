@@ -45,24 +45,17 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
 
 def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
     """Before a run: the windows that its rates need; ``rate_per_s``: of an earlier run."""
-    slo = _hardest(spec)
-    if slo is None or not plan.arrivals.open_loop:
+    if not plan.arrivals.open_loop:
         return
     yield from _too_rare(spec)
-    rates = plan.listed or ((rate_per_s,) if rate_per_s else ())
-    if rates:
-        if told := long_windows(spec, min(rates)):
-            yield told
-        return
-    window_s = max(float(spec.workload.window), 1e-3)
-    fast = lowest_level(spec.slos, spec.shares, window_s)
-    slow = plan.levels.nearest(fast / 10.0)
-    yield (
-        f"{_named(slo)} needs {slo.metric.requests_needed} requests"
-        f"{_share_text(spec, slo)}: a model that answers "
-        f"{digits(slow, 2)}/s is measured for {minutes(length_s(spec, plan, slow))} at a time; "
-        f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
-    )
+    slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
+    if rates and (told := long_windows(spec, min(rates))):
+        yield told
+    elif not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
+        yield (
+            f"{_named(slo)} needs {slo.metric.requests_needed} requests{_share_text(spec, slo)}: "
+            f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
+        )
 
 
 def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
@@ -108,8 +101,8 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
     )
 
 
-#: Of a rate that is not known yet, an example.
-_FAST_PER_S = 100.0
+#: Of a rate that is not known yet, an example; and one that few models are slower than.
+_FAST_PER_S, _RARE_PER_S = 100.0, 5.0
 
 
 def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:

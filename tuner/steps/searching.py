@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,8 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.load import seeds
+from tuner.modelconfig.files import model_names
+from tuner.run.remedies import remedies
 from tuner.score.judge import tightest_latency
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
@@ -34,6 +37,7 @@ from tuner.search.strategy import Proposal
 from tuner.server.log import out_of_memory
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
+from tuner.spec.workload import RandomInputs
 from tuner.steps.estimate import Seen, estimate_run
 from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.steps.looking import first_level
@@ -116,11 +120,25 @@ def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
     """Without the current config there is nothing to compare with: its failure is reported."""
     for trial in history:
         if trial.candidate == session.current and trial.state is TrialState.FAILED:
+            reason = f"{trial.reason}{_more_on(session, str(trial.reason))}"
             raise CurrentConfigFailsError(
-                f"the current config of {session.spec.name} cannot be measured: {trial.reason}",
-                "fix what is named there, then start again; the server's own words are in the "
-                "run's logs/server.log",
+                f"the current config of {session.spec.name} cannot be measured: {reason}",
+                "; ".join(remedies([reason]))
+                or "fix what is named there, then start again; the "
+                "server's own words are in the run's logs/server.log",
             )
+
+
+def _more_on(session: Session, reason: str) -> str:
+    """What a model's own words do not say: that it was not loaded, or that its input is made up."""
+    if "the model fail" not in reason:
+        return ""
+    for name in re.findall(r"Model '([^']+)' is not ready", reason):
+        served = session.job.served.models.values()
+        if name in model_names(session.spec.repository) and all(m.name != name for m in served):
+            return f" ({name} lies in the repository, but is not loaded)"
+    random = any(isinstance(s.inputs, RandomInputs) for s in session.spec.streams.values())
+    return " (its input was made up of random values)" if random else ""
 
 
 def _give_up(session: Session, searcher: Searcher, candidate: Candidate, number: int) -> None:

@@ -14,6 +14,7 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
+from tuner.run.remedies import remedies
 from tuner.space.candidate import Candidate
 from tuner.space.knob import Knob
 from tuner.space.space import Space
@@ -96,7 +97,8 @@ def _complete(job: Job, deployer: Deployer) -> Job:
     except (DeployRefusedError, ServerGoneError) as error:
         raise ModelNotServedError(
             f"the server does not load {job.spec.name} as it is in the repository: {error.message}",
-            "logs/server.log holds the server's own words; `tune lint` knows Triton's rules",
+            "; ".join(remedies([error.message]))
+            or "`tune lint` knows Triton's rules; logs/server.log holds the server's own words",
         ) from error
     bases = {
         label: Base.of_server(model.base.file, running[label], completes=model.base.completes)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tuner.load.generator import Demand
 from tuner.load.generators import Choice, choose, may_reject
-from tuner.load.traffic.tensors import TensorShape, content_bytes
-from tuner.modelconfig.schema import enum_name
+from tuner.load.traffic.tensors import content_bytes
+from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs, StreamSpec
-from tuner.steps.job import Job
+from tuner.steps.job import Job, drawn_tensors
 
 _POLICY = "queue_policy"
 
@@ -39,34 +38,25 @@ def client_notes(job: Job) -> list[str]:
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.
 LARGE_BYTES = 1 << 20
-_STRING = "BYTES"
 
 
 def request_notes(job: Job) -> list[str]:
-    """What a request of each stream carries, where that is not from a file and no shape is open."""
-    return [
-        note
-        for name, stream in job.spec.streams.items()
-        for note in _request_note(name, stream, job.served.models[stream.model].base.completed)
-    ]
+    """What a request of each stream carries, where that is not from a file."""
+    found = {name: job.served.models[stream.model] for name, stream in job.spec.streams.items()}
+    return [note for name, model in found.items() for note in _request_note(job, name, model)]
 
 
-def _request_note(name: str, stream: StreamSpec, config: Any) -> Iterator[str]:
-    inputs = stream.inputs
-    if not isinstance(inputs, RandomInputs) or not config.input:
+def _request_note(job: Job, name: str, model: ServedModel) -> Iterator[str]:
+    stream = job.spec.streams[name]
+    tensors = drawn_tensors(stream, model)
+    if not tensors or not isinstance(stream.inputs, RandomInputs):
         return
-    tensors = []
-    for tensor in config.input:
-        shape = tuple(inputs.shapes.get(tensor.name, tensor.dims))
-        datatype = enum_name(tensor, "data_type").removeprefix("TYPE_")
-        if any(d < 0 for d in shape):
-            return
-        datatype = _STRING if datatype == "STRING" else datatype
-        tensors.append(TensorShape(tensor.name, datatype, shape))
-    size = sum(content_bytes(t, inputs.string_length) for t in tensors)
+    size = sum(content_bytes(t, stream.inputs.string_length) for t in tensors)
     size *= stream.batch_size
     shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
-    note = f"a request{name and f' of {name}'} carries {bytes_text(size)}: {shapes}"
+    left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
+    without = f" (without the optional {', '.join(sorted(left))})" if left else ""
+    note = f"a request{name and f' of {name}'} carries {bytes_text(size)}: {shapes}{without}"
     if size > LARGE_BYTES:
         where = f"streams.{name}.inputs" if name else "workload.inputs"
         note += f"; where your users send less, say so in {where}.shapes"

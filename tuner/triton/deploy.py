@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.machine.process import leave_out_the_middle
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.schema import ModelConfig
@@ -315,6 +316,7 @@ class Deployer:
         running, self._running = self._running, None
         if running is not None:
             running.stack.close()
+            leave_out_the_middle(self._log)  # a model may log each batch
 
     def _load(
         self, running: _Running, label: str, config: ModelConfig, *, unload_first: bool = False

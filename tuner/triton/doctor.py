@@ -138,7 +138,7 @@ def _remote(server: Server, _: Mapping[str, str]) -> list[Check]:
         endpoints = Endpoints(server.http or "", server.grpc or "", server.metrics)
         remote.check(endpoints)
         with Control(endpoints) as control:
-            return f"{control.server().version} at {server.grpc}, in explicit model control"
+            return f"{control.version()} at {server.grpc}, in explicit model control"
 
     return [_checked("remote", "remote server can be tuned", look)]
 

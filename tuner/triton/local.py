@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -69,7 +69,9 @@ class LocalLauncher:
         return self.installation.python
 
     def shown(self) -> list[str]:
-        return self.command(
+        backends = Path("BACKENDS") if self.python else self.installation.backend_directory
+        shown = replace(self.installation, backend_directory=backends)  # the wheel's are private
+        return replace(self, installation=shown).command(
             (), repository=self.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
         )
 

@@ -80,7 +80,7 @@ class RemoteLauncher:
         """As the server reports it, which says nothing about its image, backends or machine."""
         check(self.endpoints)
         with Control(self.endpoints) as control:
-            return f"{control.server().version}, remote: its image and machine are unknown"
+            return f"{control.version()}, remote: its image and machine are unknown"
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:

@@ -44,7 +44,7 @@ def test_sequences_are_not_asked(bench: Bench) -> None:
 
 
 def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
-    shapes = {tensor.name: (3, 2) for tensor in bench.control.metadata("types").inputs}
+    shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}
     found = bench.generator("types", inputs=inputs).answers()[""]
     assert len(found.alone) == 9

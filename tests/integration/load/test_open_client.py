@@ -155,7 +155,7 @@ def test_inputs_it_cannot_send_are_named(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_every_datatype_reaches_the_model_in_batches(bench: Bench) -> None:
-    shapes = {tensor.name: (3, 2) for tensor in bench.control.metadata("types").inputs}
+    shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}
     found = client(bench, "types", batch_size=2, inputs=inputs).measure(
         poisson(50.0), SHORT, seed=1

@@ -140,7 +140,7 @@ def test_a_rate_too_low_for_the_window_says_so(bench: Bench) -> None:
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:
-    shapes = {tensor.name: (3, 2) for tensor in bench.control.metadata("types").inputs}
+    shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     generator = bench.generator(
         "types", protocol=protocol, inputs={"kind": "random", "unique": 9, "shapes": shapes}
     )

@@ -142,6 +142,19 @@ def test_init_takes_a_wrong_slo_for_a_mistake_of_the_command_line(
     assert "--slo: unknown metric 'p99' (did you mean p99_latency?)" in capsys.readouterr().err
 
 
+def test_init_takes_the_path_of_a_model_for_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
+    assert guarded(cli, ["init", f"{tmp_path}/m/", "--output", "-"]) == 0
+    assert "\nmodel: m\n" in capsys.readouterr().out
+
+
+def test_a_time_budget_asks_for_its_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["run", "spec.yaml", "--time-budget", "5"]) == 2
+    assert "'5' is not a duration such as 500ms, 3s, 20m or 1h" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("target", ["/dev/full", "/proc/spec.yaml", "nowhere/spec.yaml"])
 def test_init_says_why_it_cannot_write(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 from tuner.machine.host import Gpu, Host, parse_gpus, read_host
+from tuner.machine.process import leave_out_the_middle
 
 HOST = Host(
     cpu="Xeon",
@@ -52,3 +54,12 @@ def test_this_machine_has_facts_that_can_be_stored() -> None:
     assert host.memory_bytes > 1 << 20
     assert host.cpu
     assert json.loads(json.dumps(host.to_json()))["cores"] == host.cores
+
+
+def test_of_a_long_log_the_beginning_and_the_end_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    for content, kept in ((b"a" * 9, b"a" * 9), (b"begin" + b"x" * 90 + b"-end.", None)):
+        log.write_bytes(content)
+        leave_out_the_middle(log, 10)
+        assert log.read_bytes() == (kept or b"begin\n[90 bytes are left out here]\n-end.")
+    leave_out_the_middle(tmp_path / "nothing")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from unit.steps.test_opening import REPOSITORY, SPEC
 
+from tuner.errors import SpecError
 from tuner.programs.plan import DrawnPlan, draw_plan
 
 
@@ -115,7 +116,7 @@ def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("workload", "said"),
     [
-        ("{}", "a model that answers 16/s is measured for 3"),
+        ("{}", ""),
         ("{max_window: 20s}", "below 24/s, workload.max_window is too short"),
         (
             "{arrivals: {kind: poisson, rate: [8]}}",
@@ -156,3 +157,44 @@ def test_perf_analyzer_is_shown_only_where_it_measures(tmp_path: Path) -> None:
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
     assert [n for n in plan.notes if "measured with tune's own client" in n]
     assert list(plan.commands) == ["tritonserver"]
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "place"),
+    [
+        (
+            "space: {instance_group.kind: {choice: [KIND_CPU, KIND_GPU]}}",
+            "",
+            "spec.yaml:5:9: KIND_GPU",
+        ),
+        (
+            "space: {instance_group.count: {int: [1, 4]}}",
+            "instance_group { kind: KIND_GPU }",
+            "config.pbtxt:2:1: instance_group: KIND_GPU",
+        ),
+        (
+            "server: {mode: docker, image: i}\nspace: {instance_group.count: {int: [1, 4]}}",
+            "instance_group { kind: KIND_GPU }",
+            "the container runs on the CPU",
+        ),
+    ],
+)
+def test_what_needs_a_gpu_is_told_where_none_is(
+    tmp_path: Path, more: str, config: str, place: str
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    text = f'backend: "python" max_batch_size: 8\n{config or "instance_group { count: 1 }"}\n'
+    (tmp_path / "m" / "config.pbtxt").write_text(text)
+    spec = tmp_path / "spec.yaml"
+    server = "" if "docker" in more else "server: {binary: /t}\n"
+    spec.write_text(f"model: m\nrepository: .\nslo: [p99_latency <= 40ms]\n{server}{more}\n")
+    plan = draw_plan(spec, {"PATH": ""}, 0)
+    (told,) = (t for t in (*plan.notes, *plan.problems) if place in t)
+    assert (told in plan.problems) is ("config.pbtxt" in told)
+
+
+def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_it_takes(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SpecError, match=r"time is 5s, and two configs take at least \d+ s"):
+        planned(tmp_path, "budget: {time: 5s}\n")

@@ -69,7 +69,8 @@ def test_where_loads_are_listed_each_round_has_its_score(data: ReportData) -> No
     table = measured_again(replace(data, repeats=repeats))
     assert table is not None
     assert table.headers == (
-        "config", "in the search", "in every round", "round 1", "round 2", "mean", "difference",
+        "config", "in the search", "in every round", "round 1", "round 2", "mean",
+        "mean against the search",
     )  # fmt: skip
     (now, first, second) = table.rows
     assert now[0] == "current config"
@@ -97,7 +98,8 @@ def test_where_loads_are_searched_capacities_are_beside_the_score_that_held(
     assert table is not None
     assert table.headers == (
         "config", "in the search", "in every round", "capacity in the search", "capacity 1",
-        "capacity 2", "mean", "difference",
+        "capacity 2", "mean",
+        "mean against the search",
     )  # fmt: skip
     row = table.rows[1]
     assert row[1:3] == (rate_text(rate(one, 1.0)), rate_text(rate(one, 0.90)))

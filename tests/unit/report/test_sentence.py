@@ -117,6 +117,26 @@ def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> N
 def test_commands_to_repeat_are_fit_for_a_shell(made: Made) -> None:
     commands = dict(repeat_commands(made("improved")))
     assert commands["the run, as it was started"] == "tune run search_spaces/toy.yaml --seed 0"
-    load = commands["the load of the best config's numbers"]
-    assert load.startswith("/opt/bin/perf_analyzer -m toy ")
-    assert """'it'"'"'s <a> file'""" in load
+    assert all(command.startswith("tune ") for command in commands.values())
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("the load generator could not keep up with 7802/s", "cores of its own"),
+        ("ModuleNotFoundError: No module named 'torch'", "install torch"),
+        (
+            "unable to find backend library for backend 'onnxruntime', try",
+            "the backend onnxruntime",
+        ),
+        ("Model 'add' is not ready. (add lies in the repository, but", "calls: [add]"),
+        ("the model fails: no (its input was made up of random values)", "inputs: {kind: file"),
+    ],
+)
+@pytest.mark.parametrize("status", ["unconfirmed", "failed", "kept"])
+def test_what_to_do_next_follows_from_the_cause(
+    made: Made, status: str, reason: str, remedy: str
+) -> None:
+    (first, _), (again, command) = next_steps(replace(made(status), reasons=(reason,)))
+    assert remedy in first
+    assert (again, command) == ("then run again", "tune run search_spaces/toy.yaml")

@@ -55,6 +55,13 @@ def test_a_draft_loads_and_has_something_to_search(
     assert space.size().count > 1
 
 
+def test_a_draft_has_todays_number_of_instances(tmp_path: Path) -> None:
+    config = 'name: "m" instance_group [{count: 3 kind: KIND_CPU}]' + IO
+    _, _, space = drafted(tmp_path, config, Machine(cores=2))
+    assert space.violations(space.current) == []
+    assert list(next(p for p in space.parameters if p.path.endswith("count"))) == [1, 2, 3]
+
+
 def test_bounds_come_from_the_model_and_the_machine(tmp_path: Path) -> None:
     _, _, space = drafted(tmp_path, CASES["cpu"], Machine(cores=6), "p99_latency <= 10ms")
     values = {p.path: p for p in space.parameters}

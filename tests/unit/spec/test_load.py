@@ -76,6 +76,17 @@ def test_paths_are_relative_to_the_spec_file(tmp_path: Path) -> None:
     assert spec.streams[""].inputs.file.is_absolute()
 
 
+def test_absent_files_are_told_with_their_places_beside_other_mistakes(tmp_path: Path) -> None:
+    inputs = "{kind: file, file: nope.json, repeat: {kind: log, file: no.txt}}"
+    path = tmp_path / "tune.yaml"
+    path.write_text(MINIMAL + f"workload: {{inputs: {inputs}, window: x}}\n")
+    with pytest.raises(SpecError) as told:
+        load_spec(path)
+    assert f"workload.inputs.file: there is no file {tmp_path}/nope.json" in told.value.message
+    assert f"workload.inputs.repeat.file: there is no file {tmp_path}/no.txt" in told.value.message
+    assert "workload.window: " in told.value.message
+
+
 def test_programs_with_a_slash_are_paths_and_others_are_not(tmp_path: Path) -> None:
     text = MINIMAL + "server: {binary: bin/tritonserver}\nworkload: {perf_analyzer: pa}\n"
     path = tmp_path / "tune.yaml"

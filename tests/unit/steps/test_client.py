@@ -44,8 +44,8 @@ def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path:
     assert client_of(images).kind is OWN_CLIENT
     (note,) = client_notes(images)
     assert note == (
-        "measured with tune's own client: perf_analyzer writes about 3.0 MB for each request to "
-        "tell its latency"
+        "measured with tune's own client: requests are too large for perf_analyzer's record of "
+        "latencies (about 3.0 MB each)"
     )
 
 

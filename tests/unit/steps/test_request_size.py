@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.errors import SpecError
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.traffic import large_requests, request_notes
 
@@ -68,5 +69,10 @@ def test_all_of_a_batch_and_every_tensor_count(tmp_path: Path) -> None:
     assert note == f"a request carries {3 * (16 + 2 * (4 + 20))} B: x FP32[4], text BYTES[2]"
 
 
-def test_nothing_is_said_of_a_shape_that_is_open(tmp_path: Path) -> None:
-    assert request_notes(job(tmp_path, "[ 4, -1 ]", "{kind: random}")) == []
+def test_all_open_inputs_are_told_at_once_before_anything_starts_with_shapes_that_fit(
+    tmp_path: Path,
+) -> None:
+    dims = '[ -1, 3, -1 ] } input { name: "z" data_type: TYPE_STRING dims: [ -1 ]'
+    with pytest.raises(SpecError, match=r"x \[-1, 3, -1\], z \[-1\]") as told:
+        job(tmp_path, dims, "{kind: random}")
+    assert "inputs.shapes: {x: [128, 3, 128], z: [128]}" in told.value.hint

@@ -293,7 +293,7 @@ def test_the_plan_says_how_long_a_rare_stream_makes_the_windows() -> None:
         "rare: p99_latency at about 200/s (5 % of all) needs windows of 48 s"
     )
     (told,) = window_notes(spec, plan, None)
-    assert told.startswith("rare: p99_latency needs 459 requests (5 % of all): ")
+    assert told.startswith("rare: p99_latency needs 459 requests (5 % of all): below 11/s, ")
     never = a_mix(most=most, beside={"model": "b", "rate": "0.1/s", "slo": ["p99_latency <= 1s"]})
     plan = load_plan(never.workload, never.objective, never.slos, never.shares)
     assert next(window_notes(never, plan, 100.0)).startswith("beside comes at 0.1/s: its SLO needs")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,8 +232,26 @@ def test_a_current_config_that_cannot_be_measured_ends_the_run_with_its_own_word
     )
     with pytest.raises(CurrentConfigFailsError, match=r"cannot be measured.*weights\.bin") as ended:
         searched(session, searcher)
+    assert ended.value.message.endswith("(its input was made up of random values)")
+    assert "inputs: {kind: file" in ended.value.hint
     assert ended.value.exit_code == 5
     assert len(searcher.history) == 1
+
+
+@pytest.mark.parametrize(("loaded", "cure"), [("m", "calls: [tokenizer]"), ("tokenizer", "file")])
+def test_a_called_model_of_the_repository_that_is_not_loaded_is_named_with_the_cure(
+    loaded: str, cure: str
+) -> None:
+    fails = ModelFailsError("the model fails: Model 'tokenizer' is not ready.")
+    bench = EmulatedBench(served, troubles={CANDIDATES[0]: [fails]})
+    session, searcher = a_search(bench, CANDIDATES)
+    repository = Path(__file__).parents[3] / "model_repository"
+    models: Any = SimpleNamespace(models={"": SimpleNamespace(name=loaded)})
+    spec = session.spec.model_copy(update={"repository": repository})
+    job = replace(session.job, spec=spec, served=models)
+    with pytest.raises(CurrentConfigFailsError) as ended:
+        searched(replace(session, job=job), searcher)
+    assert cure in ended.value.hint
 
 
 def test_a_client_that_cannot_send_the_load_to_beat_does_not_fail_the_best_candidate() -> None:

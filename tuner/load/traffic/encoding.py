@@ -31,6 +31,7 @@ class RequestForm:
         batched: Whether tensors have a batch dimension (``max_batch_size`` above 0).
         batch_size: Inferences in one request.
         priority: 1 is the highest; 0 leaves it to the model.
+        optional: Inputs that a request may lack.
     """
 
     model: str
@@ -39,6 +40,7 @@ class RequestForm:
     batched: bool
     batch_size: int
     priority: int = 0
+    optional: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,12 @@ def _steps(path: Path) -> Sequence[Mapping[str, Any]]:
 
 
 def _contents(step: Mapping[str, Any], form: RequestForm) -> dict[str, _Content]:
-    if missing := form.datatypes.keys() - step.keys():
+    if missing := form.datatypes.keys() - step.keys() - {*form.optional}:
         raise LoadFailedError(f"a step of the inputs has no {', '.join(sorted(missing))}")
     return {
         name: _content(name, step[name], datatype, form.shapes[name])
         for name, datatype in form.datatypes.items()
+        if name in step
     }
 
 
@@ -146,11 +149,11 @@ def _tensors(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> Mapp
     """The inputs of one request, by name."""
     leading = (form.batch_size,) if form.batched else ()
     tensors = {}
-    for name in form.datatypes:
-        shapes = {step[name].shape for step in batch}
-        if len(shapes) > 1:
+    for name in {name: None for step in batch for name in step}:
+        shapes = {step[name].shape if name in step else None for step in batch}
+        shape = shapes.pop()
+        if shapes or shape is None:
             raise LoadFailedError(f"input {name}: shapes differ within one batch")
-        (shape,) = shapes
         raw = b"".join(step[name].raw for step in batch)
         tensors[name] = _Content((*leading, *shape), raw)
     return tensors

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import SpecError
-from tuner.server.control import Tensor
+from tuner.modelconfig.schema import enum_name
 
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="u1")
 
@@ -30,45 +30,49 @@ class TensorShape:
 
 
 def resolve(
-    tensors: Sequence[Tensor], batched: bool, shapes: Mapping[str, Sequence[int]]
+    model: str, config: Any, shapes: Mapping[str, Sequence[int]]
 ) -> tuple[TensorShape, ...]:
-    """Fills in the variable dimensions of a model's inputs.
+    """What a random request carries: optional inputs only where a shape is given for them.
 
     Args:
-        tensors: From the model's metadata; -1 is a variable dimension.
-        batched: Whether the first dimension is the batch (``max_batch_size`` above 0).
+        model: Its name.
+        config: Its ``ModelConfig``; -1 is a variable dimension.
         shapes: Shapes from the spec, by input, without the batch.
 
     Raises:
-        SpecError: A variable dimension is left open, or a shape does not fit the model.
+        SpecError: Variable dimensions are left open, or a shape does not fit the model.
     """
-    if unknown := shapes.keys() - {t.name for t in tensors}:
-        known = ", ".join(t.name for t in tensors)
+    dims = {t.name: list(t.dims) for t in config.input}
+    if unknown := shapes.keys() - dims.keys():
         raise SpecError(
-            f"inputs.shapes names {', '.join(sorted(unknown))}, but the model's inputs are {known}"
+            f"inputs.shapes names {', '.join(sorted(unknown))}, but the inputs of {model} are "
+            f"{', '.join(dims)}"
         )
-    return tuple(_resolved(t, t.shape[1:] if batched else t.shape, shapes) for t in tensors)
-
-
-def _resolved(
-    tensor: Tensor, shape: Sequence[int], shapes: Mapping[str, Sequence[int]]
-) -> TensorShape:
-    given = shapes.get(tensor.name)
-    if given is None:
-        if -1 in shape:
+    for name, given in shapes.items():
+        fits = len(given) == len(dims[name]) and all(
+            g > 0 and d in (-1, g) for g, d in zip(given, dims[name], strict=True)
+        )
+        if not fits:
             raise SpecError(
-                f"input {tensor.name} has shape {list(shape)}: its variable dimensions are open",
-                f"give it a shape in the spec, e.g. inputs.shapes: {{{tensor.name}: [128]}}",
+                f"inputs.shapes: {name} cannot be {list(given)}, {model} has {dims[name]}"
             )
-        return TensorShape(tensor.name, tensor.datatype, tuple(shape))
-    fits = len(given) == len(shape) and all(
-        g > 0 and s in (-1, g) for g, s in zip(given, shape, strict=True)
-    )
-    if not fits:
+    sent = [t for t in config.input if t.name in shapes or not t.optional] or config.input
+    found = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
+    if opened := {name: shape for name, shape in found.items() if -1 in shape}:
+        each = ", ".join(f"{name} {shape}" for name, shape in opened.items())
+        shown = ((name, [128 if d < 0 else d for d in shape]) for name, shape in opened.items())
+        guesses = ", ".join(f"{name}: {shape}" for name, shape in shown)
         raise SpecError(
-            f"inputs.shapes: {tensor.name} cannot be {list(given)}, the model has {list(shape)}"
+            f"{model} leaves the shapes of inputs open: {each}",
+            f"write in the spec what your users send, e.g. inputs.shapes: {{{guesses}}}",
         )
-    return TensorShape(tensor.name, tensor.datatype, tuple(given))
+    return tuple(TensorShape(t.name, datatype_of(t), tuple(found[t.name])) for t in sent)
+
+
+def datatype_of(tensor: Any) -> str:
+    """The name in requests of a config's ``data_type``."""
+    name = enum_name(tensor, "data_type").removeprefix("TYPE_")
+    return "BYTES" if name == "STRING" else name
 
 
 def random_contents(

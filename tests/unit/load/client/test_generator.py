@@ -336,8 +336,8 @@ def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     job = Job("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
     job.write(tmp_path / "job")
     again = Job.read(tmp_path / "job")
-    first = replace(again.questions[0], form=form)
-    assert replace(again, questions=(first, *again.questions[1:])) == job
+    forms = zip(again.questions, (form, FORM), strict=True)
+    assert replace(again, questions=tuple(replace(q, form=own) for q, own in forms)) == job
     assert again.questions[0].form.shapes == {"x": [8]}
     found = answers(outcomes({Outcome.REJECTED: EVERY_FIFTH}), failure="no", lost="gone")
     found.write(tmp_path / "answers.npz")

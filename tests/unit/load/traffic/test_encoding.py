@@ -53,6 +53,15 @@ def test_generated_inputs_are_sent_as_they_were_drawn(tmp_path: Path) -> None:
     assert len({request.SerializeToString() for request in requests}) == 3
 
 
+def test_a_request_may_lack_an_optional_input(tmp_path: Path) -> None:
+    types, shapes = {"x": "FP32", "y": "FP32"}, {"x": (2,), "y": (1,)}
+    both = RequestForm("m", types, shapes, batched=False, batch_size=1, optional=("y",))
+    path = file_of(tmp_path, {"x": [1, 2]}, {"x": [3, 4], "y": [5]})
+    assert [len(parsed(request).inputs) for request in build(path, both, 2)] == [1, 2]
+    with pytest.raises(LoadFailedError, match="shapes differ"):
+        build(path, replace(both, batched=True, batch_size=2), 1)
+
+
 @pytest.mark.parametrize("given", [[1, 2], {"content": [1, 2]}, {"content": [[1], [2]]}], ids=str)
 def test_values_are_turned_into_the_datatype(tmp_path: Path, given: Any) -> None:
     (request,) = build(file_of(tmp_path, {"x": given}), form("INT16"), 10)

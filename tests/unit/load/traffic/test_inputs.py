@@ -14,7 +14,7 @@ from tuner.errors import SpecError
 from tuner.load.traffic import inputs
 from tuner.load.traffic.inputs import InputFiles, sampled_length
 from tuner.load.traffic.tensors import TensorShape, content_bytes, random_contents, resolve
-from tuner.server.control import Tensor
+from tuner.modelconfig.message import parse
 from tuner.spec.workload import FileInputs, RandomInputs
 
 X = TensorShape("x", "FP32", (4,))
@@ -273,22 +273,32 @@ def test_an_unknown_datatype_is_a_spec_error() -> None:
         random_contents(TensorShape("x", "FP4", (1,)), 1, np.random.default_rng(1), (0, 1), 1)
 
 
+IDS = parse('input { name: "ids" data_type: TYPE_INT64 dims: [ -1 ] }', "config.pbtxt")
+
+
 def test_variable_dimensions_come_from_the_spec() -> None:
-    ids = Tensor("ids", "INT64", (-1, -1))
-    assert resolve([ids], batched=True, shapes={"ids": (128,)})[0].shape == (128,)
-    assert resolve([ids], batched=False, shapes={"ids": (2, 128)})[0].shape == (2, 128)
-    assert resolve([Tensor("x", "FP32", (-1, 64))], batched=True, shapes={})[0].shape == (64,)
+    assert resolve("m", IDS, {"ids": (128,)}) == (TensorShape("ids", "INT64", (128,)),)
 
 
 @pytest.mark.parametrize(
     ("shapes", "expected"),
     [
-        ({}, "variable dimensions are open"),
+        ({}, r"m leaves the shapes of inputs open: ids \[-1\]"),
         ({"ids": (128, 2)}, "cannot be"),
         ({"ids": (0,)}, "cannot be"),
-        ({"idz": (128,)}, "the model's inputs are ids"),
+        ({"idz": (128,)}, "the inputs of m are ids"),
     ],
 )
 def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], expected: str) -> None:
     with pytest.raises(SpecError, match=expected):
-        resolve([Tensor("ids", "INT64", (-1, -1))], batched=True, shapes=shapes)
+        resolve("m", IDS, shapes)
+
+
+def test_optional_inputs_are_left_out_unless_the_spec_gives_their_shape() -> None:
+    both = (
+        'input [ { name: "ids" data_type: TYPE_INT64 dims: [ 4 ] }, '
+        '{ name: "mask" data_type: TYPE_STRING dims: [ -1 ] optional: true } ]'
+    )
+    config = parse(both, "config.pbtxt")
+    assert [tensor.name for tensor in resolve("m", config, {})] == ["ids"]
+    assert resolve("m", config, {"mask": (7,)})[1] == TensorShape("mask", "BYTES", (7,))
