@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.errors import TunerError
+from tuner.errors import StalePlanError, TunerError
 from tuner.modelconfig.files import CONFIG_NAME
 from tuner.writeback.files import (
     drop_staged,
@@ -149,6 +149,7 @@ def commit(
     """Carries all of them out, or none.
 
     Raises:
+        StalePlanError: Somebody who takes no lock, such as an editor, changed a file meanwhile.
         EnvironmentNotReadyError: Something failed; all files are as they were, or, where the
             way back failed too, will be by `tuner.writeback.settle`.
     """
@@ -209,8 +210,14 @@ def _stage(replacement: Replacement) -> list[str]:
 
 
 def _put(replacement: Replacement) -> None:
-    real = replacement.file.target.real
-    with explained(replacement.file.target.path):
+    target = replacement.file.target
+    real = target.real
+    if target.read() != replacement.file.content:
+        raise StalePlanError(
+            f"{target.path} changed while it was about to be replaced; nothing was written",
+            "look at the file, then try again",
+        )
+    with explained(target.path):
         if replacement.wanted is None:
             remove_file(real)
         else:
