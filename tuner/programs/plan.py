@@ -42,6 +42,7 @@ from tuner.steps.tools import find_programs
 from tuner.steps.traffic import client_notes, client_of, request_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
+from tuner.writeback.settle import half_written
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
@@ -114,7 +115,10 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
             *_completion_notes(job),
             *cache_notes(job),
         ),
-        problems=[*dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong)],
+        problems=[
+            *(half.message for half in half_written(job.spec.repository).values()),
+            *dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong),
+        ],
     )
 
 

@@ -99,7 +99,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
     stop = Stop(events.note)
     with stop.listening():
         loaded = load_spec(request.spec)
-        for undone in settle_writes(loaded.spec.repository):
+        for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
         job = prepare(request, loaded)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name

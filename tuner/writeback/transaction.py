@@ -3,7 +3,7 @@
 Every file is locked, every replaced content kept, every new one synced next to its file, and
 every journal names all the files, before the first of them is renamed. What fails before leaves no
 trace in a config; what fails in between is put back at once. A process that is killed in between
-leaves that to the next `tune` command (`tuner.writeback.settle`): it finds all journals with
+leaves that to the next command that writes (`tuner.writeback.settle`): it finds all journals with
 the write and none with its end.
 """
 
@@ -210,8 +210,7 @@ def _stage(replacement: Replacement) -> list[str]:
 
 
 def _put(replacement: Replacement) -> None:
-    target = replacement.file.target
-    real = target.real
+    target, real = replacement.file.target, replacement.file.target.real
     if target.read() != replacement.file.content:
         raise StalePlanError(
             f"{target.path} changed while it was about to be replaced; nothing was written",
