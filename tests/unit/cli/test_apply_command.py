@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +238,18 @@ def test_help_says_what_can_be_taken_back(capsys: pytest.CaptureFixture[str]) ->
     text = " ".join(capsys.readouterr().out.split())
     assert "Only the last write is taken back" in text
     assert ".config.pbtxt.tune.*.bak" in text
+
+
+def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `| head -1`, or a full disk behind `>`."""
+    with suppress(OSError, SystemExit), Path("/dev/full").open("w") as full:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stderr", io.StringIO())  # click wraps both where one is closed
+            patch.setattr("sys.stdout", full)
+            guarded(cli, ["apply", str(run)])
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    assert config.read_text() != CONFIG
+    recorded = json.loads((run / "result.json").read_text())["written"]
+    assert recorded["sha256_after"] == sha256_of(config.read_text())
