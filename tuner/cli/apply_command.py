@@ -40,12 +40,14 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
     """
     from tuner.run.store import RunStore
     from tuner.writeback.apply import apply, preview
-    from tuner.writeback.plan import plan_from_run
+    from tuner.writeback.plan import plan_from_run, refuse_forged
 
     store = RunStore.open(run)
     manifest = store.manifest()
-    plan = plan_from_run(manifest, _result(store), repository)
+    result = _result(store)
+    plan = plan_from_run(manifest, result, repository)
     looked = preview(plan, through_links=through_links)
+    refuse_forged(manifest, result)
     written = None if dry_run else apply(plan, through_links=through_links)
     if written is not None:
         _tell_the_run(store, written)  # before anything is printed: nobody may be reading

@@ -56,7 +56,7 @@ from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.traffic import client_notes, client_of
-from tuner.writeback.settle import refuse_half_written
+from tuner.writeback.settle import half_written
 
 #: Checks shown as a trend, this one included.
 TREND = 10
@@ -98,7 +98,8 @@ def check(request: CheckRequest, events: Events, report: Callable[[Path], object
     stop = Stop(events.note)
     with stop.listening():
         loaded = load_spec(request.job.spec)
-        refuse_half_written(loaded.spec.repository)
+        for half in half_written(loaded.spec.repository).values():
+            raise half
         job = prepare(request.job, loaded)
         run_id = new_run_id(f"{job.spec.name}-check")
         with (

@@ -16,7 +16,7 @@ from tuner.steps.job import Job
 from tuner.steps.outcome import Change
 from tuner.writeback.apply import apply
 from tuner.writeback.plan import WritePlan, file_plan
-from tuner.writeback.settle import refuse_half_written, settle_all
+from tuner.writeback.settle import half_written, settle_all
 from tuner.writeback.target import target_of
 from tuner.writeback.written import Written
 
@@ -31,8 +31,8 @@ def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:
         StalePlanError: A file was changed since.
         EnvironmentNotReadyError: There is no such repository, or a file may not be written.
     """
-    if not write:
-        refuse_half_written(repository)
+    for half in () if write else half_written(repository).values():
+        raise half
     for written in settle_all(repository) if write else ():
         yield from written.all_notes
 

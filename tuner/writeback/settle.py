@@ -30,14 +30,6 @@ def settle_all(repository: Path) -> Iterator[Written]:
                 yield written
 
 
-def refuse_half_written(repository: Path) -> None:
-    """Raises:
-    EnvironmentNotReadyError: A kill cut a write short.
-    """
-    for error in half_written(repository).values():
-        raise error
-
-
 def half_written(repository: Path) -> dict[tuple[str, ...], EnvironmentNotReadyError]:
     """What to say of each write that a kill cut short, by its models; changes nothing."""
     told = {}
