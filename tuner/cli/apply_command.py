@@ -40,27 +40,30 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
     """
     from tuner.run.store import RunStore
     from tuner.writeback.apply import apply, preview
-    from tuner.writeback.plan import plan_from_run
+    from tuner.writeback.plan import plan_from_run, refuse_forged
 
     store = RunStore.open(run)
     manifest = store.manifest()
-    plan = plan_from_run(manifest, _result(store), repository)
+    result = _result(store)
+    plan = plan_from_run(manifest, result, repository)
     looked = preview(plan, through_links=through_links)
+    refuse_forged(manifest, result)
+    written = None if dry_run else apply(plan, through_links=through_links)
+    if written is not None:
+        _tell_the_run(store, written)  # before anything is printed: nobody may be reading
     say_document("".join(file.diff for file in looked))
-    if dry_run:
+    if written is None:
         for file in looked:
             verb = "would write" if file.changes else "stays as it is"
             say(f"{verb}: {file.target.real}", err=True)
             say_notes(file.target.notes)
     else:
-        written = apply(plan, through_links=through_links)
         say_notes(written.notes)
         for done in written.files:
             say(f"{'written' if done.changed else 'already there'}: {done.real}")
             if done.backup is not None:
                 say(f"backup: {done.backup}")
             say_notes(done.notes)
-        _tell_the_run(store, written)
     if plan.server_args:
         say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
     options = ["--repository", str(repository)] if repository else []

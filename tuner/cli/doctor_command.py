@@ -30,7 +30,8 @@ def command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing. How well measurements repeat here is told by the report of each run.
     """
     from tuner.spec.load import load_spec
-    from tuner.triton.doctor import run_checks
+    from tuner.triton.doctor import Check, run_checks
+    from tuner.writeback.settle import half_written
 
     wanted = None if spec is None else load_spec(spec).spec
     checks = run_checks(
@@ -40,6 +41,8 @@ def command(spec: Path | None, output: Path, output_format: str) -> int:
         repository=None if wanted is None else wanted.repository,
         results=output,
     )
+    for half in (half_written(wanted.repository) if wanted else {}).values():
+        checks.append(Check("write", "whole configs", False, half.message, half.hint))
     if output_format == "json":
         say_json([asdict(c) for c in checks])
     else:

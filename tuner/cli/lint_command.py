@@ -46,10 +46,15 @@ def command(
 
     Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
     """
-    from tuner.lint.finding import Severity
+    from tuner.lint.finding import Finding, Severity
     from tuner.lint.repository import lint_repository
+    from tuner.writeback.settle import half_written
 
     findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
+    for models, half in half_written(repository).items():
+        if model in (None, *models) and "config-file" not in ignore:
+            rule = (Severity.ERROR, "config-file")
+            findings.append(Finding(repository, 1, None, *rule, half.message, half.hint))
     if output_format == "json":
         rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
         say_json(rows)

@@ -32,8 +32,8 @@ def command(model: str, repository: Path, output: Path, force: bool, through_lin
     Configs that were written together are taken back together: those of all models that the run
     changed, or none if one of them was changed since. MODEL may also be an ensemble of these
     models. Only the last write is taken back, however often this is called; if a crash cut it
-    short, the write before it. To go back further by hand, use the backups: every config that was
-    ever replaced is kept beside config.pbtxt as .config.pbtxt.tune.*.bak.
+    short, the write before it. To go back further by hand, use the backups beside config.pbtxt,
+    .config.pbtxt.tune.*.bak: the newest 20, and every config that tune did not write itself.
 
     If the run that made the write is below --output, its reports are rendered again.
     """

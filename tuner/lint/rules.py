@@ -28,7 +28,9 @@ class RuleText:
 
 RULES: dict[str, RuleText] = {
     "encoding": RuleText("config.pbtxt has text that is not UTF-8.", _TRIED),
-    "config-file": RuleText("config.pbtxt is not a readable file.", "the file system"),
+    "config-file": RuleText(
+        "config.pbtxt is no readable file, or its write was cut short.", "the file system"
+    ),
     "syntax": RuleText("config.pbtxt is not a ModelConfig in protobuf's text format.", _TRIED),
     "name-mismatch": RuleText("The config's name differs from its directory's.", _CORE),
     "version-directory": RuleText("A model has no version directory.", _TRIED, weights=True),

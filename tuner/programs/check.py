@@ -38,6 +38,7 @@ from tuner.run.manifest import Manifest, comparable
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.writing import write_json
+from tuner.spec.load import load_spec
 from tuner.steps.check_outcome import (
     CheckVerdict,
     check_facts,
@@ -55,6 +56,7 @@ from tuner.steps.session import open_session
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.traffic import client_notes, client_of
+from tuner.writeback.settle import half_written
 
 #: Checks shown as a trend, this one included.
 TREND = 10
@@ -95,7 +97,10 @@ def check(request: CheckRequest, events: Events, report: Callable[[Path], object
     """
     stop = Stop(events.note)
     with stop.listening():
-        job = prepare(request.job)
+        loaded = load_spec(request.job.spec)
+        for half in half_written(loaded.spec.repository).values():
+            raise half
+        job = prepare(request.job, loaded)
         run_id = new_run_id(f"{job.spec.name}-check")
         with (
             only_one_on(job, reading=True),

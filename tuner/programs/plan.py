@@ -42,6 +42,7 @@ from tuner.steps.tools import find_programs
 from tuner.steps.traffic import client_notes, client_of, request_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
+from tuner.writeback.settle import half_written
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
@@ -118,6 +119,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
             *(told for ends, told in lacking if not ends),
         ),
         problems=[
+            *(half.message for half in half_written(job.spec.repository).values()),
             *dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong),
             *(told for ends, told in lacking if ends),
         ],

@@ -98,7 +98,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
     stop = Stop(events.note)
     with stop.listening():
         loaded = load_spec(request.spec)
-        for undone in settle_writes(loaded.spec.repository):
+        for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
         job = prepare(request, loaded)
         refuse_too_short(job)

@@ -16,22 +16,24 @@ from tuner.steps.job import Job
 from tuner.steps.outcome import Change
 from tuner.writeback.apply import apply
 from tuner.writeback.plan import WritePlan, file_plan
-from tuner.writeback.settle import settle_all
+from tuner.writeback.settle import half_written, settle_all
 from tuner.writeback.target import target_of
 from tuner.writeback.written import Written
 
 
-def settle_writes(repository: Path) -> Iterator[str]:
-    """Notes on interrupted writes in the repository, each of which has been undone.
+def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:
+    """Notes on interrupted writes in the repository, each undone; refused without ``write``.
 
     Called before any config is read: a run over a half-written winner would measure a config that
     nobody chose.
 
     Raises:
         StalePlanError: A file was changed since.
-        EnvironmentNotReadyError: There is no such repository, or a file cannot be written.
+        EnvironmentNotReadyError: There is no such repository, or a file may not be written.
     """
-    for written in settle_all(repository):
+    for half in () if write else half_written(repository).values():
+        raise half
+    for written in settle_all(repository) if write else ():
         yield from written.all_notes
 
 

@@ -6,9 +6,8 @@ import contextlib
 import errno
 import json
 import os
-import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -32,7 +31,7 @@ from tuner.writeback.files import (
 )
 from tuner.writeback.ownership import keep_ownership
 
-#: Backups of a config, at least.
+#: Backups of configs that tune wrote, at least.
 KEPT = 20
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -202,24 +201,18 @@ class Journal:
         return content
 
     def prune(self) -> None:
-        """Removes backups that are older than the newest `KEPT`, by the journal.
+        """Removes backups of what tune wrote that are older than the newest `KEPT`, by the journal.
 
-        Those of the last writes are what a rollback may need. Where the journal is damaged, or
-        names fewer, all stay. The write is done by now, so this may fail.
+        What anybody else wrote stays, the first config above all. Where the journal is damaged,
+        all do. The write is done by now, so this may fail.
         """
-        needed: set[Path] = set()
         with contextlib.suppress(OSError, EnvironmentNotReadyError):
-            for entry in self._newest_first():
-                named = filter(None, (entry.sha256_before, entry.sha256_after))
-                needed |= {path for path in map(self.backup, named) if path.exists()}
-                if len(needed) >= KEPT:
-                    break
-            else:
-                return
-            own = re.compile(rf"\.{re.escape(self._config.name)}\.tune\.[0-9a-f]{{16}}\.bak")
-            for path in self._config.parent.iterdir():
-                if own.fullmatch(path.name) and path not in needed:
-                    path.unlink()
+            entries = list(self._newest_first())
+            newest = (sha256 for entry in entries for sha256 in entry.hashes if sha256)
+            there = [path for path in dict.fromkeys(map(self.backup, newest)) if path.exists()]
+            own = set(map(self.backup, _written_by_tune(entries)))
+            for path in own.intersection(there[KEPT:]):
+                path.unlink()
 
     def _newest_first(self) -> Iterator[Entry]:
         return _newest_first(self._config, self._content())
@@ -265,6 +258,16 @@ def _unended(newest_first: Iterable[tuple[Entry, Action | None]]) -> Entry | Non
         for entry, end in newest_first:
             return entry if entry.others and end is None else None
     return None
+
+
+def _written_by_tune(newest_first: Sequence[Entry]) -> set[str]:
+    """Hashes of winners, without those of configs that were there before tune wrote them."""
+    own: set[str | None] = set()
+    foreign: set[str | None] = {None}
+    for entry in reversed(newest_first):
+        foreign |= {entry.sha256_before} - own
+        own |= {entry.sha256_after} if entry.action is Action.APPLY else set()
+    return {sha256 for sha256 in own - foreign if sha256}
 
 
 def _newest_first(config: Path, content: bytes) -> Iterator[Entry]:

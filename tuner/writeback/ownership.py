@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pwd
@@ -28,8 +27,8 @@ def keep_ownership(source: Path, descriptor: int) -> list[str]:
     mode = status.st_mode & (0o777 if notes else 0o7777)  # another owner's set-id is not ours
     if os.fstat(descriptor).st_gid != status.st_gid:
         mode &= ~0o070 | (mode & 0o007) << 3  # another group gets no more than all others had
+    notes += _copy_xattr(source, descriptor)  # before the mode, which may forbid it
     os.fchmod(descriptor, mode)  # after the owner: chown drops set-id bits
-    _copy_xattr(source, descriptor)
     return notes
 
 
@@ -58,14 +57,19 @@ def _name(uid: int) -> str:
         return f"user {uid}"
 
 
-def _copy_xattr(source: Path, descriptor: int) -> None:
-    """Access control lists among them; what only the system may set is left out."""
+def _copy_xattr(source: Path, descriptor: int) -> list[str]:
+    """Access control lists among them. Gives what could not be kept, of what users may set."""
     try:
         names = os.listxattr(source)
     except OSError as error:
         if error.errno not in _NO_XATTR:
             raise
-        return
+        return []
+    lost = []
     for name in names:
-        with contextlib.suppress(OSError):
+        try:
             os.setxattr(descriptor, name, os.getxattr(source, name))
+        except OSError:
+            if not name.startswith(("security.", "trusted.")):
+                lost.append(f"its extended attribute {name} could not be kept")
+    return lost

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import SpecError
-from tuner.modelconfig.edit import unified_diff
+from tuner.errors import SpecError, TunerError
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8, encode
 from tuner.modelconfig.files import CONFIG_NAME
-from tuner.modelconfig.message import Mistake, try_parse
+from tuner.modelconfig.message import Mistake, parse, try_parse
 from tuner.run.manifest import KeptConfig, Manifest
+from tuner.space.candidate import Candidate, FieldValue
 from tuner.writeback.files import sha256_of_bytes
 from tuner.writeback.target import is_config_of
 
@@ -105,12 +107,41 @@ def plan_from_run(
             "its report says why; only a run with a winner can be applied",
         )
     if wrong := next(_mistakes(manifest, result, texts, repository), None):
-        raise SpecError(
-            f"run {manifest.run_id} cannot be applied: {wrong}",
-            "it was edited, or damaged: apply it as tune left it, or run `tune run` again",
-        )
+        raise _refusal(manifest, wrong)
     files = (file_plan(manifest.models[label], text, repository) for label, text in texts.items())
     return WritePlan(tuple(files), manifest.run_id, tuple(result.get("server_args") or ()))
+
+
+def refuse_forged(manifest: Manifest, result: Mapping[str, Any]) -> None:
+    """Raises:
+    SpecError: Another config, or other arguments, than the winner's fields make of what was read.
+    """
+    after = _texts_after(result)
+    try:
+        winner = Candidate.from_json(result["winner"])
+        made = {label: text_with(manifest.models[label], winner.of(label)) for label in after}
+        args = result.get("server_args", winner.server_args)
+        same = made == after and winner.server_args == tuple(args)
+    except (ValueError, TunerError):
+        same = False
+    if not same:
+        raise _refusal(manifest, "its winner's config is not the one it read with its fields")
+
+
+def _refusal(manifest: Manifest, wrong: str) -> SpecError:
+    return SpecError(
+        f"run {manifest.run_id} cannot be applied: {wrong}",
+        "it was edited, or damaged: apply it as tune left it, or run `tune run` again",
+    )
+
+
+def text_with(config: KeptConfig, fields: Mapping[str, FieldValue]) -> str:
+    """The config that a run read with what its winner needs, as the run draws it up."""
+    base = Base.of_file(parse(config.text))
+    if config.completed is not None:
+        completed, overridden = parse(config.completed), frozenset(config.overridden)
+        base = replace(base, completed=completed, overridden=overridden)
+    return edit(config.text, base.changes(fields))
 
 
 def _texts_after(result: Mapping[str, Any]) -> dict[str, str]:

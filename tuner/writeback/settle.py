@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tuner.errors import StalePlanError
+from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
 from tuner.modelconfig.files import CONFIG_NAME, model_names
-from tuner.writeback.files import explained
+from tuner.writeback.files import explained, sha256_or_none
 from tuner.writeback.journal import Action, Entry, left_unended
 from tuner.writeback.target import Target, target_of
 from tuner.writeback.transaction import Part, keep, missing, opened, others_of, parts_of, restore
@@ -27,6 +28,37 @@ def settle_all(repository: Path) -> Iterator[Written]:
         with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
             if left_unended(path.resolve()) and (written := settle(target_of(path, name))):
                 yield written
+
+
+def half_written(repository: Path) -> dict[tuple[str, ...], EnvironmentNotReadyError]:
+    """What to say of each write that a kill cut short, by its models; changes nothing."""
+    told = {}
+    for path in sorted(repository.glob(f"*/{CONFIG_NAME}")):
+        with contextlib.suppress(OSError, RuntimeError, TunerError):  # told by who needs to read it
+            entry = left_unended(path.resolve())
+            is_new = {} if entry is None else _are_new(path, entry)
+            models, new = sorted(is_new), sorted(model for model in is_new if is_new[model])
+            if entry is not None and 0 < len(new) < len(models):
+                undo = ["tune", "rollback", new[0], "--repository", str(repository)]
+                told[tuple(models)] = EnvironmentNotReadyError(
+                    f"the write of run {entry.run_id} on {entry.at} was cut short: of "
+                    f"{', '.join(models)} in {repository}, only {', '.join(new)} with the winner",
+                    f"put back what was there before: {shlex.join(undo)}",
+                )
+    return told
+
+
+def _are_new(path: Path, entry: Entry) -> dict[str, bool]:
+    """Which models of a write have its winner's config; empty where another write followed."""
+    target = target_of(path, path.parent.name, through_links=True)
+    targets = [target, *others_of(target, entry, through_links=True)]
+    noted = {t: left_unended(t.real) for t in targets}
+    if not all(e and e.is_of_the_write_of(entry) for e in noted.values()):
+        return {}
+    new = 1 if entry.action is Action.APPLY else 0
+    return {
+        t.path.parent.name: sha256_or_none(t.read()) == e.hashes[new] for t, e in noted.items() if e
+    }
 
 
 def settle(target: Target, *, force: bool = False, through_links: bool = False) -> Written | None:

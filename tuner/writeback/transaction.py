@@ -3,7 +3,7 @@
 Every file is locked, every replaced content kept, every new one synced next to its file, and
 every journal names all the files, before the first of them is renamed. What fails before leaves no
 trace in a config; what fails in between is put back at once. A process that is killed in between
-leaves that to the next `tune` command (`tuner.writeback.settle`): it finds all journals with
+leaves that to the next command that writes (`tuner.writeback.settle`): it finds all journals with
 the write and none with its end.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.errors import TunerError
+from tuner.errors import StalePlanError, TunerError
 from tuner.modelconfig.files import CONFIG_NAME
 from tuner.writeback.files import (
     drop_staged,
@@ -149,6 +149,7 @@ def commit(
     """Carries all of them out, or none.
 
     Raises:
+        StalePlanError: Somebody who takes no lock, such as an editor, changed a file meanwhile.
         EnvironmentNotReadyError: Something failed; all files are as they were, or, where the
             way back failed too, will be by `tuner.writeback.settle`.
     """
@@ -209,8 +210,13 @@ def _stage(replacement: Replacement) -> list[str]:
 
 
 def _put(replacement: Replacement) -> None:
-    real = replacement.file.target.real
-    with explained(replacement.file.target.path):
+    target, real = replacement.file.target, replacement.file.target.real
+    if target.read() != replacement.file.content:
+        raise StalePlanError(
+            f"{target.path} changed while it was about to be replaced; nothing was written",
+            "look at the file, then try again",
+        )
+    with explained(target.path):
         if replacement.wanted is None:
             remove_file(real)
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from unit.report.mixed import mixed_run
-from unit.report.synthetic import BETTER, CONFIG, edit_config, make_run
+from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 from unit.report.test_pull_request import with_config
 
 from tuner.report.pull_request import patch_of, write_proposal
@@ -40,7 +40,7 @@ def test_git_apply_takes_it(tmp_path: Path, before: str | None, model: str) -> N
     subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
     if before is not None:
         config.write_bytes(before.encode())
-    run = with_config(make_run(tmp_path), config, before=before)
+    run = with_config(make_run(tmp_path, Toy(trials=5)), config, before=before)
     edit_config(run, name=model, **read(before))
     for name, key in (("manifest.json", "name"), ("result.json", "model")):
         data = json.loads((run / name).read_text())
@@ -67,5 +67,6 @@ def test_git_apply_takes_the_configs_of_several_models_as_one(tmp_path: Path) ->
     (run / "manifest.json").write_text(json.dumps(manifest))
     patch, body = write_proposal(run)
     subprocess.run(["git", "apply", str(patch)], cwd=checkout, check=True)
-    assert [config.read_text() for config in configs] == [BETTER, BETTER]
+    texts = json.loads((run / "result.json").read_text())["models"].values()
+    assert [config.read_text() for config in configs] == [text["config_after"] for text in texts]
     assert body.read_text().count("\n### The change\n") == 1

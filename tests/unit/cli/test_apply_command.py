@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,9 @@ def test_what_is_no_file_is_said_at_once(
     assert guarded(cli, ["report", str(run)]) == 0
 
 
+FOREIGN = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/x" } }\n'
+
+
 def written(path: Path) -> dict[str, Any]:
     hashes = {"sha256_before": sha256_of(CONFIG), "sha256_after": sha256_of(BETTER)}
     return {"path": str(path), **hashes, "backup": None}
@@ -142,6 +147,12 @@ def written(path: Path) -> dict[str, Any]:
             "its winner's config is not a config: line 2",
         ),
         ("result", {"config_after": "\ud800"}, "result.json cannot be read"),
+        (
+            "result",
+            {"config_after": f"{BETTER}{FOREIGN}"},
+            "is not the one it read with its fields",
+        ),
+        ("result", {"server_args": ["--x=/x"]}, "is not the one it read with its fields"),
         ("result", {"model": "other"}, "is about the model 'other'"),
         ("result", {"written": {**written(Path("x")), "sha256_after": "0" * 64}}, "hash it states"),
         ("result", {"winner": ["a list"]}, "result.json does not follow version 1"),
@@ -188,7 +199,7 @@ def test_the_file_that_is_written_and_its_own_diff_are_shown(
     config.symlink_to(real)
     assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
     diff, err = capsys.readouterr()
-    assert "-max_batch_size: 1\n+max_batch_size: 16\n" in diff
+    assert "-max_batch_size: 1\n+max_batch_size: 32\n" in diff
     assert f"would write: {real}\n" in err
     assert f"note:  {config} is a link to {real}\n" in err
     assert real.read_text() == CONFIG
@@ -223,10 +234,13 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
     """Those stated the hash of no bytes where there was no file."""
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
+    _, field, rest = BETTER.partition("max_batch_size")
+    alone = field + rest.replace("\n\n", "\n")
+    edit(run, "result", {"config_after": alone})
     for stated in (None, sha256_of("")):
         edit_config(run, text="", sha256=stated)
         assert guarded(cli, ["apply", str(run)]) == 0
-        assert config.read_text() == BETTER
+        assert config.read_text() == alone
         assert guarded(cli, ["rollback", "toy", "--repository", str(tmp_path / "models")]) == 0
         assert not config.exists()
 
@@ -236,3 +250,18 @@ def test_help_says_what_can_be_taken_back(capsys: pytest.CaptureFixture[str]) ->
     text = " ".join(capsys.readouterr().out.split())
     assert "Only the last write is taken back" in text
     assert ".config.pbtxt.tune.*.bak" in text
+
+
+def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `| head -1`, or a full disk behind `>`."""
+    with suppress(OSError, SystemExit), Path("/dev/full").open("w") as full:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stderr", io.StringIO())  # click wraps both where one is closed
+            patch.setattr("sys.stdout", full)
+            guarded(cli, ["apply", str(run)])
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    assert config.read_text() != CONFIG
+    recorded = json.loads((run / "result.json").read_text())["written"]
+    assert recorded["sha256_after"] == sha256_of(config.read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from unit.report.mixed import mixed_run
-from unit.report.synthetic import BETTER, CONFIG
+from unit.report.synthetic import CONFIG
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -36,6 +36,11 @@ def run(tmp_path: Path) -> Path:
     return directory
 
 
+def winners(run: Path) -> list[str]:
+    models = json.loads((run / "result.json").read_text())["models"]
+    return [models[name]["config_after"] for name in SEARCHED]
+
+
 def contents(repository: Path) -> list[str]:
     return [(repository / name / "config.pbtxt").read_text() for name in SEARCHED]
 
@@ -60,7 +65,7 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     ]
     assert out.count("\nbackup: ") == 2
     assert f"undo:  tune rollback tiny-bert {' '.join(where)}\n" in err
-    assert contents(repository) == [BETTER, BETTER]
+    assert contents(repository) == winners(run)
     result = json.loads((run / "result.json").read_text())
     assert check(result) == []
     assert [other["path"] for other in result["written"]["others"]] == [str(configs[1])]
@@ -114,8 +119,8 @@ def test_what_a_killed_apply_left_half_is_undone_and_said(
         guarded(cli, ["apply", str(run), *where])
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert contents(repository) == [BETTER, old[1]]
+    assert contents(repository) == [winners(run)[0], old[1]]
     capsys.readouterr()
     assert guarded(cli, ["apply", str(run), *where]) == 0
     assert ", which was cut short, is undone\n" in capsys.readouterr().err
-    assert contents(repository) == [BETTER, BETTER]
+    assert contents(repository) == winners(run)

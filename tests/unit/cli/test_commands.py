@@ -73,7 +73,7 @@ def test_report_lists_no_runs_where_there_are_none(
 def test_apply_says_how_to_take_it_back_and_what_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = make_run(tmp_path)
+    run = make_run(tmp_path, Toy(trials=5))
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.parent.mkdir(parents=True)
     config.write_text(CONFIG)

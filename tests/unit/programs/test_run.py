@@ -40,6 +40,7 @@ from tuner.steps.proving import prove
 from tuner.steps.serving import Serving
 from tuner.steps.session import Session
 from tuner.steps.writing import write_back
+from tuner.writeback.journal import Action
 from tuner.writeback.plan import WritePlan
 
 MODEL = "emulated-accelerator"
@@ -170,10 +171,50 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
     files = (make_file(repository, MODEL, before, "# half\n"), make_file(repository, "other"))
     cut_short(WritePlan(files, "r1"), MODEL)
     assert workplace.config.read_text() == "# half\n"
-    assert workplace.tune("run", str(workplace.spec), "--trials", "2", "--no-write") == 0
-    assert workplace.config.read_text() == before
+    assert workplace.tune("run", str(workplace.spec), "--trials", "2") == 0
     assert workplace.result["config_before"] == before
     assert "the write of run r1, which was cut short, is undone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", [Action.APPLY, Action.ROLLBACK])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["plan", "my spec.yaml"], 0),
+        (["lint", "my repository"], 2),
+        (["lint", "my repository", "--model", "other"], 2),
+        (["doctor", "my spec.yaml"], 4),
+        (["check", "my spec.yaml"], 4),
+        (["run", "my spec.yaml", "--no-write"], 4),
+    ],
+)
+def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_that_never_write(
+    workplace: Workplace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    code: int,
+    action: Action,
+) -> None:
+    monkeypatch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [])
+    workplace.spec.write_text(workplace.spec.read_text() + "server: {binary: /bin/tritonserver}\n")
+    repository, before = workplace.config.parent.parent, workplace.config.read_text()
+    shutil.copytree(repository / MODEL, repository / "other")
+    texts = {name: before.replace(MODEL, name) for name in (MODEL, "other")}
+    files = [make_file(repository, name, text, f"{text}# new\n") for name, text in texts.items()]
+    for file in files if action is Action.ROLLBACK else ():
+        file.path.write_text(file.text_after)
+    cut_short(WritePlan(tuple(files), "r1"), MODEL, action=action)
+    half = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
+    assert workplace.tune(*command) == code
+    new = MODEL if action is Action.APPLY else "other"
+    said = "".join(capsys.readouterr())
+    assert f"the write of run r1 on now was cut short: of {MODEL}, other in " in said
+    assert f"my repository, only {new} with the winner" in said
+    assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == half
+    assert workplace.tune("rollback", new, "--repository", "my repository") == 0
+    assert workplace.tune("lint", "my repository") == 0
+    assert "cut short" not in capsys.readouterr().out
 
 
 def test_a_run_is_about_the_spec_as_it_was_when_it_began(
@@ -181,7 +222,7 @@ def test_a_run_is_about_the_spec_as_it_was_when_it_began(
 ) -> None:
     """It is read once, and not again after half-written files were put back."""
 
-    def settle(repository: Path) -> list[str]:
+    def settle(repository: Path, *, write: bool) -> list[str]:
         workplace.spec.write_text("no spec any more")
         return []
 

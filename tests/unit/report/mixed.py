@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unit.report.synthetic import BETTER, CONFIG, COUNT, Toy, make_run
+from unit.report.synthetic import CONFIG, COUNT, Toy, make_run
 
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.run.bottleneck import bottleneck_of
@@ -21,7 +21,7 @@ from tuner.run.store import RunStore
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
-from tuner.writeback.plan import sha256_of
+from tuner.writeback.plan import sha256_of, text_with
 
 STREAMS = {"interactive": "nlp", "embedding": "tiny-bert"}
 PARTS = {"tokenizer": (), "tiny-bert": (), "nlp": ("tokenizer", "tiny-bert")}
@@ -89,18 +89,27 @@ class _Mix:
         return {**row, "candidate_key": key, "point": self.point(row["point"])}
 
     def result(self, result: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+        winner = self._facts(result["winner"], manifest)
         changed = {
-            "tiny-bert": {"config_before": CONFIG, "config_after": BETTER},
-            "tokenizer": {"config_before": CONFIG, "config_after": BETTER},
+            name: {
+                "config_before": manifest.models[name].text,
+                "config_after": text_with(manifest.models[name], fields),
+            }
+            for name, fields in Candidate.from_json(winner).models.items()
         }
         first, second = (
-            {**result["written"], "path": f"/models/{name}/config.pbtxt"} for name in changed
+            {
+                **result["written"],
+                "path": f"/models/{name}/config.pbtxt",
+                "sha256_after": sha256_of(texts["config_after"]),
+            }
+            for name, texts in changed.items()
         )
         return {
             **result,
             "model": manifest.name,
             "baseline": self._facts(result["baseline"], manifest),
-            "winner": self._facts(result["winner"], manifest),
+            "winner": winner,
             "config_before": None,
             "config_after": None,
             "models": changed,

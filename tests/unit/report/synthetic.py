@@ -35,7 +35,7 @@ from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
-from tuner.writeback.plan import sha256_of
+from tuner.writeback.plan import sha256_of, text_with
 
 COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
@@ -43,11 +43,6 @@ DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
 CURRENT = candidate_of({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None})
 CONFIG = 'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 1\n'
-BETTER = (
-    'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 16\n'
-    "instance_group [ { count: 2 kind: KIND_CPU } ]\n"
-    "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 3000 }\n"
-)
 REFUSED = (
     "load failed for model 'toy': version 1 is at UNAVAILABLE state: Internal: "
     "failed to allocate <pinned> memory & gave up: out of memory"
@@ -350,7 +345,8 @@ def write_result(
     from tuner.writeback.plan import FilePlan
 
     path = Path(f"/models/{toy.model}/config.pbtxt")
-    plan = FilePlan(toy.model, path, sha256_of(CONFIG), CONFIG, BETTER)
+    after = better(toy) if winner else None
+    plan = FilePlan(toy.model, path, sha256_of(CONFIG), CONFIG, after or "")
     parts = {
         "measuring_s": sum(t.time.measuring_s for t in trials) + 24.6,
         "deploying_s": sum(t.time.deploying_s for t in trials) + 11.0,
@@ -384,13 +380,13 @@ def write_result(
         "overload": overloads(trials[0], winner) if status not in UNFINISHED else None,
         "diff": plan.diff() if winner else None,
         "config_before": CONFIG,
-        "config_after": BETTER if winner else None,
+        "config_after": after,
     }
     if winner is not None:
         result["written"] = {
             "path": str(path),
             "sha256_before": sha256_of(CONFIG),
-            "sha256_after": sha256_of(BETTER),
+            "sha256_after": plan.sha256_after,
             "backup": f"/models/{toy.model}/.config.pbtxt.tune.0123.bak",
         }
         result["simplification"] = [
@@ -398,3 +394,13 @@ def write_result(
             for field, d in ((COUNT, -350.0), (PREFERRED, -6.0))
         ]
     store.write_result(result)
+
+
+def better(toy: Toy) -> str:
+    """The config of its winner."""
+    fields = best_of(toy, make_trials(toy)).candidate.of("")
+    return text_with(manifest_of(toy, "").models[""], fields)
+
+
+#: That of the run with 5 trials.
+BETTER = better(Toy(trials=5))

@@ -64,7 +64,7 @@ def test_a_run_without_a_winner_proposes_nothing(tmp_path: Path, made: Made) -> 
 def test_the_patch_starts_at_the_root_of_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "checkout" / ".git").mkdir(parents=True)
     config = tmp_path / "checkout" / "deploy" / "models" / "toy" / "config.pbtxt"
-    patch = patch_of(with_config(make_run(tmp_path), config))
+    patch = patch_of(with_config(make_run(tmp_path, Toy(trials=5)), config))
     name = "deploy/models/toy/config.pbtxt"
     assert patch.startswith(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ ")
     for text, sign in ((CONFIG, "-"), (BETTER, "+")):

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of
 from tuner.writeback.rollback import rollback
+
+NOBODY = 0xFFFFFFFF  # in an entry of an access control list that is about no named user or group
 
 
 def failing(number: int) -> Any:
@@ -42,6 +45,36 @@ def test_a_file_system_that_fails_is_no_file_system_without_attributes(
     monkeypatch.setattr(os, "listxattr", failing(errno.EIO))
     with pytest.raises(EnvironmentNotReadyError, match="Input/output error"):
         apply(plan)
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+#: One for the group 1234 besides the owner's and others'.
+ACCESS_CONTROL_LIST = struct.pack(
+    "<I" + 5 * "HHI", 2, *(1, 6, NOBODY), *(4, 4, NOBODY), *(8, 6, 1234), *(16, 6, NOBODY),
+    *(32, 0, NOBODY),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o440])
+@pytest.mark.parametrize(
+    ("name", "value"), [("user.origin", b"us"), ("system.posix_acl_access", ACCESS_CONTROL_LIST)]
+)
+def test_extended_attributes_and_access_control_lists_are_kept_or_their_loss_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: bytes, mode: int
+) -> None:
+    plan = make_plan(tmp_path)
+    try:
+        os.setxattr(plan.path, name, value)
+    except OSError as error:
+        pytest.skip(f"this file system has none: {error}")
+    plan.path.chmod(mode)
+    value = os.getxattr(plan.path, name)  # the mode is a part of the list
+    assert apply(plan).all_notes == ()
+    assert os.getxattr(plan.path, name) == value
+    assert stat.S_IMODE(plan.path.stat().st_mode) == mode
+    monkeypatch.setattr(os, "setxattr", failing(errno.ENOSPC))
+    told = [f"its extended attribute {name} could not be kept"]
+    assert list(rollback(tmp_path, "m").all_notes) == told
     assert plan.path.read_bytes() == BEFORE.encode()
 
 

@@ -87,13 +87,30 @@ def written_often(directory: Path, count: int) -> Path:
     return directory / "m" / "config.pbtxt"
 
 
-def test_the_newest_backups_are_kept_and_older_ones_are_removed(tmp_path: Path) -> None:
+def test_the_newest_backups_are_kept_and_older_ones_that_tune_wrote_are_removed(
+    tmp_path: Path,
+) -> None:
     config = written_often(tmp_path, KEPT + 5)
-    assert backups(config) == sorted(config_text(n).encode() for n in range(5, KEPT + 5))
+    assert backups(config) == sorted(config_text(n).encode() for n in (0, *range(5, KEPT + 5)))
     assert rollback(tmp_path, "m").changed
     assert config.read_text() == config_text(KEPT + 4)
-    assert len(backups(config)) == KEPT  # what the rollback replaced is one of them
+    assert len(backups(config)) == 1 + KEPT  # what the rollback replaced is one of them
     assert config_text(KEPT + 5).encode() in backups(config)
+
+
+def test_what_a_person_wrote_is_never_removed(tmp_path: Path) -> None:
+    """The first config, one edited later, and one that `tune rollback --force` replaced."""
+    config = written_often(tmp_path, 2)
+    apply(make_plan(tmp_path, before="# edited\n", after=config_text(3)))
+    config.write_text("# forced\n")
+    rollback(tmp_path, "m", force=True)
+    unrecorded = config.with_name(f".config.pbtxt.tune.{sha256_of('# unrecorded')[:16]}.bak")
+    unrecorded.write_text("# unrecorded")  # as settling half a write keeps it
+    written_often(tmp_path, KEPT + 5)
+    people = {config_text(0), "# edited\n", "# forced\n", "# unrecorded"}
+    kept = {content.decode() for content in backups(config)}
+    assert people <= kept
+    assert len(kept) == len(people) + KEPT
 
 
 def test_a_backup_that_a_rollback_needs_survives_writes_that_were_cut_short(

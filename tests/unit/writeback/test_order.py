@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan
+from unit.writeback.plans import AFTER, BEFORE, make_file, make_plan
 
 from tuner.errors import StalePlanError
 from tuner.writeback.apply import apply
-from tuner.writeback.plan import sha256_of
+from tuner.writeback.journal import Action, Entry, Journal
+from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.rollback import rollback
 
 TEMPORARY = ".config.pbtxt.tune.tmp"
@@ -79,6 +80,22 @@ def test_backup_and_journal_are_on_disk_before_the_config_is_renamed(
         ("sync journal", "apply"),
         *RENAMED,
         ("sync journal", "done"),
+    ]
+
+
+def test_all_that_is_needed_of_several_files_is_on_disk_before_the_first_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = WritePlan(tuple(make_file(tmp_path, name) for name in ("a", "b")), "r1")
+    disk = Disk(monkeypatch)
+    apply(plan)
+    assert disk.events == [
+        *2 * [("sync directory",)],
+        *2 * kept(BEFORE),
+        *2 * [("sync", TEMPORARY, AFTER)],
+        *2 * [("sync journal", "apply")],
+        *2 * RENAMED,
+        *2 * [("sync journal", "done")],
     ]
 
 
@@ -144,3 +161,29 @@ def test_a_write_of_another_tune_while_waiting_for_the_lock_is_not_overwritten(
     with pytest.raises(StalePlanError, match="now no file"):
         apply(plan)
     assert not plan.path.exists()
+
+
+@pytest.mark.parametrize("edited", ["a", "b", "c"])
+def test_what_an_editor_saves_during_a_write_of_several_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    """After the check under the lock, which an editor does not take, and before the rename."""
+    plan = WritePlan(tuple(make_file(tmp_path, name) for name in ("a", "b", "c")), "r1")
+    append = Journal.append
+
+    def saved_meanwhile(journal: Journal, entry: Entry) -> None:
+        append(journal, entry)
+        if entry.action is Action.APPLY:
+            (tmp_path / edited / "config.pbtxt").write_text("# by hand\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", saved_meanwhile)
+        with pytest.raises(StalePlanError, match=rf"{edited}/config\.pbtxt changed while"):
+            apply(plan)
+    found = {file.model: file.path.read_bytes() for file in plan.files}
+    assert found == {"a": BEFORE.encode(), "b": BEFORE.encode(), "c": BEFORE.encode()} | {
+        edited: b"# by hand\n"
+    }
+    assert not list(tmp_path.glob("*/*.tmp")) + list(tmp_path.glob("*/.*.tmp"))
+    (tmp_path / edited / "config.pbtxt").write_bytes(BEFORE.encode())
+    assert apply(plan).changed
