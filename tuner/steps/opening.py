@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
 from tuner.load import seeds
+from tuner.machine.host import Host
 from tuner.measurement.rejected import Rejected, Stage
 from tuner.modelconfig.message import to_text
 from tuner.run.manifest import KeptConfig, Manifest
@@ -32,6 +34,15 @@ class OpenRun:
     store: RunStore
     manifest: Manifest
     searcher: Searcher
+
+
+def refuse_another_start(run: Path, job: Job, host: Host) -> None:
+    """SpecError, before any program is started, where a run's spec, configs or machine changed."""
+    before = RunStore.open(run).manifest()
+    fingerprint = host.fingerprint(before.versions.get("tritonserver", ""))
+    spec_sha256 = job.loaded.sha256
+    now = replace(before, spec_sha256=spec_sha256, models=_kept(job), fingerprint=fingerprint)
+    before.refuse_if_different(now)
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.run.choices import Choices
-from tuner.run.store import RunStore
+from tuner.run.store import MANIFEST, RunStore
 from tuner.search.study.storage_url import shown_url
 from tuner.steps.job import Request
 
@@ -27,7 +29,7 @@ def spec_of(run: Path) -> Path:
     """The spec that a run was started with, at the path it had then.
 
     Raises:
-        SpecError: It is not a run, or its spec has moved.
+        SpecError: It is not a run, its spec has moved, or somebody else may have chosen that.
     """
     manifest = RunStore.open(run).manifest()
     path = Path(manifest.choices.directory) / manifest.spec_path
@@ -36,6 +38,14 @@ def spec_of(run: Path) -> Path:
             f"the spec of {manifest.run_id} is no longer at {path}",
             f"name it where it lies now: tune run SPEC --resume {run} (its text is kept in the "
             "run's manifest.json as spec_text)",
+        )
+    foreign = (run / MANIFEST).stat().st_uid not in (os.geteuid(), 0)
+    if foreign or path.resolve().is_relative_to(run.resolve()):
+        where = "named by a run of another user" if foreign else "in the run's own directory"
+        plan, again = ["tune", "plan", str(path)], ["tune", "run", str(path), "--resume", str(run)]
+        raise SpecError(
+            f"the spec {path} is {where}, and resuming starts what a spec names",
+            f"see what that is: {shlex.join(plan)}; then name it: {shlex.join(again)}",
         )
     return path
 
