@@ -167,10 +167,9 @@ def _chosen_by(spec: Spec) -> list[str]:
 
 def mount_notes(spec: Spec) -> Iterator[str]:
     """A warning of each mount of all files, or of what may be or hold an engine's socket."""
-    run = Path("/run")
     for source in spec.server.mounts:
         real = Path(source).resolve()
-        if run.is_relative_to(real) or real.is_relative_to(run) or real.suffix == ".sock":
+        if Path("/run") in (real, *real.parents) or real.suffix == ".sock" or real == Path("/"):
             yield (
                 f"with the mount {source} the server may reach the container engine's socket or "
                 "all files, and be as good as root on this machine"
@@ -180,15 +179,13 @@ def mount_notes(spec: Spec) -> Iterator[str]:
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
     """Server and perf_analyzer by their names alone."""
     perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
-    if spec.server.image is not None:
-        return DockerLauncher(
-            spec.server.image, spec.repository, {}, spec.server.args
-        ), perf_analyzer
-    if "binary" not in MODES[spec.server.mode].fields:
+    server = spec.server
+    if server.image is not None:
+        return DockerLauncher(server.image, spec.repository, {}, server.args), perf_analyzer
+    if "binary" not in MODES[server.mode].fields:
         return None, perf_analyzer
-    binary = Path(spec.server.binary or "tritonserver")
-    unseen = Installation(binary, "unknown", Origin.SPEC, {})
-    return LocalLauncher(unseen, spec.repository, spec.server.args), perf_analyzer
+    unseen = Installation(Path(server.binary or "tritonserver"), "unknown", Origin.SPEC, {})
+    return LocalLauncher(unseen, spec.repository, server.args), perf_analyzer
 
 
 def _commands(

@@ -39,9 +39,8 @@ class OpenRun:
 def refuse_another_start(run: Path, job: Job, host: Host) -> None:
     """SpecError, before any program is started, where a run's spec, configs or machine changed."""
     before = RunStore.open(run).manifest()
-    fingerprint = host.fingerprint(before.versions.get("tritonserver", ""))
-    spec_sha256 = job.loaded.sha256
-    now = replace(before, spec_sha256=spec_sha256, models=_kept(job), fingerprint=fingerprint)
+    machine = host.fingerprint(before.versions.get("tritonserver", ""))
+    now = replace(before, spec_sha256=job.loaded.sha256, models=_kept(job), fingerprint=machine)
     before.refuse_if_different(now)
 
 

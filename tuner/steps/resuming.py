@@ -10,7 +10,7 @@ from pathlib import Path
 from tuner.errors import SpecError
 from tuner.run.choices import Choices
 from tuner.run.store import MANIFEST, RunStore
-from tuner.search.study.storage_url import shown_url
+from tuner.search.study.storage_url import parsed_url, shown_url
 from tuner.steps.job import Request
 
 
@@ -42,10 +42,10 @@ def spec_of(run: Path) -> Path:
     foreign = (run / MANIFEST).stat().st_uid not in (os.geteuid(), 0)
     if foreign or path.resolve().is_relative_to(run.resolve()):
         where = "named by a run of another user" if foreign else "in the run's own directory"
-        plan, again = ["tune", "plan", str(path)], ["tune", "run", str(path), "--resume", str(run)]
+        again = shlex.join(["tune", "run", str(path), "--resume", str(run)])
         raise SpecError(
             f"the spec {path} is {where}, and resuming starts what a spec names",
-            f"see what that is: {shlex.join(plan)}; then name it: {shlex.join(again)}",
+            f"look at it with `tune plan`, then name it: {again}",
         )
     return path
 
@@ -91,16 +91,10 @@ def restore_choices(request: Request) -> Request:
 
 def _rooted(url: str) -> str:
     """A SQLite file by its whole path, so that it is the same from any directory."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        return url  # opening it says what is wrong
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.query:
-        return url
-    if parsed.database == ":memory:":
+    parsed = parsed_url(url)
+    if parsed is None or parsed.get_backend_name() != "sqlite":
+        return url  # where it is none, opening it says what is wrong
+    if parsed.database in (None, "", ":memory:") or parsed.query:
         return url
     rooted = parsed.set(database=str(Path(parsed.database).absolute()))
-    return rooted.render_as_string(hide_password=False)
+    return str(rooted.render_as_string(hide_password=False))

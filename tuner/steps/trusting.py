@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from tuner.errors import SpecError
@@ -68,17 +67,16 @@ def _strange(spec: Spec, *, own_repository: bool) -> Iterator[str]:
     for path in (path for model in spec.models.values() for path in model.space):
         if not _is_harmless(path):
             yield f"space: {path}, which may say what code a model runs"
-    if not own_repository:
-        for place in islice(_changed_by_others(spec.repository.absolute()), 1):
-            yield f"repository: others may change {place}; or name it: --repository"
+    strange = None if own_repository else next(_changed_by_others(spec.repository.absolute()), None)
+    if strange is not None:
+        yield f"repository: others may change {strange}; or name it: --repository"
 
 
 def _is_harmless(path: str) -> bool:
     """A number, a switch or a choice of batching, instances and the like; no text, no key."""
     steps = parse_steps(path)
     fields = [steps[-1].leaf, *(field for step in steps for field, _ in step.where)]
-    text = any(field.type == field.TYPE_STRING for field in fields)
-    return steps[0].field.name in _HARMLESS and not text
+    return steps[0].field.name in _HARMLESS and all(f.type != f.TYPE_STRING for f in fields)
 
 
 def _shown(value: object) -> str:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from tuner.cli.doctor_command import noise_lines
 from tuner.confirm.repeatability import Settings, Spread, advice, rounds_needed
 from tuner.errors import EnvironmentNotReadyError
 from tuner.programs.noise import Noise
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
+from tuner.triton.doctor import run_checks
 
 
 def test_noise_without_a_spec_outside_a_checkout_says_what_to_give(
@@ -20,6 +25,25 @@ def test_noise_without_a_spec_outside_a_checkout_says_what_to_give(
     assert guarded(cli, ["doctor", "--noise"]) == EnvironmentNotReadyError.exit_code
     assert "tune doctor --noise SPEC" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "warned"),
+    [("2.51.0", True), ("2.59.0", True), ("2.59.1", False), ("2.60.0", False), ("odd", False)],
+)
+def test_a_server_with_public_holes_is_warned_of_and_fine_all_the_same(
+    version: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def found(*_: object) -> Iterator[Installation]:
+        yield Installation(Path("/t"), version, Origin.PATH, {})
+
+    for program in ("tritonserver", "perf_analyzer"):
+        monkeypatch.setattr(binaries, program, found)
+    monkeypatch.setattr("tuner.triton.doctor.free_ports", lambda _: nullcontext((1, 2, 3)))
+    check, *_ = run_checks({})
+    assert (check.id, check.ok) == ("tritonserver", True)
+    assert check.mend.startswith("older than release 25.07") is warned
 
 
 def test_the_help_tells_of_the_noise(capsys: pytest.CaptureFixture[str]) -> None:

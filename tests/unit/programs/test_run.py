@@ -565,8 +565,10 @@ def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(
 
 
 def test_who_measured_at_the_same_time_stands_in_the_result(workplace: Workplace) -> None:
-    other = Measuring(7, "check", "elsewhere", ("/other",), "all", "2025-03-01T10:00:00+00:00")
+    other = Measuring(
+        os.getpid(), "check", "elsewhere", ("/other",), "all", "2025-03-01T10:00:00+00:00"
+    )
     with registered(other):
         assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
-    said = "Disturbed: tune check elsewhere (pid 7, since 2025-03-01 10:00 UTC)"
+    said = f"Disturbed: tune check elsewhere (pid {os.getpid()}, since 2025-03-01 10:00 UTC)"
     assert any(reason.startswith(said) for reason in workplace.result["reasons"])

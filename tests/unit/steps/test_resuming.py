@@ -27,6 +27,7 @@ from tuner.steps.resuming import choices_of, restore_choices, spec_of
         ("postgresql://tuner:pw@db/optuna", "postgresql://tuner:***@db/optuna"),
         ("postgresql://db/optuna", "postgresql://db/optuna"),
         ("no-url", "no-url"),
+        ("postgresql://db:port/optuna", "postgresql:..."),
     ],
 )
 def test_a_storage_is_kept_as_found_from_anywhere_and_without_its_password(
