@@ -26,8 +26,7 @@ def storage_of(given: str | None, environment: Mapping[str, str]) -> str | None:
     """The URL of the command line, or the one of the environment.
 
     Raises:
-        EnvironmentNotReadyError: The file that should hold it is empty, cannot be read, or can
-            be read by everybody.
+        EnvironmentNotReadyError: The file that should hold it is unreadable, empty or public.
     """
     if given is not None or VARIABLE in environment:
         return given or environment.get(VARIABLE) or None

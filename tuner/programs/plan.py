@@ -170,10 +170,8 @@ def mount_notes(spec: Spec) -> Iterator[str]:
     for source in spec.server.mounts:
         real = Path(source).resolve()
         if Path("/run") in (real, *real.parents) or real.suffix == ".sock" or real == Path("/"):
-            yield (
-                f"with the mount {source} the server may reach the container engine's socket or "
-                "all files, and be as good as root on this machine"
-            )
+            reach = "the container engine's socket or all files, and so be root on this machine"
+            yield f"with the mount {source} the server may reach {reach}"
 
 
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
