@@ -27,7 +27,8 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> N
     """Show the size of the space, the expected time, the first candidates and the command lines.
 
     Starts no server, generates no load, and runs nothing that the spec names, so it is safe with a
-    stranger's spec. The JSON output also has the whole spec with its defaults.
+    stranger's spec. Where the spec names no programs, this machine's own are asked for their
+    versions. The JSON output also has the whole spec with its defaults.
     """
     from tuner.programs.plan import draw_plan
 

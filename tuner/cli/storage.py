@@ -26,7 +26,7 @@ def storage_of(given: str | None, environment: Mapping[str, str]) -> str | None:
     """The URL of the command line, or the one of the environment.
 
     Raises:
-        EnvironmentNotReadyError: The file that should hold it cannot be read, or is empty.
+        EnvironmentNotReadyError: The file that should hold it is unreadable, empty or public.
     """
     if given is not None or VARIABLE in environment:
         return given or environment.get(VARIABLE) or None
@@ -35,12 +35,18 @@ def storage_of(given: str | None, environment: Mapping[str, str]) -> str | None:
         return None
     try:
         url = Path(name).read_text(encoding="utf-8").strip()
+        public = Path(name).stat().st_mode & 0o007
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise EnvironmentNotReadyError(
             f"${FILE_VARIABLE} names {name}, which cannot be read: {str(reason).lower()}",
             "correct the path; the file holds the URL alone",
         ) from error
+    if public:
+        raise EnvironmentNotReadyError(
+            f"${FILE_VARIABLE} names {name}, which is everybody's to read or write",
+            f"chmod 600 {name}",
+        )
     if len(url.splitlines()) != 1:
         raise EnvironmentNotReadyError(
             f"${FILE_VARIABLE} names {name}, which does not hold one line",

@@ -81,7 +81,8 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 @click.option(
     "--trust",
     is_flag=True,
-    help="Start what the run's spec names: programs, arguments, environment, image, mounts. "
+    help="Start what the run's spec names (programs, arguments, environment, image, mounts), and "
+    "search fields that may say what code a model runs. "
     "Anyone who can write to the storage could have put them there.",
 )
 @options.results_option

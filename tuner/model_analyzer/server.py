@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tuner.model_analyzer.yaml_file import Profile
-from tuner.spec.model import OWN_ARGUMENTS
+from tuner.spec.model import is_own_argument
 
 #: Model Analyzer's own defaults.
 DOCKER_IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
@@ -101,8 +101,8 @@ def _arguments(profile: Profile) -> list[str]:
     for name, value in profile.take_mapping(_FLAGS).items():
         flag = "--" + str(name).strip().replace("_", "-")
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if flag in OWN_ARGUMENTS:
-            profile.leave((_FLAGS, name), "is set by tune itself")
+        if is_own_argument(flag):
+            profile.leave((_FLAGS, name), "is tune's own to set")
         elif isinstance(value, (list, dict)) or " " in text:
             profile.leave((_FLAGS, name), f"write it as {flag}=VALUE under server.args")
         else:

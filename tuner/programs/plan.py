@@ -41,6 +41,7 @@ from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
 from tuner.steps.traffic import client_notes, client_of, request_notes
 from tuner.steps.writing import draw_up
+from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher
 from tuner.writeback.settle import half_written
 
@@ -92,6 +93,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
     if chosen:
         commands = _commands(job, *_named_by(job.spec))
         notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
+        notes += mount_notes(job.spec)
     else:
         with find_programs(job, environment) as programs:
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
@@ -174,25 +176,37 @@ def previews(job: Job, count: int) -> list[Preview]:
 
 def _chosen_by(spec: Spec) -> list[str]:
     """What a run would start or contact because the spec says so."""
-    server = spec.server
+    server, mounts = spec.server, spec.server.mounts.items()
     found = {
         "a tritonserver of its own": server.binary is not None,
-        "environment variables for the server": bool(server.environment),
-        "an image": server.image is not None,
+        f"the server's variables {', '.join(server.environment)}": bool(server.environment),
+        f"the image {server.image}": server.image is not None,
+        f"the mounts {', '.join(f'{a} at {b}' for a, b in mounts)}": bool(mounts),
         "a remote server": not server.managed,
         "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
     }
     return [what for what, there in found.items() if there]
 
 
+def mount_notes(spec: Spec) -> Iterator[str]:
+    """A warning of each mount of all files, or of what may be or hold an engine's socket."""
+    for source in spec.server.mounts:
+        real = Path(source).resolve()
+        if Path("/run") in (real, *real.parents) or real.suffix == ".sock" or real == Path("/"):
+            reach = "the container engine's socket or all files, and so be root on this machine"
+            yield f"with the mount {source} the server may reach {reach}"
+
+
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
     """Server and perf_analyzer by their names alone."""
     perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
-    if "binary" not in MODES[spec.server.mode].fields:
+    server = spec.server
+    if server.image is not None:
+        return DockerLauncher(server.image, spec.repository, {}, server.args), perf_analyzer
+    if "binary" not in MODES[server.mode].fields:
         return None, perf_analyzer
-    binary = Path(spec.server.binary or "tritonserver")
-    unseen = Installation(binary, "unknown", Origin.SPEC, {})
-    return LocalLauncher(unseen, spec.repository, spec.server.args), perf_analyzer
+    unseen = Installation(Path(server.binary or "tritonserver"), "unknown", Origin.SPEC, {})
+    return LocalLauncher(unseen, spec.repository, server.args), perf_analyzer
 
 
 def _commands(

@@ -18,6 +18,7 @@ from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.repeatability import noise_of
 from tuner.confirm.resumed import finished_rows
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.machine.host import read_host
 from tuner.measurement.rejected import Stage
 from tuner.run.choices import resume_command
 from tuner.run.result_schema import Result
@@ -32,7 +33,7 @@ from tuner.steps.job import Job, Request, prepare
 from tuner.steps.lengths import trace_notes
 from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
-from tuner.steps.opening import OpenRun, open_run, open_store
+from tuner.steps.opening import OpenRun, open_run, open_store, refuse_another_start
 from tuner.steps.outcome import Change, Verdict, result_of, side_of_trial
 from tuner.steps.overloading import probe_overload
 from tuner.steps.proving import prove
@@ -103,6 +104,8 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         job = prepare(request, loaded)
         refuse_too_short(job)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
+        if request.resume is not None:
+            refuse_another_start(request.resume, job, read_host(request.environment))
         with (
             only_one_on(job),
             among_neighbours("run", run_id, job, events.note) as neighbours,

@@ -1,6 +1,6 @@
 """`tune worker`: measures for a run that another `tune` keeps.
 
-    find_offer ─> refuse strange programs ─> refuse another machine ─> job ─> find_programs
+    find_offer ─> job ─> refuse strange programs ─> refuse another machine ─> find_programs
                ─> serving ─> open_session ─> search
 
 It takes its spec from the study, proposes by the run's strategy, measures as the run does, and
@@ -119,11 +119,11 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     offer = find_offer(request.storage, request.name)
     run = offer.manifest.run_id
     spec = offered_spec(offer, request)
+    job = job_of(offer, spec)
     refuse_strange_programs(
         spec, trusted=request.trust, own_repository=request.repository is not None
     )
     refuse_another_host(offer.manifest, read_host(request.environment))
-    job = job_of(offer, spec)
     with (
         among_neighbours("worker", run, job, events.note) as neighbours,
         find_programs(job, request.environment) as programs,

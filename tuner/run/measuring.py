@@ -105,7 +105,7 @@ def _entered(mine: Measuring, stack: contextlib.ExitStack) -> Path:
 
 
 def _alive(path: Path) -> Sequence[Measuring]:
-    """What a file says while somebody holds its lock; one that nobody holds is removed."""
+    """What a file says of a process of its owner; a file that nobody holds is removed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         status = os.fstat(descriptor)
@@ -116,4 +116,5 @@ def _alive(path: Path) -> Sequence[Measuring]:
             return []
     finally:
         os.close(descriptor)
-    return [read_as(str(path), read_json(path, dict) or {}, Measuring.from_json)]
+    claim = read_as(str(path), read_json(path, dict) or {}, Measuring.from_json)
+    return [claim] if Path(f"/proc/{claim.pid}").stat().st_uid == status.st_uid else []

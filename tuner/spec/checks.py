@@ -16,7 +16,7 @@ from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.model import MODES, OWN_ARGUMENTS, Server, Spec
+from tuner.spec.model import MODES, Server, Spec, is_own_argument
 from tuner.spec.objective import Goal
 from tuner.spec.slo import Slo
 from tuner.spec.space_checks import (
@@ -73,8 +73,8 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
         where = ("server", "args", index)
         if name == "--load-model" and (text := _loads_tuned(spec, index)):
             yield Finding(where, text)
-        if name in OWN_ARGUMENTS:
-            yield Finding(where, f"{name} is set by tune itself; leave it out")
+        if is_own_argument(name):
+            yield Finding(where, f"{name} is tune's own to set; leave it out")
         elif argument.startswith("--") and " " in argument:
             better = argument.replace(" ", "=", 1)
             yield Finding(where, f"contains a space; write {better}, or two items")

@@ -36,6 +36,7 @@ _MESSAGES: Mapping[str, str] = {
     "less_than_equal": "must be at most {le:g}, not {found}",
     "too_short": "must not be empty",
     "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "is not a variable's name",
 }
 
 #: Where the value found is not shown.

@@ -71,8 +71,8 @@ MODES = {
     ),
 }
 
-#: Arguments of tritonserver that tune gives it itself.
-OWN_ARGUMENTS = (
+#: Arguments of tritonserver that tune gives it itself, or never: what opens ports beside its own.
+_OWN_ARGUMENTS = (
     "--model-repository",
     "--model-store",
     "--model-control-mode",
@@ -81,9 +81,16 @@ OWN_ARGUMENTS = (
         for service in ("http", "grpc", "metrics")
         for argument in (f"--{service}-address", f"--{service}-port", f"--allow-{service}")
     ),
+    "--allow-sagemaker",
+    "--allow-vertex-ai",
     "--grpc-restricted-protocol",
     "--http-restricted-api",
 )
+
+
+def is_own_argument(name: str) -> bool:
+    """Whether it is tune's own to set, written in full or in part: tritonserver takes both."""
+    return name.startswith("--") and any(own.startswith(name) for own in _OWN_ARGUMENTS)
 
 
 class Server(Strict):
@@ -102,7 +109,7 @@ class Server(Strict):
     args: tuple[str, ...] = Field(
         (), description="local and docker: further tritonserver arguments, passed unchanged"
     )
-    environment: dict[str, EnvironmentValue] = Field(
+    environment: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], EnvironmentValue] = Field(
         default_factory=dict,
         description="local and docker: variables added to the server's environment; "
         "NAME: {from: VARIABLE} takes the value from tune's own and stores it nowhere",

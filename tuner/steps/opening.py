@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.resumed import finished_rows
 from tuner.load import seeds
+from tuner.machine.host import Host
 from tuner.measurement.rejected import Stage
 from tuner.modelconfig.message import to_text
 from tuner.run.manifest import KeptConfig, Manifest
@@ -32,6 +34,14 @@ class OpenRun:
     store: RunStore
     manifest: Manifest
     searcher: Searcher
+
+
+def refuse_another_start(run: Path, job: Job, host: Host) -> None:
+    """SpecError, before any program is started, where a run's spec, configs or machine changed."""
+    before = RunStore.open(run).manifest()
+    machine = host.fingerprint(before.versions.get("tritonserver", ""))
+    now = replace(before, spec_sha256=job.loaded.sha256, models=_kept(job), fingerprint=machine)
+    before.refuse_if_different(now)
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.run.choices import Choices
-from tuner.run.store import RunStore
-from tuner.search.study.storage_url import shown_url
+from tuner.run.store import MANIFEST, RunStore
+from tuner.search.study.storage_url import parsed_url, shown_url
 from tuner.steps.job import Request
 
 
@@ -28,7 +30,7 @@ def spec_of(run: Path) -> Path:
     """The spec that a run was started with, at the path it had then.
 
     Raises:
-        SpecError: It is not a run, or its spec has moved.
+        SpecError: It is not a run, its spec has moved, or somebody else may have chosen that.
     """
     manifest = RunStore.open(run).manifest()
     path = Path(manifest.choices.directory) / manifest.spec_path
@@ -37,6 +39,14 @@ def spec_of(run: Path) -> Path:
             f"the spec of {manifest.run_id} is no longer at {path}",
             f"name it where it lies now: tune run SPEC --resume {run} (its text is kept in the "
             "run's manifest.json as spec_text)",
+        )
+    foreign = (run / MANIFEST).stat().st_uid not in (os.geteuid(), 0)
+    if foreign or path.resolve().is_relative_to(run.resolve()):
+        where = "named by a run of another user" if foreign else "in the run's own directory"
+        again = shlex.join(["tune", "run", str(path), "--resume", str(run)])
+        raise SpecError(
+            f"the spec {path} is {where}, and resuming starts what a spec names",
+            f"look at it with `tune plan`, then name it: {again}",
         )
     return path
 
@@ -83,16 +93,10 @@ def restore_choices(request: Request) -> Request:
 
 def _rooted(url: str) -> str:
     """A SQLite file by its whole path, so that it is the same from any directory."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        return url  # opening it says what is wrong
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.query:
-        return url
-    if parsed.database == ":memory:":
+    parsed = parsed_url(url)
+    if parsed is None or parsed.get_backend_name() != "sqlite":
+        return url  # where it is none, opening it says what is wrong
+    if parsed.database in (None, "", ":memory:") or parsed.query:
         return url
     rooted = parsed.set(database=str(Path(parsed.database).absolute()))
-    return rooted.render_as_string(hide_password=False)
+    return str(rooted.render_as_string(hide_password=False))

@@ -6,25 +6,27 @@ names to be started, mounted or put into an environment runs as the worker's use
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import SpecError
+from tuner.modelconfig.path_steps import parse_steps
 from tuner.spec.environment import ServerVariable
 from tuner.spec.model import Server, Spec
 
 #: Of the spec's server, what says which code runs, where it is not the default.
 _SERVER = ("binary", "args", "environment", "image", "mounts")
-#: Of a model's config, what says which code runs.
-_CODE = (
-    "backend",
-    "cc_model_filenames",
-    "default_model_filename",
-    "model_operations",
-    "parameters.EXECUTION_ENV_PATH",
-    "platform",
-    "runtime",
+#: Of a model's config, what anybody may have searched: its numbers and switches choose no code.
+_HARMLESS = (
+    "dynamic_batching",
+    "instance_group",
+    "max_batch_size",
+    "optimization",
+    "response_cache",
+    "sequence_batching",
 )
 
 
@@ -63,11 +65,18 @@ def _strange(spec: Spec, *, own_repository: bool) -> Iterator[str]:
     if spec.workload.perf_analyzer is not None:
         yield f"workload.perf_analyzer: {spec.workload.perf_analyzer}"
     for path in (path for model in spec.models.values() for path in model.space):
-        if path.startswith(_CODE):
-            yield f"space: {path}, which says what code a model runs"
-    foreign = any(not _is_own(spec.repository / model.name) for model in spec.models.values())
-    if not own_repository and foreign:
-        yield f"repository: {spec.repository}, which is not this user's; or name it: --repository"
+        if not _is_harmless(path):
+            yield f"space: {path}, which may say what code a model runs"
+    strange = None if own_repository else next(_changed_by_others(spec.repository.absolute()), None)
+    if strange is not None:
+        yield f"repository: others may change {strange}; or name it: --repository"
+
+
+def _is_harmless(path: str) -> bool:
+    """A number, a switch or a choice of batching, instances and the like; no text, no key."""
+    steps = parse_steps(path)
+    fields = [steps[-1].leaf, *(field for step in steps for field, _ in step.where)]
+    return steps[0].field.name in _HARMLESS and all(f.type != f.TYPE_STRING for f in fields)
 
 
 def _shown(value: object) -> str:
@@ -77,10 +86,32 @@ def _shown(value: object) -> str:
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _is_own(directory: Path) -> bool:
-    """Owned by this user or root, and writable by nobody else: a model is code. Missing counts."""
-    try:
-        status = directory.stat()
-    except OSError:
-        return True  # reported later, where it is needed
-    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o002
+def _changed_by_others(repository: Path) -> Iterator[Path]:
+    """What of it, or on the way to it from ``/``, is not this user's and root's alone.
+
+    A model is code. Links count where they are and where they lead. A sticky directory on the way
+    is fine, since what lies in it can only be replaced by its owner.
+    """
+    waiting, seen = [(repository, True)], set()
+    while waiting:
+        path, inside = waiting.pop()
+        if path != path.parent:
+            waiting.append((path.parent, False))
+        try:
+            status = path.lstat()
+            mode, key = status.st_mode, (status.st_dev, status.st_ino, inside)
+            if key in seen:
+                continue
+            seen.add(key)
+            if stat.S_ISLNK(mode):
+                waiting.append((path.parent / path.readlink(), inside))
+                mode = 0  # anybody's, but only its owner's to replace
+            elif inside and stat.S_ISDIR(mode):
+                waiting += [(entry, True) for entry in path.iterdir()]
+        except OSError as error:
+            if error.errno != errno.ENOENT or path == repository:  # else a link to nothing
+                yield path
+            continue
+        open_to_others = mode & 0o022 and (inside or not mode & stat.S_ISVTX)
+        if open_to_others or status.st_uid not in (os.geteuid(), 0):
+            yield path

@@ -32,7 +32,7 @@ from tuner.server import access
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 from tuner.triton import container_owner
-from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
+from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
@@ -113,8 +113,8 @@ class DockerLauncher:
     place: ClassVar[Place] = Place.CONTAINER
     python: ClassVar[None] = None
 
-    def shown(self) -> tuple[str, ...]:
-        return ()
+    def shown(self) -> list[str]:
+        return self._command(Network.HOST, (0, 0, 0), (), "KEY")
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:
@@ -149,7 +149,6 @@ class DockerLauncher:
             key: To the server's control; None leaves that open.
 
         Raises:
-            SpecError: An argument is one that is set here.
             EnvironmentNotReadyError: A path to mount does not exist.
         """
         from docker.types import Mount
@@ -185,8 +184,6 @@ class DockerLauncher:
         server_args: Sequence[str],
         key: str | None,
     ) -> list[str]:
-        given = [*self.args, *server_args]
-        refuse_owned(given)
         address = ADDRESS if network is Network.HOST else "0.0.0.0"  # noqa: S104 - the container's
         return [
             "tritonserver",
@@ -195,7 +192,8 @@ class DockerLauncher:
             *(f"--{service}-address={address}" for service in SERVICES),
             *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
             *access.arguments(key),
-            *given,
+            *self.args,
+            *server_args,
         ]
 
     @contextmanager

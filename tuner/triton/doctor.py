@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,10 @@ from tuner.triton.models_python import numpy_of_models
 
 _MIB = 1 << 20
 _SHM_WANTED = 256 * _MIB  # Docker's default is 64 MiB; each Python instance starts with 1 MiB
+_LAST_WITH_HOLES = [2, 59, 0]  # of release 25.06
+_HOLES = (
+    "older than release 25.07: whoever reaches its ports may take it over, see docs/security.md"
+)
 _BUSY = 0.5  # load average per core
 
 
@@ -36,7 +41,7 @@ class Check:
         id: Stable name for scripts.
         ok: False when a run would fail or could not be trusted.
         found: What was found.
-        mend: What to do about it; empty when it is fine.
+        mend: What to do or know about it; empty when it is fine.
     """
 
     id: str
@@ -101,7 +106,14 @@ def _tritonserver(server: Server, environment: Mapping[str, str]) -> list[Check]
                 numpy.append(_checked("numpy", "NumPy of Python models", partial(_numpy, python)))
             return _told(installation)
 
-    return [_checked("tritonserver", "tritonserver starts", look), *numpy]
+    return [_warned(_checked("tritonserver", "tritonserver starts", look)), *numpy]
+
+
+def _warned(check: Check) -> Check:
+    """A server with public holes can be tuned all the same."""
+    number = re.match(r"\d+\.\d+\.\d+", check.found)
+    old = check.ok and number and [int(n) for n in number[0].split(".")] <= _LAST_WITH_HOLES
+    return replace(check, mend=_HOLES) if old else check
 
 
 def _numpy(python: Path) -> str:
@@ -140,7 +152,7 @@ def _remote(server: Server, _: Mapping[str, str]) -> list[Check]:
         with Control(endpoints) as control:
             return f"{control.version()} at {server.grpc}, in explicit model control"
 
-    return [_checked("remote", "remote server can be tuned", look)]
+    return [_warned(_checked("remote", "remote server can be tuned", look))]
 
 
 def _docker(_: Server, environment: Mapping[str, str]) -> list[Check]:

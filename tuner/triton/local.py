@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import secrets
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -19,10 +19,9 @@ from tuner.server.binaries import Installation
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 from tuner.triton.mirror import mirror_of
-from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
+from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
-_launches = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -95,12 +94,7 @@ class LocalLauncher:
             ports: HTTP, gRPC, metrics.
             shm_prefix: Start of the names of its files in /dev/shm.
             key: To its control; None leaves that open.
-
-        Raises:
-            SpecError: An argument is one of `OWN_ARGUMENTS`.
         """
-        given = [*self.args, *server_args]
-        refuse_owned(given)
         directories = {
             "--backend-directory": self.installation.backend_directory,
             "--cache-directory": self.installation.cache_directory,
@@ -114,7 +108,8 @@ class LocalLauncher:
             *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
             f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
             *access.arguments(key, self.restricted),
-            *given,
+            *self.args,
+            *server_args,
         ]
 
     def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[LocalServer]:
@@ -124,7 +119,7 @@ class LocalLauncher:
     def _running(
         self, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[LocalServer]:
-        shm_prefix = f"tune-{os.getpid()}-{next(_launches)}-"
+        shm_prefix = f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
         with ExitStack() as stack:
             repository = stack.enter_context(mirror_of(self.repository))
             with free_ports(len(SERVICES)) as ports:

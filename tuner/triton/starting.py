@@ -1,17 +1,16 @@
-"""What starting a server has in common in every mode: owned arguments, ports that get taken."""
+"""What starting a server has in common in every mode: a key, ports that get taken."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from tuner.errors import ServerGoneError, SpecError
+from tuner.errors import ServerGoneError
 from tuner.machine.ports import ADDRESS
 from tuner.server import access, health
 from tuner.server.server import Endpoints, Server
-from tuner.spec.model import OWN_ARGUMENTS
 
 SERVICES = ("http", "grpc", "metrics")
 _ATTEMPTS = 4
@@ -23,16 +22,6 @@ _OPEN = (
 )
 
 AnyServer = TypeVar("AnyServer", bound=Server)
-
-
-def refuse_owned(arguments: Iterable[str]) -> None:
-    """Raises SpecError when one of ``arguments`` is among `OWN_ARGUMENTS`."""
-    for argument in arguments:
-        if argument.partition("=")[0] in OWN_ARGUMENTS:
-            raise SpecError(
-                f"tritonserver argument {argument}: it is set by tune itself",
-                "remove it from server.args",
-            )
 
 
 def endpoints_at(ports: Sequence[int], key: str | None) -> Endpoints:

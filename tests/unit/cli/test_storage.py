@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ def test_the_command_line_comes_before_the_variable_and_that_before_the_file(
 ) -> None:
     file = tmp_path / "storage"
     file.write_text("sqlite:///file.db\n")
+    file.chmod(0o600)
     environment = {"TUNE_STORAGE_FILE": str(file)}
     assert storage_of(None, {}) is None
     assert storage_of(None, environment) == "sqlite:///file.db"
@@ -38,6 +40,21 @@ def test_a_storage_file_without_a_url_is_an_error(content: Any, tmp_path: Path) 
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(EnvironmentNotReadyError, match="TUNE_STORAGE_FILE"):
         storage_of(None, {"TUNE_STORAGE_FILE": str(file)})
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o604, True), (0o602, True), (0o640, False)])
+def test_a_storage_file_that_is_everybodys_is_refused(
+    mode: int, refused: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "storage"
+    file.write_text(URL)
+    file.chmod(mode)
+    expected = (
+        pytest.raises(EnvironmentNotReadyError, match="everybody") if refused else nullcontext()
+    )
+    with expected as caught:
+        assert storage_of(None, {"TUNE_STORAGE_FILE": str(file)}) == URL
+    assert not refused or caught.value.hint == f"chmod 600 {file}"
 
 
 def test_the_server_and_the_load_generator_do_not_get_the_storage(
@@ -130,6 +147,16 @@ def test_what_a_driver_says_is_told_without_the_password(url: str, text: str) ->
 
 def _unreachable(*_: Any, **__: Any) -> Any:
     raise RuntimeError(f"no server answers for {URL}, password {MARK}")
+
+
+def test_a_storage_with_a_port_that_is_no_number_is_told_as_no_url(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TUNE_STORAGE", f"postgresql://tuner:{MARK}@db:port/optuna")
+    assert guarded(cli, ["worker", "m"]) == 4
+    err = capsys.readouterr().err
+    assert "it is no URL" in err
+    assert MARK not in err
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])

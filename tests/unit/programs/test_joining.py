@@ -43,7 +43,6 @@ from tuner.steps.job import Job, Request, prepare
 from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.searching import search
 from tuner.steps.session import Session
-from tuner.steps.trusting import refuse_strange_programs
 
 RANDOM = (
     "  max_batch_size: {choice: [8, 16, 32]}\nsearch: {strategy: random}\nbudget: {trials: 9}\n"
@@ -286,23 +285,6 @@ class TestWhatIsRefused:
         assert "--trust" in caught.value.hint
         with pytest.raises(EnvironmentNotReadyError, match="looked at"):
             joining.join(JoinRequest("m", "sqlite://", trust=True), Silent())
-
-    def test_a_repository_and_a_space_that_run_a_strangers_code(
-        self, offer: Any, tmp_path: Path
-    ) -> None:
-        model = tmp_path / "models" / "emulated-accelerator"
-        model.mkdir(parents=True)
-        spec = offered_spec(offer, JoinRequest("m", ""))
-        refuse_strange_programs(spec, trusted=False, own_repository=False)
-        model.chmod(0o777)
-        strange = spec.model_copy(update={"repository": model.parent})
-        with pytest.raises(SpecError, match="is not this user's"):
-            refuse_strange_programs(strange, trusted=False, own_repository=False)
-        refuse_strange_programs(strange, trusted=False, own_repository=True)
-        space = {"parameters.EXECUTION_ENV_PATH": {"choice": ["a", "b"]}}
-        coded = type(spec).model_validate({**spec.plain(), "space": space})
-        with pytest.raises(SpecError, match="what code a model runs"):
-            refuse_strange_programs(coded, trusted=False, own_repository=True)
 
     @pytest.mark.parametrize("text", ["[", "model: m\n", "- 1\n", "server: {args: [--http-port]}"])
     def test_a_spec_that_is_none(self, offer: Any, text: str) -> None:

@@ -24,9 +24,13 @@ def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
         ("server: {binary: /tmp/evil}\n", "a tritonserver of its own"),
         (
             "server: {environment: {LD_PRELOAD: /tmp/evil.so}}\n",
-            "environment variables for the server",
+            "the server's variables LD_PRELOAD",
         ),
-        ("server: {mode: docker, image: 'evil:1'}\n", "an image"),
+        ("server: {mode: docker, image: 'evil:1'}\n", "the image evil:1"),
+        (
+            "server: {mode: docker, image: 'evil:1', mounts: {/opt/a: /b, /c: /d}}\n",
+            "the image evil:1 and the mounts /opt/a at /b, /c at /d",
+        ),
         ("server: {mode: remote, http: 'evil:1', grpc: 'evil:2'}\n", "a remote server"),
         ("workload: {perf_analyzer: /tmp/evil}\n", "a perf_analyzer of its own"),
     ],
@@ -39,8 +43,33 @@ def test_what_the_spec_chooses_is_named_and_not_run(tmp_path: Path, more: str, s
         assert any(line[0] == "/tmp/evil" for line in plan.commands.values())
 
 
-def test_no_key_to_a_server_is_shown(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "server: {binary: /bin/tritonserver}\n")
+@pytest.mark.parametrize(
+    ("mount", "warned"),
+    [
+        ("/", True),
+        ("/run", True),
+        ("/var/../run/docker.sock", True),
+        ("/home/me/engine.sock", True),
+        ("/home/me/weights", False),
+    ],
+)
+def test_a_mount_that_makes_the_server_root_of_the_machine_is_warned_of(
+    mount: str, warned: bool, tmp_path: Path
+) -> None:
+    plan = planned(tmp_path, f"server: {{mode: docker, image: i, mounts: {{{mount}: /m}}}}\n")
+    said = f"with the mount {mount} the server may reach"
+    assert any(note.startswith(said) for note in plan.notes) is warned
+
+
+def test_the_arguments_of_a_server_in_a_container_are_shown(tmp_path: Path) -> None:
+    more = "server: {mode: docker, image: i, args: [--backend-directory=/x]}\n"
+    command = planned(tmp_path, more).commands["tritonserver"]
+    assert (command[0], command[-1]) == ("tritonserver", "--backend-directory=/x")
+
+
+@pytest.mark.parametrize("server", ["binary: /bin/tritonserver", "mode: docker, image: i"])
+def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path, f"server: {{{server}}}\n")
     keys = [a.rpartition("=")[2] for a in plan.commands["tritonserver"] if "restricted" in a]
     assert keys == ["KEY", "KEY"]
 

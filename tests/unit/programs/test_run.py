@@ -26,6 +26,7 @@ from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
+from tuner.machine.host import read_host
 from tuner.programs import run as pipeline
 from tuner.report import render
 from tuner.run.measuring import Measuring, registered
@@ -112,6 +113,7 @@ class Workplace:
 
         monkeypatch.chdir(directory)
         monkeypatch.setattr(pipeline, "find_programs", find_programs)
+        monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
         monkeypatch.setattr(pipeline, "serving", serving)
         monkeypatch.setattr(session, "set_up_bench", set_up_bench)
         monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
@@ -343,6 +345,24 @@ def test_a_spec_that_changed_is_refused(
     workplace.spec.write_text(workplace.spec.read_text() + "# more\n")
     assert workplace.tune("run", "--resume", run) == 2
     assert "spec_sha256" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("changed", ["spec", "config", "machine"])
+def test_nothing_is_started_for_a_run_whose_spec_config_or_machine_is_another_now(
+    changed: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = interrupted(workplace)
+
+    def never(*_: object) -> Any:
+        raise AssertionError("started")
+
+    monkeypatch.setattr(pipeline, "find_programs", never)
+    if changed == "machine":
+        monkeypatch.setattr(pipeline, "read_host", lambda _: read_host({}))
+    else:
+        path = workplace.spec if changed == "spec" else workplace.config
+        path.write_text(path.read_text() + "# more\n")
+    assert workplace.tune("run", "--resume", run) == 2
 
 
 def test_neither_spec_nor_run_is_a_usage_error(workplace: Workplace) -> None:
@@ -586,8 +606,10 @@ def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(
 
 
 def test_who_measured_at_the_same_time_stands_in_the_result(workplace: Workplace) -> None:
-    other = Measuring(7, "check", "elsewhere", ("/other",), "all", "2025-03-01T10:00:00+00:00")
+    other = Measuring(
+        os.getpid(), "check", "elsewhere", ("/other",), "all", "2025-03-01T10:00:00+00:00"
+    )
     with registered(other):
         assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
-    said = "Disturbed: tune check elsewhere (pid 7, since 2025-03-01 10:00 UTC)"
+    said = f"Disturbed: tune check elsewhere (pid {os.getpid()}, since 2025-03-01 10:00 UTC)"
     assert any(reason.startswith(said) for reason in workplace.result["reasons"])

@@ -68,6 +68,7 @@ def test_no_file_no_line_and_no_study_holds_a_password(
     if where == "TUNE_STORAGE_FILE":
         file = tmp_path_factory.mktemp("home") / "storage"
         file.write_text(URL)
+        file.chmod(0o600)
         monkeypatch.setenv(where, str(file))
     workplace.bench.then[2] = interrupt
     assert tune(workplace, "run", "my spec.yaml", *storage) == 130

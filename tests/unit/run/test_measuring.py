@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measuring(gpus: str | tuple[int, ...] = "all", run: str = "r") -> Measuring:
-    return Measuring(7, "run", run, ("/models/m",), gpus, "2025-03-01T10:00:00+00:00")
+    return Measuring(os.getpid(), "run", run, ("/models/m",), gpus, "2025-03-01T10:00:00+00:00")
 
 
 def test_others_are_seen_while_they_measure() -> None:
@@ -37,6 +37,19 @@ def test_what_a_killed_one_left_counts_for_nothing_and_is_removed() -> None:
     left.write_text(json.dumps(asdict(measuring())))
     assert others(None) == []
     assert not left.exists()
+
+
+@pytest.mark.parametrize("process", ["of another user", "that is not there"])
+def test_a_claim_for_somebody_elses_process_is_passed_over(
+    process: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = 1 if process == "of another user" else 1 << 30
+    with registered(replace(measuring(), pid=pid)) as file:
+        assert file is not None
+        status = list(file.stat())
+        status[4] = 4321  # of its owner
+        monkeypatch.setattr("os.fstat", lambda _: os.stat_result(status))
+        assert others(None) == []
 
 
 def test_what_is_none_of_ours_is_passed_over(tmp_path: Path) -> None:
@@ -73,4 +86,4 @@ def test_gpus_of_ones_own_keep_two_apart(
 
 
 def test_it_is_named_with_process_run_and_beginning() -> None:
-    assert measuring().text == "tune run r (pid 7, since 2025-03-01 10:00 UTC)"
+    assert replace(measuring(), pid=7).text == "tune run r (pid 7, since 2025-03-01 10:00 UTC)"

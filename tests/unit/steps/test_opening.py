@@ -48,7 +48,7 @@ class Facts:
     def versions(self) -> dict[str, str]:
         return {"tritonserver": "1"}
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *_: str) -> str:
         return "0" * 16
 
 

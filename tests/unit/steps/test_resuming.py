@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tuner.steps.resuming import choices_of, restore_choices, spec_of
         ("postgresql://tuner:pw@db/optuna", "postgresql://tuner:***@db/optuna"),
         ("postgresql://db/optuna", "postgresql://db/optuna"),
         ("no-url", "no-url"),
+        ("postgresql://db:port/optuna", "postgresql:..."),
     ],
 )
 def test_a_storage_is_kept_as_found_from_anywhere_and_without_its_password(
@@ -126,3 +128,27 @@ def test_the_spec_of_a_run_is_where_it_was_begun_from(
     with pytest.raises(SpecError, match="no longer at") as refused:
         spec_of(run.directory)
     assert f"--resume {run.directory}" in refused.value.hint
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_a_strangers_spec_is_resumed_only_where_it_is_named(
+    foreign: bool, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = run.manifest()
+    place = tmp_path if foreign else run.directory
+    choices = replace(manifest.choices, directory=str(place))
+    run.write_manifest(replace(manifest, spec_path="spec.yaml", choices=choices).to_json())
+    (place / "spec.yaml").touch()
+    stat = Path.stat
+
+    def of_another(path: Path, **given: bool) -> os.stat_result:
+        status = list(stat(path, **given))
+        status[4] = 4321 if path.name == "manifest.json" else status[4]
+        return os.stat_result(status)
+
+    if foreign:
+        monkeypatch.setattr(Path, "stat", of_another)
+    with pytest.raises(SpecError, match="resuming starts what a spec names") as refused:
+        spec_of(run.directory)
+    assert ("another user" if foreign else "run's own directory") in refused.value.message
+    assert f"tune run {place / 'spec.yaml'} --resume {run.directory}" in refused.value.hint

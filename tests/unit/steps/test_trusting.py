@@ -40,21 +40,40 @@ def shown(spec: Spec, *, own_repository: bool = True) -> list[str]:
     "path",
     [
         "backend",
-        "cc_model_filenames",
+        'cc_model_filenames["9.0"]',
         "default_model_filename",
-        "model_operations",
+        "model_operations.op_library_filename",
+        "model_warmup[0].count",
         "parameters.EXECUTION_ENV_PATH",
+        'parameters["EXECUTION_ENV_PATH"]',
+        "parameters.TRITON_BATCH_STRATEGY_PATH",
         "platform",
         "runtime",
+        "version_policy.latest.num_versions",
+        "instance_group.host_policy",
+        "instance_group[name=a].count",
+        "optimization.execution_accelerators.gpu_execution_accelerator[name=tensorrt]",
+        "sequence_batching.state.initial_state.data_file",
     ],
 )
-def test_a_space_over_what_says_which_code_runs_is_shown(path: str) -> None:
-    harmless = spec_with()
-    given = harmless.plain()
-    given["space"][path] = given["space"]["instance_group.count"]
-    assert shown(Spec.model_validate(given)) == [
-        f"space: {path}, which says what code a model runs"
-    ]
+def test_a_space_over_what_may_say_which_code_runs_is_shown(path: str) -> None:
+    strange = spec_with(space={path: {"choice": ["x"]}})
+    assert shown(strange) == [f"space: {path}, which may say what code a model runs"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "max_batch_size",
+        "instance_group[kind=KIND_GPU].count",
+        "dynamic_batching",
+        "dynamic_batching.priority_queue_policy[1].max_queue_size",
+        "optimization.cuda.graphs",
+        "response_cache.enable",
+    ],
+)
+def test_a_space_over_instances_batching_and_priorities_is_measured_for_anybody(path: str) -> None:
+    assert shown(spec_with(space={path: {"int": [1, 2]}})) == []
 
 
 def test_all_that_is_strange_is_shown_at_once(tmp_path: Path) -> None:
@@ -75,38 +94,58 @@ def test_all_that_is_strange_is_shown_at_once(tmp_path: Path) -> None:
         "server.args: --log-verbose=1 --backend-directory=/x",
         "server.environment: LD_PRELOAD: $LD_PRELOAD, KEY: $MINE",
         "workload.perf_analyzer: /tmp/load",
-        f"repository: {tmp_path}, which is not this user's; or name it: --repository",
+        f"repository: others may change {model}; or name it: --repository",
     ]
     refuse_strange_programs(spec, trusted=True, own_repository=False)
 
 
 @pytest.mark.parametrize(
-    ("owner", "mode", "own"),
+    ("place", "mode", "uid", "own"),
     [
-        ("mine", 0o755, True),
-        ("mine", 0o775, True),
-        ("mine", 0o757, False),
-        ("root", 0o755, True),
-        ("root", 0o777, False),
-        ("somebody", 0o755, False),
-        ("somebody", 0o700, False),
+        ("models/m", 0o755, None, True),
+        ("models/m", 0o700, 0, True),
+        ("models/m", 0o755, 4321, False),
+        ("models/m", 0o775, None, False),
+        ("models/m", 0o757, None, False),
+        ("models/m/1", 0o755, 4321, False),
+        ("models/m/1", 0o1777, None, False),
+        ("models/m/1/model.py", 0o666, None, False),
+        ("models/m/1/model.py", 0o644, 4321, False),
+        ("models/called/1", 0o777, None, False),
+        ("", 0o1777, 0, True),
+        ("", 0o777, None, False),
+        ("", 0o755, 4321, False),
+        ("elsewhere/weights", 0o666, None, False),
+        ("elsewhere", 0o777, None, False),
+        ("elsewhere/unused", 0o666, None, True),
     ],
 )
-def test_a_model_directory_is_own_where_nobody_else_may_write(
-    owner: str, mode: int, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_repository_is_own_where_nobody_else_may_change_it_or_what_leads_to_it(
+    place: str, mode: int, uid: int | None, own: bool, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    (tmp_path / "emulated-accelerator").mkdir()
-    spec = spec_with(tmp_path)
-    uid = {"mine": 1000, "root": 0, "somebody": 1001}[owner]
-    status = os.stat_result((0o40000 | mode, 0, 0, 0, uid, 0, 0, 0, 0, 0))
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(Path, "stat", lambda *_, **__: status)
-    assert bool(shown(spec, own_repository=False)) is not own
+    top = tmp_path / "top"
+    for file in ("models/m/1/model.py", "models/called/1/model.py", "elsewhere/weights"):
+        (top / file).parent.mkdir(parents=True, exist_ok=True)
+        (top / file).touch(0o644)
+    (top / "elsewhere" / "unused").touch()
+    (top / "models/m/1/weights").symlink_to("../../../elsewhere/weights")
+    (top / "models/m/loop").symlink_to("..")
+    (top / "models/m/1/.#model.py").symlink_to("me@host.1")
+    (top / place).chmod(mode)
+    lstat = Path.lstat
+
+    def owned(path: Path) -> os.stat_result:
+        status = list(lstat(path))
+        status[4] = uid if uid is not None and path == top / place else status[4]
+        return os.stat_result(status)
+
+    monkeypatch.setattr(Path, "lstat", owned)
+    spec = spec_with(top / "models")
     assert shown(spec, own_repository=True) == []
-
-
-def test_a_model_that_is_not_there_is_told_by_who_looks_for_it(tmp_path: Path) -> None:
-    assert shown(spec_with(tmp_path / "none"), own_repository=False) == []
+    told = [] if own else [f"repository: others may change {top / place}; or name it: --repository"]
+    assert [
+        line.replace("models/m/1/../../../", "") for line in shown(spec, own_repository=False)
+    ] == told
 
 
 def test_a_stranger_names_variables_and_never_their_values() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tuner.errors import SpecError
 from tuner.server.binaries import Installation, Origin
 from tuner.triton.local import LocalLauncher
 
@@ -54,18 +51,3 @@ def test_its_control_is_closed_to_whoever_lacks_the_key() -> None:
 def test_a_candidates_arguments_come_last() -> None:
     line = command(("--log-verbose=1",), ("--cache-config=local,size=1048576",))
     assert line[-2:] == ["--log-verbose=1", "--cache-config=local,size=1048576"]
-
-
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "--http-port=8000",
-        "--http-port",
-        "--model-control-mode=none",
-        "--allow-grpc=0",
-        "--http-restricted-api=health:a=b",
-    ],
-)
-def test_what_is_set_here_may_not_be_set_in_the_spec(argument: str) -> None:
-    with pytest.raises(SpecError, match=argument):
-        command((argument,))

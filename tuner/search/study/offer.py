@@ -13,7 +13,7 @@ from tuner.run.manifest import Manifest
 from tuner.run.reading import read_received
 from tuner.search.deferred import quiet_optuna
 from tuner.search.study.record import close_storage, open_storage, searching_key
-from tuner.search.study.storage_url import shown_url
+from tuner.search.study.storage_url import parsed_url, shown_url
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,8 @@ def _runs_of(study: str, attributes: Mapping[str, Any]) -> Iterator[_Found]:
 
 def _refuse_a_file_that_is_not_there(url: str) -> None:
     """Opening it would make an empty one."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
+    parsed = parsed_url(url)
+    if parsed is None:
         return  # opening it says what is wrong
     path = Path(parsed.database or "")
     if parsed.get_backend_name() == "sqlite" and not path.is_file():

@@ -287,7 +287,7 @@ def open_storage(url: str) -> optuna.storages.RDBStorage:
     patience = {"timeout": _SQLITE_PATIENCE_S} if url.startswith("sqlite") else {}
     try:
         return optuna.storages.RDBStorage(url, {"connect_args": patience})
-    except (SQLAlchemyError, ImportError, RuntimeError) as error:
+    except (SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         reason = hidden_reason(url, error)
         raise EnvironmentNotReadyError(
             f"cannot open the study's storage {shown_url(url)}: {reason}",

@@ -11,7 +11,7 @@ from tuner.hiding import HIDDEN, without_passwords
 
 def shown_url(url: str) -> str:
     """``url`` without its password; if it is not a URL, only its scheme."""
-    parsed = _parsed(url)
+    parsed = parsed_url(url)
     if parsed is not None:
         return without_passwords(parsed.render_as_string(hide_password=True))
     return url if re.fullmatch(r"[\w./-]+", url) else f"{url.partition(':')[0][:20]}:..."
@@ -19,7 +19,7 @@ def shown_url(url: str) -> str:
 
 def hidden_reason(url: str, error: Exception) -> str:
     """The first line of what a driver says of the storage, without its password."""
-    if _parsed(url) is None:
+    if parsed_url(url) is None:
         return "it is no URL"
     text = (str(error).splitlines() or [""])[0]
     for password in _passwords(url):
@@ -33,7 +33,7 @@ def has_password(url: str) -> bool:
 
 def _passwords(url: str) -> list[str]:
     """In every form in which a driver may quote it, the longest first."""
-    parsed = _parsed(url)
+    parsed = parsed_url(url)
     queries = {} if parsed is None else parsed.normalized_query
     known = {"" if parsed is None else parsed.password or ""}
     known |= {v for k, vs in queries.items() for v in vs if _is_password(k)}
@@ -46,7 +46,7 @@ def _is_password(key: str) -> bool:
     return without_passwords(f"?{key}=x") != f"?{key}=x"
 
 
-def _parsed(url: str) -> Any:
+def parsed_url(url: str) -> Any:
     """As SQLAlchemy reads it; None when it is no URL."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
