@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +51,12 @@ def lint_repository(
         SpecError: There is no such model or rule, or the directory is a model's own.
     """
     refuse_unknown(ignore)
-    if (repository / CONFIG_NAME).is_file():
+    names = model_names(repository)
+    if CONFIG_NAME not in names and os.path.lexists(repository / CONFIG_NAME):
         raise SpecError(
             f"{repository} is the directory of one model",
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
         )
-    names = model_names(repository)
     silent = set(ignore)
     if not weights or not any(_has_directories(repository / name) for name in names):
         silent |= {rule for rule, text in RULES.items() if text.weights}
@@ -81,7 +83,10 @@ def errors_of(repository: Path, model: str) -> list[Finding]:
 
 
 def _has_directories(model: Path) -> bool:
-    return any(entry.is_dir() and not entry.name.startswith(".") for entry in model.iterdir())
+    """Hidden ones do not count; one that may not be read is an error of its own."""
+    with suppress(OSError):
+        return any(entry.is_dir() and not entry.name.startswith(".") for entry in model.iterdir())
+    return False
 
 
 def _called(repository: Path, name: str) -> list[str]:

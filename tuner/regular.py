@@ -1,0 +1,35 @@
+"""Reads a path that may lead to something else than a file, without ever waiting for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def read_regular(path: Path, at_most: int = -1) -> bytes:
+    """A regular file, or its first ``at_most`` bytes.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file; `strerror` says which.
+    """
+    _refuse_what_is_no_file(path, path.stat().st_mode)  # opening a device may do something
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
+    with os.fdopen(descriptor, "rb") as file:
+        _refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
+        return file.read(at_most)
+
+
+def _refuse_what_is_no_file(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
