@@ -8,6 +8,7 @@ see `forms.py`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -35,6 +36,9 @@ from tuner.spec.parameters import SpaceSpec
 from tuner.spec.slo import Slo
 from tuner.spec.units import Bytes, Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
+
+#: Bytes; names of files that begin or end with it have up to 50 more, and may have 255.
+_LONGEST_NAME = 200
 
 
 class ServerMode(Enum):
@@ -295,9 +299,11 @@ class Spec(Strict):
 
     @property
     def name(self) -> str:
-        """What a run of it is called: the models that get requests."""
+        """What a run of it is called: the models that get requests; of many, the first."""
         asked = (self.models[stream.model].name for stream in self.streams.values())
-        return "+".join(dict.fromkeys(asked))
+        whole = "+".join(dict.fromkeys(asked)).encode()
+        more = hashlib.sha256(whole).hexdigest()[:8] if len(whole) > _LONGEST_NAME else ""
+        return whole[:_LONGEST_NAME].decode(errors="ignore") + more
 
     @property
     def slos(self) -> tuple[Slo, ...]:
