@@ -7,14 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
 
 def read_regular(path: Path, at_most: int = -1) -> bytes:
     """A regular file, or its first ``at_most`` bytes.
@@ -31,5 +23,5 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
 
 def _refuse_what_is_no_file(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+        kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise OSError(errno.EINVAL, f"it is {kind}", str(path))

@@ -99,15 +99,10 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
 
 
 def _hint(directory: Path, backend: _Backend) -> str:
-    try:
-        entries = sorted(directory.iterdir())
-        broken = [entry for entry in entries if not (entry.is_file() or entry.is_dir())]
-    except OSError as error:
-        return f"{directory} cannot be read: {str(error.strerror).lower()}"
+    present = sorted(entry.name for entry in directory.glob("*"))  # none where it may not be read
+    broken = [name for name in present if not _is_there(directory / name)]
     if broken:
-        what = "a link to nothing" if broken[0].is_symlink() else "neither a file nor a directory"
-        return f"{broken[0]} is {what}"
-    present = [entry.name for entry in entries]
+        return f"{directory / broken[0]} is a link to nothing, or a pipe"
     for ending, hint in backend.unreadable:
         if any(name.endswith(ending) for name in present):
             return hint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def lint_repository(
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
         )
     silent = set(ignore)
-    if not weights or not any(_has_directories(repository / name) for name in names):
+    if not weights or not any(repository.glob("[!.]*/[!.]*/")):
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
@@ -80,13 +79,6 @@ def errors_of(repository: Path, model: str) -> list[Finding]:
         findings += _lint_model(repository, name, names)
         waiting += [n for n in _called(repository, name) if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
-
-
-def _has_directories(model: Path) -> bool:
-    """Hidden ones do not count; one that may not be read is an error of its own."""
-    with suppress(OSError):
-        return any(entry.is_dir() and not entry.name.startswith(".") for entry in model.iterdir())
-    return False
 
 
 def _called(repository: Path, name: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +61,7 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        directories = self._version_directories
-        in_python = any(read_source(d / "model.py") is not None for d in directories)
+        in_python = any(read_source(d / "model.py") is not None for d in self._version_directories)
         if config.backend != "python" and (config.backend or not in_python):
             return is_completed(config)
         return self.mentions("auto_complete_config")
@@ -113,21 +111,17 @@ def read_config(path: Path) -> bytes | None:
             reading a pipe would never end.
     """
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISREG(mode):
-            return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         if not path.is_symlink():
             return None
-        what = "a link to something that is not there"
+        what = "it is a link to something that is not there"
     except OSError as error:
-        if error.errno != errno.ELOOP:
+        if error.errno not in (errno.ELOOP, errno.EINVAL):
             raise _unreadable(path, error) from error
-        what = "a link that leads back to itself"
-    else:
-        what = "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        what = str(error.strerror).lower()
     raise SpecError(
-        f"{path} is {what}, not a config",
+        f"{path} is no config: {what}",
         "put a file there; remove it if the model is to have none",
     )
 

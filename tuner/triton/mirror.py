@@ -22,8 +22,7 @@ def mirror_of(repository: Path) -> Iterator[Path]:
     """Directories like the repository's, with links to its files, for as long as it is open.
 
     A directory that a model links to (a data set, weights) stays one link, unless it holds Python
-    code, and so does one that this user may not read. Models that are not tuned are there too: an
-    ensemble or a script may call them.
+    code; so does one that may not be read. Models that are not tuned are there, for ensembles.
     """
     with private_directory() as private:
         mirror = private / "models"

@@ -86,7 +86,7 @@ def no_config(path, kind):
         ("pipe", "is a pipe"),
         ("device", "or a device"),
         ("dead link", "is a link to something that is not there"),
-        ("loop", "is a link that leads back to itself"),
+        ("loop", "too many levels of symbolic links"),
     ],
 )
 def test_a_config_that_is_no_file_is_said_and_never_waited_for(repository, kind, said):
@@ -111,13 +111,14 @@ def test_what_is_no_file_is_no_code_and_never_waited_for(repository, kind, name)
 
 
 def test_code_that_may_not_be_read_is_told(repository, monkeypatch):
-    def refused(path, _at_most):
+    def refused(path, *_at_most):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     (repository / "bert" / "2" / "model.py").write_text("")
+    files = read_model(repository, "bert")
     monkeypatch.setattr("tuner.modelconfig.files.read_regular", refused)
     with pytest.raises(EnvironmentNotReadyError, match=r"2/model\.py: Permission denied"):
-        read_model(repository, "bert").mentions("load_model")
+        files.mentions("load_model")
 
 
 def test_a_link_to_a_config_is_followed(repository):
