@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from tuner.regular import read_regular
+
 #: A spec has this in it; other YAML files are not offered.
-_SPEC_MARK = "\nslo:"
+_SPEC_MARK = b"\nslo:"
 #: No spec is larger.
 _SPEC_BYTES = 64 * 1024
 
@@ -69,7 +71,6 @@ def _output(ctx: click.Context | None) -> Path:
 
 def _is_spec(path: Path) -> bool:
     try:
-        with path.open(encoding="utf-8") as file:
-            return _SPEC_MARK in file.read(_SPEC_BYTES)
-    except (OSError, UnicodeDecodeError):
+        return _SPEC_MARK in read_regular(path, _SPEC_BYTES)
+    except OSError:
         return False
