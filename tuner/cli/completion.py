@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -23,11 +24,10 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        path = Path(value)
-        below = _output(ctx) / path
-        if not path.is_dir() and not below.is_dir():
-            self.fail(f"there is no run {str(value)!r}, nor is there {str(below)!r}", param, ctx)
-        return path if path.is_dir() else below
+        for found in (Path(value), _output(ctx) / value):
+            if os.access(f"{found}/", os.F_OK):
+                return found
+        self.fail(f"there is no run {str(value)!r}, nor is there {str(found)!r}", param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from functools import cache
 from importlib import resources
@@ -62,7 +62,7 @@ def rendered(template: str, charts: Iterable[Chart], tone: Tone, words: dict[str
 
 def _plain(value: Any) -> Any:
     """With every text in it as it may be shown; our own Markup as it is."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]

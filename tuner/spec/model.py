@@ -37,9 +37,6 @@ from tuner.spec.slo import Slo
 from tuner.spec.units import Bytes, Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
 
-#: Bytes; names of files that begin or end with it have up to 50 more, and may have 255.
-_LONGEST_NAME = 200
-
 
 class ServerMode(Enum):
     LOCAL = "local"
@@ -302,8 +299,9 @@ class Spec(Strict):
         """What a run of it is called: the models that get requests; of many, the first."""
         asked = (self.models[stream.model].name for stream in self.streams.values())
         whole = "+".join(dict.fromkeys(asked)).encode()
-        more = hashlib.sha256(whole).hexdigest()[:8] if len(whole) > _LONGEST_NAME else ""
-        return whole[:_LONGEST_NAME].decode(errors="ignore") + more
+        # of the 255 bytes that a name may have, files of a run add up to 47
+        more = hashlib.sha256(whole).hexdigest()[:8] if len(whole) > 200 else ""
+        return whole[:200].decode(errors="ignore") + more
 
     @property
     def slos(self) -> tuple[Slo, ...]:

@@ -58,6 +58,13 @@ def test_a_working_directory_that_is_gone_is_told(
     assert "the working directory is gone" in capsys.readouterr().err
 
 
+def test_a_run_whose_name_no_directory_can_have_is_one_that_is_not_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(cli, ["report", "x" * 300]) == 2
+    assert "there is no run" in capsys.readouterr().err
+
+
 def failing(error: Exception) -> click.Command:
     @click.command()
     def command() -> None:
