@@ -18,7 +18,7 @@ HIDDEN = "***"
 _USER_INFO = re.compile(r"(://[^\s:/@]*:)(?:(?!\d{1,5}(?:[^\w@]|$))[^\n]*@|\S*@)")
 #: ``?password=PASSWORD`` and its like; an ODBC string holds one under a name of its own.
 _QUERY = re.compile(
-    r"([?&](?:odbc_connect|[\w.-]*(?:passw|pwd|secret|token|credential)[\w.-]*)=)[^&\s]+", re.I
+    r"([?&][\w.-]*(?:odbc_connect|pass|pwd|secret|token|credential|auth|key)[\w.-]*=)[^&\s]+", re.I
 )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from candidates import candidate_of
+from fuzz import directories
 from fuzz.mutate import texts
 from fuzz.watch import LONGEST_S, BadBehaviourError
 from hypothesis import strategies as st
@@ -330,7 +331,7 @@ def _command(*arguments: str) -> None:
 def cleared(directory: Path) -> Path:
     """The directory, empty."""
     for entry in directory.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     return directory
 
 
@@ -363,6 +364,7 @@ TARGETS: Mapping[str, Target] = {
         _write_run,
         lambda tried, directory: _lay_out(directory / "models" / "m", tried[1]),
     ),
+    "directories": Target(directories.inputs, directories.run, directories.prepare),
     "run": Target(_run_inputs, _run_run, _run_prepare, longest_s=10.0),
     "resume": Target(
         _resume_inputs,

@@ -47,7 +47,10 @@ class _Watch:
     def _note(self, event: str, path: Any) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
-        where = os.path.realpath(os.fsdecode(path))
+        parent, name = os.path.split(os.fsdecode(path))
+        follows = event in ("open", "os.truncate", "os.chmod")
+        where = os.path.realpath(os.fsdecode(path) if follows else parent)
+        where = where if follows else str(Path(where, name))
         own = self.inside is not None and where.startswith((self.inside, "/dev/null"))
         if not own and "__pycache__" not in where:
             self.seen.append(f"{event} {where}")

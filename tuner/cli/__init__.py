@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from pathlib import Path
 
 import click
 
 from tuner import __version__
 from tuner.cli.boundary import exit_codes_table, guarded
+from tuner.cli.terminal import SaidWarnings
+from tuner.errors import EnvironmentNotReadyError
 
 #: Each command with its help; its module is imported when it is used, so that `--help` is quick.
 COMMANDS = {
@@ -67,16 +71,19 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="tune")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def cli(ctx: click.Context, debug: bool) -> None:
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def cli() -> None:
     """Finds, proves and writes the Triton config that meets your latency SLOs.
 
     Start with `tune init MODEL`, preview with `tune plan SPEC`, then start `tune run SPEC`.
     """
-    ctx.obj = {"debug": debug}
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise EnvironmentNotReadyError("the working directory is gone", "cd elsewhere") from error
 
 
 def main() -> None:
     """Entry point: the exit code says how the command ended."""
+    logging.basicConfig(handlers=[SaidWarnings()])
     sys.exit(guarded(cli, sys.argv[1:]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import traceback
 from collections.abc import Iterator, Sequence
 
@@ -30,9 +29,6 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
         error.show(said)
         say_lines(said.getvalue().rstrip(), err=True)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
     except KeyboardInterrupt:
         say_lines("\nstopped", err=True)
         return 130

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
+from tuner.regular import read_regular
+
 #: A spec has this in it; other YAML files are not offered.
-_SPEC_MARK = "\nslo:"
+_SPEC_MARK = b"\nslo:"
 #: No spec is larger.
 _SPEC_BYTES = 64 * 1024
 
@@ -21,11 +24,10 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        path = Path(value)
-        below = _output(ctx) / path
-        if not path.is_dir() and not below.is_dir():
-            self.fail(f"there is no run {str(value)!r}, nor is there {str(below)!r}", param, ctx)
-        return path if path.is_dir() else below
+        for found in (Path(value), _output(ctx) / value):
+            if os.access(f"{found}/", os.F_OK):
+                return found
+        self.fail(f"there is no run {str(value)!r}, nor is there {str(found)!r}", param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -69,7 +71,6 @@ def _output(ctx: click.Context | None) -> Path:
 
 def _is_spec(path: Path) -> bool:
     try:
-        with path.open(encoding="utf-8") as file:
-            return _SPEC_MARK in file.read(_SPEC_BYTES)
-    except (OSError, UnicodeDecodeError):
+        return _SPEC_MARK in read_regular(path, _SPEC_BYTES)
+    except OSError:
         return False

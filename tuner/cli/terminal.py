@@ -7,16 +7,20 @@ are hidden here once more, wherever they came from.
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import re
 import stat
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from tuner.errors import EnvironmentNotReadyError
 from tuner.hiding import without_passwords
 from tuner.plain import plain, plain_lines
 
@@ -40,12 +44,12 @@ def harmless_lines(text: str) -> str:
 
 def say(line: str = "", *, err: bool = False) -> None:
     """Prints one line."""
-    click.echo(harmless(line), err=err)
+    _put(harmless(line) + "\n", err=err)
 
 
 def say_lines(text: str, *, err: bool = False) -> None:
     """Prints several lines."""
-    click.echo(harmless_lines(text), err=err)
+    _put(harmless_lines(text) + "\n", err=err)
 
 
 def say_notes(notes: Iterable[str]) -> None:
@@ -56,17 +60,35 @@ def say_notes(notes: Iterable[str]) -> None:
 
 def say_annotation(line: str) -> None:
     """Prints a workflow command of tune's own (`tuner.cli.github.annotation`)."""
-    click.echo(line, err=True)
+    _put(line + "\n", err=True)
 
 
 def say_json(data: Any) -> None:
     """Prints JSON on stdout: in ASCII, so it holds nothing to obey."""
-    click.echo(json.dumps(data, indent=2))
+    _put(json.dumps(data, indent=2) + "\n")
 
 
 def say_document(text: str) -> None:
     """Prints a text that may be meant for a file or a program: exact, where nobody obeys it."""
-    sys.stdout.write(harmless_lines(text) if _is_obeyed() else text)  # click drops colours
+    _put(harmless_lines(text) if _is_obeyed() else text, color=True)  # else click drops colours
+
+
+class SaidWarnings(logging.Handler):
+    """Says what Python's logging would write to stderr as it is."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say_notes([record.getMessage()])
+
+
+def _put(text: str, *, err: bool = False, color: bool | None = None) -> None:
+    """Writes; in silence once nobody reads it (`| head`), but a full disk below stdout is told."""
+    try:
+        click.echo(text, nl=False, err=err, color=color)
+    except OSError as error:
+        with suppress(OSError):  # else Python tries once more as it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
+        if not err and error.errno != errno.EPIPE:
+            raise EnvironmentNotReadyError(f"cannot write to stdout: {error.strerror}") from error
 
 
 def _is_obeyed() -> bool:
@@ -75,7 +97,8 @@ def _is_obeyed() -> bool:
         to_file = stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
     except (OSError, ValueError):
         to_file = False
-    return sys.stdout.isatty() or (bool(os.environ.get("CI")) and not to_file)
+    in_ci = any(map(os.environ.get, ("CI", "TF_BUILD", "TEAMCITY_VERSION")))
+    return sys.stdout.isatty() or (in_ci and not to_file)
 
 
 def _between_styles(text: str, cleaned: Any) -> str:

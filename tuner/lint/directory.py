@@ -69,17 +69,17 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
         yield from _model_files(files, config)
     for index, tensor in enumerate(config.output):
         label = tensor.label_filename
-        if label and not is_there(files.directory / label):
+        if label and not _is_there(files.directory / label):
             text = f"output {tensor.name} takes its labels from {label}, which is not there"
             hint = f"it is looked for in {files.directory}"
             yield error_at(files, f"output[{index}].label_filename", "label-file", text, hint)
 
 
-def is_there(path: Path) -> bool:
-    """Also asked of names that no file can have: too long, or with a NUL."""
+def _is_there(path: Path) -> bool:
+    """Something that can be loaded. Also asked of names that no file can have: too long."""
     try:
-        return path.exists()
-    except (OSError, ValueError):
+        return path.is_file() or path.is_dir()
+    except OSError:
         return False
 
 
@@ -91,7 +91,7 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     wanted = (config.default_model_filename,) if config.default_model_filename else backend.files
     for version in files.versions:
         directory = files.directory / str(version)
-        if any(is_there(directory / file) for file in wanted):
+        if any(_is_there(directory / file) for file in wanted):
             continue
         text = f"{name} finds no {' or '.join(wanted)} in version {version}"
         hint = _hint(directory, backend)
@@ -99,10 +99,10 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
 
 
 def _hint(directory: Path, backend: _Backend) -> str:
-    present = sorted(entry.name for entry in directory.iterdir())
-    broken = [name for name in present if not is_there(directory / name)]
+    present = sorted(entry.name for entry in directory.glob("*"))  # none where it may not be read
+    broken = [name for name in present if not _is_there(directory / name)]
     if broken:
-        return f"{directory / broken[0]} is a link to nothing"
+        return f"{directory / broken[0]} is a link to nothing, or a pipe"
     for ending, hint in backend.unreadable:
         if any(name.endswith(ending) for name in present):
             return hint

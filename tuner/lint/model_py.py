@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.errors import EnvironmentNotReadyError
-from tuner.lint.directory import is_there
 from tuner.lint.finding import Finding, Severity
 from tuner.lint.rules import silenced_in
-from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.files import ModelFiles, read_source
 from tuner.modelconfig.schema import ModelConfig
 from tuner.spec.suggest import did_you_mean
 
@@ -90,12 +88,9 @@ def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str
     name = config.default_model_filename or "model.py"
     for version in files.versions:
         path = files.directory / str(version) / name
-        if path.suffix == ".py" and is_there(path) and path.is_file():
-            try:
-                with path.open(encoding="utf-8-sig", errors="replace") as file:
-                    yield path, file.read(_LONGEST + 1)
-            except OSError as error:
-                raise EnvironmentNotReadyError(f"cannot read {path}: {error.strerror}") from error
+        source = read_source(path, 4 * _LONGEST + 4) if path.suffix == ".py" else None
+        if source is not None:
+            yield path, source.decode("utf-8-sig", errors="replace")[: _LONGEST + 1]
 
 
 def lint_source(path: Path, source: str, *, batches: bool = True) -> Iterator[Finding]:

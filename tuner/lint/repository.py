@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,14 +50,14 @@ def lint_repository(
         SpecError: There is no such model or rule, or the directory is a model's own.
     """
     refuse_unknown(ignore)
-    if (repository / CONFIG_NAME).is_file():
+    names = model_names(repository)
+    if CONFIG_NAME not in names and os.path.lexists(repository / CONFIG_NAME):
         raise SpecError(
             f"{repository} is the directory of one model",
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
         )
-    names = model_names(repository)
     silent = set(ignore)
-    if not weights or not any(_has_directories(repository / name) for name in names):
+    if not weights or not any(repository.glob("[!.]*/[!.]*/")):
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
@@ -78,10 +79,6 @@ def errors_of(repository: Path, model: str) -> list[Finding]:
         findings += _lint_model(repository, name, names)
         waiting += [n for n in _called(repository, name) if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
-
-
-def _has_directories(model: Path) -> bool:
-    return any(entry.is_dir() and not entry.name.startswith(".") for entry in model.iterdir())
 
 
 def _called(repository: Path, name: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
+from tuner.regular import read_regular
 from tuner.spec.suggest import did_you_mean
 
 CONFIG_NAME = "config.pbtxt"
@@ -61,7 +61,7 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        in_python = any((d / "model.py").is_file() for d in self._version_directories)
+        in_python = any(read_source(d / "model.py") is not None for d in self._version_directories)
         if config.backend != "python" and (config.backend or not in_python):
             return is_completed(config)
         return self.mentions("auto_complete_config")
@@ -69,7 +69,7 @@ class ModelFiles:
     def mentions(self, name: str) -> bool:
         """Whether the model's own Python code mentions a name."""
         sources = (path for d in self._version_directories for path in d.glob("*.py"))
-        return any(name.encode() in path.read_bytes() for path in sources)
+        return any(name.encode() in (read_source(path) or b"") for path in sources)
 
     @property
     def _version_directories(self) -> list[Path]:
@@ -111,24 +111,38 @@ def read_config(path: Path) -> bytes | None:
             reading a pipe would never end.
     """
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISREG(mode):
-            return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         if not path.is_symlink():
             return None
-        what = "a link to something that is not there"
+        what = "it is a link to something that is not there"
     except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise EnvironmentNotReadyError(
-                f"cannot read {path}: {error.strerror}", "make it readable for this user"
-            ) from error
-        what = "a link that leads back to itself"
-    else:
-        what = "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        if error.errno not in (errno.ELOOP, errno.EINVAL):
+            raise _unreadable(path, error) from error
+        what = str(error.strerror).lower()
     raise SpecError(
-        f"{path} is {what}, not a config",
+        f"{path} is no config: {what}",
         "put a file there; remove it if the model is to have none",
+    )
+
+
+def read_source(path: Path, at_most: int = 1 << 20) -> bytes | None:
+    """The beginning of a file of code; None where there is no regular file of that name.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be read.
+    """
+    try:
+        return read_regular(path, at_most) if path.is_file() else None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> EnvironmentNotReadyError:
+    return EnvironmentNotReadyError(
+        f"cannot read {path}: {error.strerror}", "make it readable for this user"
     )
 
 
@@ -164,12 +178,12 @@ def model_names(repository: Path) -> list[str]:
     """
     try:
         entries = sorted(repository.iterdir())
+        return [e.name for e in entries if is_model_name(e.name) and e.is_dir()]
     except OSError as error:
         raise EnvironmentNotReadyError(
             f"cannot read the model repository {repository}: {error.strerror}",
             "name the directory that holds one directory for each model",
         ) from error
-    return [e.name for e in entries if is_model_name(e.name) and e.is_dir()]
 
 
 def versions(directory: Path) -> tuple[int, ...]:
@@ -181,9 +195,7 @@ def versions(directory: Path) -> tuple[int, ...]:
     try:
         names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
     except OSError as error:
-        raise EnvironmentNotReadyError(
-            f"cannot read {directory}: {error.strerror}", "make it readable for this user"
-        ) from error
+        raise _unreadable(directory, error) from error
     return tuple(sorted(int(name) for name in names if _is_version(name)))
 
 

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 from tuner import __version__
+from tuner.plain import plain_lines
 from tuner.report.charts.chart import Chart
 from tuner.report.quantities import POINT_ESTIMATES, VERDICTS, found_text, margin_text
 
@@ -41,6 +42,7 @@ def rendered(template: str, charts: Iterable[Chart], tone: Tone, words: dict[str
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
+        finalize=_plain,
     )
     drawn = {chart.name: chart.figure for chart in charts}
     return environment.get_template(template).render(
@@ -53,9 +55,18 @@ def rendered(template: str, charts: Iterable[Chart], tone: Tone, words: dict[str
         margin_text=margin_text,
         css=Markup(_asset("report.css")),  # noqa: S704  our own file
         js=Markup(_asset("report.js")),  # noqa: S704  our own file
-        figures=Markup(script_json(drawn)),  # noqa: S704  escaped by script_json
+        figures=Markup(script_json(_plain(drawn))),  # noqa: S704  escaped by script_json
         plotly=plotly_packed() if drawn else "",
     )
+
+
+def _plain(value: Any) -> Any:
+    """With every text in it as it may be shown; our own Markup as it is."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return plain_lines(value) if type(value) is str else value
 
 
 def script_json(value: object) -> str:

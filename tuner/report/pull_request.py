@@ -5,6 +5,7 @@ Both are in `best/` of a run with a winner: `proposal.patch` and `pull_request.m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -111,8 +112,8 @@ def capped(parts: Sequence[str], limit: int) -> str:
 
 def _patch(file: FilePlan) -> tuple[str, str]:
     """The lines that name the file, and those of the change."""
-    path = file.path.resolve()
-    root = next((p for p in path.parents if (p / ".git").exists()), path.parent.parent)
+    path = Path(os.path.realpath(file.path))  # also a loop of links
+    root = next((p for p in path.parents if os.access(p / ".git", os.F_OK)), path.parent.parent)
     name = path.relative_to(root).as_posix()
     lines = unified_diff(file.text_before or "", file.text_after, name).splitlines(keepends=True)
     if not lines:

@@ -16,7 +16,7 @@ def render(data: ReportData) -> str:
     text = io.StringIO()
     frame = trials_frame(data.trials)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(frame.columns)
+    writer.writerow(map(_cell, frame.columns))
     writer.writerows(map(_cell, row) for row in frame.itertuples(index=False))
     return text.getvalue()
 

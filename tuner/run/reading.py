@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -19,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from tuner.errors import SpecError
+from tuner.regular import read_regular
 from tuner.spec.mistakes import dotted
 
 #: A run of thousands of trials has a tenth of it.
@@ -42,20 +41,16 @@ def read_bytes(path: Path) -> bytes | None:
         UnreadableFileError: It is a pipe, a device or a directory, too large, or not ours to read.
     """
     try:
-        _refuse_what_is_no_file(path, path.stat().st_mode)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            _refuse_what_is_no_file(path, status.st_mode)
-            if status.st_size > MAX_BYTES:
-                _refuse(str(path), f"{status.st_size} bytes are more than any file of a run has")
-            return file.read(MAX_BYTES)
+        content = read_regular(path, MAX_BYTES + 1)
     except FileNotFoundError:
         if path.is_symlink():
             _refuse(str(path), "it is a link to nothing")
         return None
     except OSError as error:
         _refuse(str(path), (error.strerror or str(error)).lower())
+    if len(content) > MAX_BYTES:
+        _refuse(str(path), f"it has more than {MAX_BYTES} bytes, which no file of a run has")
+    return content
 
 
 def read_json(path: Path, kind: type[_T]) -> _T | None:
@@ -183,18 +178,6 @@ def _no_value(item: Any) -> str:
 def _name(kind: type) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
     return names.get(kind, "null" if kind is type(None) else "a number")
-
-
-def _refuse_what_is_no_file(path: Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        kinds = {
-            stat.S_IFDIR: "a directory",
-            stat.S_IFIFO: "a pipe",
-            stat.S_IFSOCK: "a socket",
-            stat.S_IFCHR: "a device",
-            stat.S_IFBLK: "a device",
-        }
-        _refuse(str(path), f"it is {kinds.get(stat.S_IFMT(mode), 'something else')}, not a file")
 
 
 def _refuse(place: str, why: str) -> NoReturn:

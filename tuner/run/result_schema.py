@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Measurement
@@ -24,6 +24,7 @@ from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.digits import digits
+from tuner.spec.objective import Objective
 
 SCHEMA_VERSION = 1
 
@@ -35,6 +36,7 @@ def _empty(value: object) -> bool:
 
 Count = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+_Objective = Annotated[str, AfterValidator(lambda text: Objective.parse(text) and text)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -232,7 +234,7 @@ class Result(Part):
     status: Status
     reasons: tuple[str, ...] = Field((), description="why, one sentence each")
     spec_sha256: str | None = None
-    objective: str | None = Field(None, description="as in the spec")
+    objective: _Objective | None = Field(None, description="as in the spec")
     baseline: ConfigFacts | None = Field(description="the config in the repository; null: unknown")
     winner: ConfigFacts | None = Field(description="null unless a config proved better")
     improvement: Improvement | None = Field(

@@ -41,7 +41,8 @@ def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
         return path
     try:
         found = (directory / path.expanduser()).resolve()
-        found.exists()  # asks the system whether there can be such a name
+        if found.exists() and not (found.is_file() or found.is_dir()):
+            raise ValueError("is a pipe, a socket or a device")
     except (OSError, RuntimeError) as error:  # no such user; a loop of links; too long
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"is not a usable path: {str(reason).lower()}") from error

@@ -8,6 +8,7 @@ see `forms.py`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -307,9 +308,12 @@ class Spec(Strict):
 
     @property
     def name(self) -> str:
-        """What a run of it is called: the models that get requests."""
+        """What a run of it is called: the models that get requests; of many, the first."""
         asked = (self.models[stream.model].name for stream in self.streams.values())
-        return "+".join(dict.fromkeys(asked))
+        whole = "+".join(dict.fromkeys(asked)).encode()
+        # of the 255 bytes that a name may have, files of a run add up to 47
+        more = hashlib.sha256(whole).hexdigest()[:8] if len(whole) > 200 else ""
+        return whole[:200].decode(errors="ignore") + more
 
     @property
     def slos(self) -> tuple[Slo, ...]:

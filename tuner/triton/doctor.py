@@ -213,7 +213,7 @@ def _directories(repository: Path | None, results: Path | None) -> Iterator[Chec
         yield _checked("repository", "model repository", look)
     if results is not None:
         place = results
-        while not place.exists() and place != place.parent:
+        while not os.access(place, os.F_OK) and place != place.parent:
             place = place.parent
         yield _checked("results", "results directory", partial(_writable, results, place))
 

@@ -7,6 +7,7 @@ be a full reload instead of an update in place.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ def mirror_of(repository: Path) -> Iterator[Path]:
     """Directories like the repository's, with links to its files, for as long as it is open.
 
     A directory that a model links to (a data set, weights) stays one link, unless it holds Python
-    code. Models that are not tuned are there too: an ensemble or a script may call them.
+    code; so does one that may not be read. Models that are not tuned are there, for ensembles.
     """
     with private_directory() as private:
         mirror = private / "models"
@@ -36,7 +37,7 @@ def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:
         copy = target / entry.name
         if entry.name == _BYTECODE:
             continue
-        if not entry.is_dir():
+        if not os.access(entry, os.R_OK | os.X_OK) or not entry.is_dir():
             copy.symlink_to(entry)
         elif (real := entry.resolve()) in ancestors:
             continue

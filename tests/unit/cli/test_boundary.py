@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 
@@ -44,6 +46,23 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 def test_a_mistyped_command_is_answered_with_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(cli, ["rnu"]) == 2
     assert "Did you mean 'run'?" in capsys.readouterr().err
+
+
+def test_a_working_directory_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert guarded(cli, ["init", "m"]) == 4
+    assert "the working directory is gone" in capsys.readouterr().err
+
+
+def test_a_run_whose_name_no_directory_can_have_is_one_that_is_not_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(cli, ["report", "x" * 300]) == 2
+    assert "there is no run" in capsys.readouterr().err
 
 
 def failing(error: Exception) -> click.Command:

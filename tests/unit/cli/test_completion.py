@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_run(tmp_path / "results", Toy(trials=1), "kept")
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "toy.yaml").write_text("model: toy\nslo: [p99_latency <= 9ms]\n")
+    os.mkfifo(tmp_path / "specs" / "pipe.yaml")
     (tmp_path / "other.yaml").write_text("a: 1\n")
     for name in ("bert", "resnet", ".git"):
         (tmp_path / "model_repository" / name).mkdir(parents=True)

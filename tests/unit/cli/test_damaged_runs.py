@@ -107,6 +107,13 @@ def test_a_value_of_another_type_is_named(run: Path, capsys: pytest.CaptureFixtu
     assert expected in capsys.readouterr().err
 
 
+def test_an_objective_that_is_none_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "objective": "maximize everything"}))
+    assert guarded(cli, ["report", str(run)]) == 2
+    assert "'maximize everything' is not an objective" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["manifest.json", "result.json"])
 def test_one_damaged_run_does_not_break_the_list(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import io
+import logging
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,13 +59,46 @@ def test_a_password_is_hidden_on_the_way_out(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "cannot open\nx://u:***@db\n"
 
 
-def test_what_is_meant_for_a_file_is_exact_there_and_harmless_in_a_log(
+def test_what_a_server_said_is_harmless_in_a_warning_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    said = ("%s x://u:hunter2@h", HOSTILE)
+    monkeypatch.setattr(tuner.cli, "guarded", lambda *_: logging.getLogger("x").warning(*said))
+    with pytest.raises(SystemExit):
+        tuner.cli.main()
+    err = capsys.readouterr().err
+    assert "set-output" in err
+    assert "hunter2" not in err
+    assert obeyed(err) == []
+
+
+@pytest.mark.parametrize("output", ["/dev/full", "closed pipe"])
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+@pytest.mark.parametrize(("command", "code"), [("schema", 0), ("report", 0), ("plan gone.yaml", 2)])
+def test_an_output_that_takes_no_more_is_no_defect(
+    output: str, name: str, command: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with (
+        open(output if output == "/dev/full" else writer, "w") as stream,  # noqa: PTH123
+        monkeypatch.context() as patched,
+    ):
+        patched.setattr(sys, name, stream)
+        told = (output, name, command) == ("/dev/full", "stdout", "schema")
+        assert guarded(cli, command.split()) == (4 if told else code)
+
+
+@pytest.mark.parametrize("variable", ["CI", "TF_BUILD", "TEAMCITY_VERSION"])
+def test_what_is_meant_for_a_file_is_exact_there_and_harmless_in_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
     say_document(HOSTILE)
     assert capsys.readouterr().out == HOSTILE
-    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv(variable, "2024.1")
     say_document(HOSTILE)
     assert obeyed(capsys.readouterr().out) == []
 

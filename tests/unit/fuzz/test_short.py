@@ -14,7 +14,14 @@ from fuzz.watch import BadBehaviourError
 
 from tuner.errors import SpecError
 
-EXAMPLES = {"run": 4, "resume": 20, "write": 40, "spec": 40, "model-analyzer": 40}
+EXAMPLES = {
+    "run": 4,
+    "directories": 40,
+    "resume": 20,
+    "write": 40,
+    "spec": 40,
+    "model-analyzer": 40,
+}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -18,6 +18,7 @@ MARK = "hunter2"
         ("a://u:2024-hunter2@db:5432/x", "a://u:***@db:5432/x"),
         ("a://u:12345@db", "a://u:***@db"),
         ("postgresql://db/x?user=u&password=hunter2&a=b", "postgresql://db/x?user=u&password=***&a=b"),
+        ("x://h?pass=hunter2&apikey=hunter2&auth=hunter2&private_key=hunter2", "x://h?pass=***&apikey=***&auth=***&private_key=***"),
         ("mssql+pyodbc:///?odbc_connect=PWD%3Dhunter2", "mssql+pyodbc:///?odbc_connect=***"),
         ("--storage=a://u:hunter2@db", "--storage=a://u:***@db"),
         ("cannot open 'a://u:hunter2@db':\nno b://v:hunter2@c", "cannot open 'a://u:***@db':\nno b://v:***@c"),

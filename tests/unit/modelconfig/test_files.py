@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -85,7 +86,7 @@ def no_config(path, kind):
         ("pipe", "is a pipe"),
         ("device", "or a device"),
         ("dead link", "is a link to something that is not there"),
-        ("loop", "is a link that leads back to itself"),
+        ("loop", "too many levels of symbolic links"),
     ],
 )
 def test_a_config_that_is_no_file_is_said_and_never_waited_for(repository, kind, said):
@@ -95,6 +96,29 @@ def test_a_config_that_is_no_file_is_said_and_never_waited_for(repository, kind,
     assert "bare/config.pbtxt" in caught.value.message
     (finding,) = lint_repository(repository, "bare")
     assert (finding.rule, finding.severity) == ("config-file", Severity.ERROR)
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "device", "dead link", "loop"])
+@pytest.mark.parametrize("name", [".#model.py", "x.py", "model.py"])
+def test_what_is_no_file_is_no_code_and_never_waited_for(repository, kind, name):
+    (repository / "bare" / "config.pbtxt").write_text('backend: "python"')
+    no_config(repository / "bare" / "1" / name, kind)
+    files = read_model(repository, "bare")
+    assert not files.completes(files.config())
+    hints = [finding.hint for finding in lint_repository(repository, "bare")]
+    assert all(name in hint for hint in hints)
+    assert len(hints) == ((name, kind) != ("model.py", "directory"))
+
+
+def test_code_that_may_not_be_read_is_told(repository, monkeypatch):
+    def refused(path, *_at_most):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (repository / "bert" / "2" / "model.py").write_text("")
+    files = read_model(repository, "bert")
+    monkeypatch.setattr("tuner.modelconfig.files.read_regular", refused)
+    with pytest.raises(EnvironmentNotReadyError, match=r"2/model\.py: Permission denied"):
+        files.mentions("load_model")
 
 
 def test_a_link_to_a_config_is_followed(repository):

@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from candidates import candidate_of
 from unit.report.conftest import NASTY, Made
 from unit.report.synthetic import Toy, make_run
 
@@ -164,6 +165,13 @@ class TestCsv:
         assert float(best["score"]) == pytest.approx(float(best["throughput_infer_per_s"]))
         assert float(best["p99_latency_us"]) < 40_000
         assert json.loads(best["server_args"]) == []
+
+    def test_the_names_of_columns_are_shown_and_not_obeyed(self, made: Made) -> None:
+        data = made()
+        trial = replace(data.trials[0], candidate=candidate_of({"parameters.\x1b[8m\n\u202e": 1}))
+        header, _, rest = trials_csv.render(replace(data, trials=[trial])).partition("\n")
+        assert r"field.parameters.\x1b[8m\n\u202e" in header
+        assert len(rest.splitlines()) == 1
 
     def test_failed_trials_have_empty_cells_and_a_reason(self, made: Made) -> None:
         row = self.rows(trials_csv.render(made()))[5]

@@ -10,7 +10,7 @@ import pytest
 from unit.report.conftest import NASTY, Made
 
 from tuner.report import html
-from tuner.report.page import script_json
+from tuner.report.page import _plain, script_json
 
 STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 VOID = {"meta", "link", "img", "input", "br", "hr", "wbr"}
@@ -109,6 +109,13 @@ def test_text_from_outside_stays_text(made: Made) -> None:
     assert not [tag for tag, _ in page.elements if tag == "img"]
     assert text.count("</script>") == 3
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+def test_what_a_reader_does_not_see_is_shown(made: Made) -> None:
+    text = html.render(made(model="m\u202e\x1b[8m"))
+    assert r"m\u202e\x1b[8m" in text
+    assert not set(text) & {"\u202e", "\x1b"}
+    assert _plain({"x": ["\u202e", 1]}) == {"x": [r"\u202e", 1]}
 
 
 def test_hover_labels_are_escaped_for_plotly(made: Made) -> None:

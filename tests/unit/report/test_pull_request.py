@@ -77,6 +77,17 @@ def test_outside_a_checkout_it_starts_at_the_model_repository(tmp_path: Path) ->
     assert "--- a/toy/config.pbtxt\n" in patch_of(run)
 
 
+@pytest.mark.parametrize(
+    "place", [Path("loop"), Path("/", *["x" * 200] * 50)], ids=["loop", "long"]
+)
+def test_a_path_that_no_file_can_have_is_shown_from_the_repository(
+    tmp_path: Path, place: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    run = with_config(make_run(tmp_path), tmp_path / place / "toy" / "config.pbtxt")
+    assert "--- a/toy/config.pbtxt\n" in patch_of(run)
+
+
 def test_a_file_that_was_not_there_is_made(tmp_path: Path) -> None:
     config = Path("/nowhere/models/toy/config.pbtxt")
     patch = patch_of(with_config(make_run(tmp_path), config, before=None))

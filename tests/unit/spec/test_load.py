@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tuner.errors import SpecError
 from tuner.spec.load import load_spec
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.mistakes import SpecMistakesError
+from tuner.spec.model import Spec
 from tuner.spec.parameters import IntRange
 from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
 
@@ -85,6 +87,31 @@ def test_absent_files_are_told_with_their_places_beside_other_mistakes(tmp_path:
     assert f"workload.inputs.file: there is no file {tmp_path}/nope.json" in told.value.message
     assert f"workload.inputs.repeat.file: there is no file {tmp_path}/no.txt" in told.value.message
     assert "workload.window: " in told.value.message
+
+
+def test_a_pipe_of_inputs_is_told_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "tune.yaml"
+    path.write_text(MINIMAL + "workload: {inputs: {kind: file, file: pipe}}\n")
+    with pytest.raises(SpecMistakesError, match=r"inputs\.file: .*is a pipe"):
+        load_spec(path)
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e9"])
+def test_a_run_of_many_models_has_a_name_that_a_directory_can_have(letter: str) -> None:
+    def name(count: int) -> str:
+        names = [f"{letter * 90}-{number}" for number in range(count)]
+        data = {
+            "repository": ".",
+            "models": {n: {"space": {"max_batch_size": {"choice": [1, 2]}}} for n in names},
+            "streams": {n: {"model": n, "share": "10%"} for n in names},
+            "slo": ["p99_latency <= 9ms"],
+        }
+        return Spec.model_validate(data).name
+
+    assert name(1) == f"{letter * 90}-0"
+    assert 200 <= len(name(10).encode()) <= 210
+    assert name(10) != name(9)
 
 
 def test_programs_with_a_slash_are_paths_and_others_are_not(tmp_path: Path) -> None:

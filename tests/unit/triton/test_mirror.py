@@ -37,6 +37,15 @@ def test_directories_are_new_and_files_are_links(repository: Path) -> None:
     assert (repository / "model" / "1" / "model.py").read_text() == "x = 1"
 
 
+def test_a_directory_that_may_not_be_read_becomes_a_link(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = repository / "model" / "1" / "helpers"
+    monkeypatch.setattr("os.access", lambda path, _mode: path != private)
+    with mirror_of(repository) as mirror:
+        assert (mirror / "model" / "1" / "helpers").readlink() == private
+
+
 def test_a_link_to_a_data_set_stays_one_link(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "train").mkdir(parents=True)
     for name in ("a.jpg", "train/b.jpg"):

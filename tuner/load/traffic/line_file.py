@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.errors import SpecError
+from tuner.regular import read_regular
 
 
 def read_lines(path: Path) -> list[str]:
@@ -14,9 +15,7 @@ def read_lines(path: Path) -> list[str]:
         SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
     """
     try:
-        if path.exists() and not path.is_file():
-            raise SpecError(f"{path}: no plain file", "name a text file with a number a line")
-        return path.read_text(encoding="utf-8").splitlines()
+        return read_regular(path).decode("utf-8").splitlines()
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,0 +1,27 @@
+"""Reads a path that may lead to something else than a file, without ever waiting for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_regular(path: Path, at_most: int = -1) -> bytes:
+    """A regular file, or its first ``at_most`` bytes.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file; `strerror` says which.
+    """
+    _refuse_what_is_no_file(path, path.stat().st_mode)  # opening a device may do something
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
+    with os.fdopen(descriptor, "rb") as file:
+        _refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
+        return file.read(at_most)
+
+
+def _refuse_what_is_no_file(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise OSError(errno.EINVAL, f"it is {kind}", str(path))
