@@ -17,6 +17,15 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.spec.suggest import did_you_mean
 
 CONFIG_NAME = "config.pbtxt"
+#: A model's platform or file to its backend, in the order in which Triton looks
+#: (AutoCompleteBackendFields in core's model_config_utils.cc).
+_BACKENDS = {
+    **dict.fromkeys(("tensorrt_plan", "model.plan"), "tensorrt"),
+    **dict.fromkeys(("onnxruntime_onnx", "model.onnx"), "onnxruntime"),
+    "model.xml": "openvino",
+    **dict.fromkeys(("pytorch_libtorch", "model.pt"), "pytorch"),
+    "model.py": "python",
+}
 #: No file system has longer names.
 _NAME_BYTES = 255
 
@@ -61,10 +70,18 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        in_python = any((d / "model.py").is_file() for d in self._version_directories)
-        if config.backend != "python" and (config.backend or not in_python):
+        if self.backend(config) != "python":
             return is_completed(config)
         return self.mentions("auto_complete_config")
+
+    def backend(self, config: ModelConfig) -> str:
+        """The backend that serves the model; empty where it is not one of `_BACKENDS`."""
+        if config.backend:
+            return str(config.backend)
+        named = config.platform or config.default_model_filename
+        there = (d / f for d in self._version_directories for f in _BACKENDS)
+        clues = {named} if named else {path.name for path in there if path.exists()}
+        return next((backend for clue, backend in _BACKENDS.items() if clue in clues), "")
 
     def mentions(self, name: str) -> bool:
         """Whether the model's own Python code mentions a name."""
