@@ -54,12 +54,14 @@ def command(spec: Path | None, noise: bool, output: Path, output_format: str) ->
 
 def _checks(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.spec.load import load_spec
+    from tuner.steps.job import models_of
     from tuner.triton.doctor import run_checks
 
     wanted = None if spec is None else load_spec(spec).spec
     checks = run_checks(
         children_environment(),
         server=None if wanted is None else wanted.server,
+        models=lambda: () if wanted is None else models_of(wanted).models.values(),
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
         repository=None if wanted is None else wanted.repository,
         results=output,

@@ -5,24 +5,55 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
+from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.ports import ADDRESS, free_ports
+from tuner.modelconfig.served import ServedModel
 from tuner.server import access
 from tuner.server.binaries import Installation
+from tuner.server.log import OTHER_BACKENDS
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
-from tuner.triton.mirror import mirror_of
+from tuner.triton.mirror import in_repository, mirror_of
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
 _launches = itertools.count()
+
+
+def find_backends(
+    models: Iterable[ServedModel], args: Iterable[str], installed: Path | None
+) -> str:
+    """The models' backends, in the directory that is ``installed`` or that ``args`` name.
+
+    Raises:
+        EnvironmentNotReadyError: One is neither there nor beside its model.
+    """
+    pairs = ((*arg.partition("=")[::2], after) for arg, after in pairwise([*args, ""]))
+    named = [value or after for flag, value, after in pairs if flag == "--backend-directory"]
+    directory = Path(named[-1]) if named else installed
+    if directory is None:
+        return "wherever this tritonserver looks for them"
+    wanted = {model.files.backend(model.base.file): model.files.directory for model in models}
+    for backend, model in wanted.items():
+        library = f"libtriton_{backend}*.so"
+        places = (directory / backend, model, *model.iterdir())
+        found = any(any(place.glob(library)) for place in places)
+        if backend and not (found or (directory / backend / "model.py").is_file()):
+            has = ", ".join(sorted(path.name for path in directory.glob("*") if path.is_dir()))
+            raise EnvironmentNotReadyError(
+                f"{model.name} needs the {backend} backend, and this tritonserver has only {has}",
+                OTHER_BACKENDS,
+            )
+    return ", ".join(filter(None, wanted)) or "none is needed"
 
 
 @dataclass(frozen=True)
@@ -34,12 +65,13 @@ class LocalServer:
     _process: subprocess.Popen[bytes]
     _log: Path
     _log_start: int
+    _repository: Path
 
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def log_tail(self, lines: int = 40) -> str:
-        return process.tail(self._log, lines, self._log_start)
+        return in_repository(process.tail(self._log, lines, self._log_start), self._repository)
 
 
 @dataclass(frozen=True)
@@ -139,7 +171,7 @@ class LocalLauncher:
                 )
             )
             endpoints = endpoints_at(ports, key)
-            yield LocalServer(endpoints, running.pid, running, log, output.tell())
+            yield LocalServer(endpoints, running.pid, running, log, output.tell(), self.repository)
 
     def _environment(self) -> Mapping[str, str]:
         if self.gpus == "all":

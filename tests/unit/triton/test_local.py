@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from serving import served_several
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.server.binaries import Installation, Origin
-from tuner.triton.local import LocalLauncher
+from tuner.triton.local import LocalLauncher, find_backends
 
 INSTALLATION = Installation(
     binary=Path("/opt/tritonserver/bin/tritonserver"),
@@ -69,3 +70,31 @@ def test_a_candidates_arguments_come_last() -> None:
 def test_what_is_set_here_may_not_be_set_in_the_spec(argument: str) -> None:
     with pytest.raises(SpecError, match=argument):
         command((argument,))
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        *("backends/onnxruntime/libtriton_onnxruntime.so", "backends/onnxruntime/model.py"),
+        *("models/m/libtriton_onnxruntime.so", "models/m/1/libtriton_onnxruntime.so"),
+    ],
+)
+@pytest.mark.parametrize("config", ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"', ""])
+def test_a_backend_that_the_server_lacks_is_told_with_what_to_do(
+    there: str, config: str, tmp_path: Path
+) -> None:
+    models = served_several(tmp_path / "models", m=config).models.values()
+    (tmp_path / "models" / "m" / "1" / "model.onnx").touch()
+    installed, flag = tmp_path / "none", "--backend-directory"
+    (installed / "python").mkdir(parents=True)
+    with pytest.raises(EnvironmentNotReadyError) as missing:
+        find_backends(models, [], installed)
+    text = "m needs the onnxruntime backend, and this tritonserver has only python"
+    assert missing.value.message == text
+    assert "--backend-directory" in missing.value.hint
+    assert find_backends(models, [], None)
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / there).touch()
+    (tmp_path / "backends").mkdir(exist_ok=True)
+    for named in ([f"{flag}={tmp_path / 'backends'}"], [flag, str(tmp_path / "backends")]):
+        assert find_backends(models, [*named, "--log-verbose=1"], installed) == "onnxruntime"
