@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
+
+import psutil
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
@@ -26,6 +30,8 @@ from tuner.triton.mirror import in_repository, mirror_of
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server, refuse_owned
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
+_TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
+_CLOCK_S = 1.0  # processes and files are dated by different clocks
 _launches = itertools.count()
 
 
@@ -156,6 +162,7 @@ class LocalLauncher:
     ) -> Iterator[LocalServer]:
         shm_prefix = f"tune-{os.getpid()}-{next(_launches)}-"
         with ExitStack() as stack:
+            stack.callback(_remove_environments, time.time())
             repository = stack.enter_context(mirror_of(self.repository))
             with free_ports(len(SERVICES)) as ports:
                 command = self.command(
@@ -178,3 +185,28 @@ class LocalLauncher:
             return self.installation.environment
         visible = "" if self.gpus == "none" else ",".join(map(str, self.gpus))
         return {**self.installation.environment, "CUDA_VISIBLE_DEVICES": visible}
+
+
+def _remove_environments(since: float) -> None:
+    """Removes what Python backends made since then and, killed, left behind.
+
+    A server that is ended politely does so itself, which takes it seconds. What a living one may
+    have made stays: the server that ends last removes it.
+    """
+    living = _python_servers()
+    for path in _TMP.glob("python_env_*"):
+        with suppress(OSError):
+            made = path.lstat().st_mtime
+            theirs = any(began < made + _CLOCK_S for began in living)
+            if made > since - _CLOCK_S and not theirs:
+                shutil.rmtree(path)
+
+
+def _python_servers() -> list[float]:
+    """When each server with the Python backend that lives began."""
+    found = []
+    for running in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if "libtriton_python.so" in Path(f"/proc/{running.pid}/maps").read_text():
+                found.append(running.create_time())
+    return found

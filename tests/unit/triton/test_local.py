@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from serving import served_several
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.server.binaries import Installation, Origin
+from tuner.triton import local
 from tuner.triton.local import LocalLauncher, find_backends
 
 INSTALLATION = Installation(
@@ -98,3 +101,18 @@ def test_a_backend_that_the_server_lacks_is_told_with_what_to_do(
     (tmp_path / "backends").mkdir(exist_ok=True)
     for named in ([f"{flag}={tmp_path / 'backends'}"], [flag, str(tmp_path / "backends")]):
         assert find_backends(models, [*named, "--log-verbose=1"], installed) == "onnxruntime"
+
+
+def test_what_a_living_server_may_have_made_in_tmp_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.time()
+    for name, age_s in (("before", 60), ("ours", -60), ("perhaps_theirs", -180)):
+        path = tmp_path / f"python_env_{name}"
+        path.mkdir()
+        os.utime(path, (began - age_s, began - age_s))
+    monkeypatch.setattr(local, "_TMP", tmp_path)
+    monkeypatch.setattr(local, "_python_servers", lambda: [began + 120])
+    local._remove_environments(began)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"python_env_before", "python_env_perhaps_theirs"}
