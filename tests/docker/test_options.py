@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.machine import host
 from tuner.triton import container_owner, docker
 from tuner.triton.docker import DockerLauncher, Network
 
@@ -61,10 +62,10 @@ def test_gpus(launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.Monk
         options = replace(launcher, **changes).options(Network.HOST, PORTS, [])
         return [dict(request) for request in options["device_requests"]]
 
-    monkeypatch.setattr(docker, "_GPU_DEVICES", (str(tmp_path / "none"),))
+    monkeypatch.setattr(host, "_GPU_DEVICES", (str(tmp_path / "none"),))
     assert asked(gpus="none") == asked(gpus="all") == []
     assert asked(gpus=(0, 2))[0]["DeviceIDs"] == ["0", "2"]
-    monkeypatch.setattr(docker, "_GPU_DEVICES", (str(tmp_path),))
+    monkeypatch.setattr(host, "_GPU_DEVICES", (str(tmp_path),))
     assert asked(gpus="none") == []
     (everything,) = asked(gpus="all")
     assert (everything["Count"], everything["Capabilities"]) == (-1, [["gpu"]])

@@ -24,10 +24,11 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        for found in (Path(value), _output(ctx) / value):
-            if os.access(f"{found}/", os.F_OK):
-                return found
-        self.fail(f"there is no run {str(value)!r}, nor is there {str(found)!r}", param, ctx)
+        named, stored = Path(value), _output(ctx) / value
+        found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
+        if found is None:
+            self.fail(f"there is no run {str(value)!r}, nor is there {str(stored)!r}", param, ctx)
+        return found
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

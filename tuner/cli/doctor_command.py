@@ -30,6 +30,7 @@ def command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing. How well measurements repeat here is told by the report of each run.
     """
     from tuner.spec.load import load_spec
+    from tuner.steps.job import models_of
     from tuner.triton.doctor import Check, run_checks
     from tuner.writeback.settle import half_written
 
@@ -37,6 +38,7 @@ def command(spec: Path | None, output: Path, output_format: str) -> int:
     checks = run_checks(
         children_environment(),
         server=None if wanted is None else wanted.server,
+        models=lambda: () if wanted is None else models_of(wanted).models.values(),
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
         repository=None if wanted is None else wanted.repository,
         results=output,

@@ -112,6 +112,7 @@ def _drafted(
         raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
     for finding in errors_of(repository, model):
         say(f"{finding.place}: {finding.message}", err=True)
+    config.backend = files.backend(config)
     if profile is not None:
         given = carried(profile, config, directory, slo)
     host = read_host(children_environment())
@@ -138,6 +139,7 @@ def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, 
         files = read_model(repository, name)
         config = files.config()
         calls = tuple(called for called in called_models(files, config) if called in there)
+        config.backend = files.backend(config)
         reached[name] = Part(config, files.completes(config), calls)
         steps = [step.model_name for step in config.ensemble_scheduling.step]
         for step in steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tuner.lint.finding import Finding, Severity
+from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.idle import without_effect
 from tuner.modelconfig.rules import Rule, is_delay, queue_policies, violations
@@ -13,8 +14,6 @@ from tuner.modelconfig.tree import locate
 
 #: How the server will be started is not known here, so these may be right.
 _DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
-_TURN_ON_BATCHING = ("onnxruntime", "tensorrt")
-_PLATFORMS = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt"}
 _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
@@ -28,7 +27,9 @@ def config_findings(
     files: ModelFiles, config: ModelConfig, *, has_state: bool = False
 ) -> Iterator[Finding]:
     """Findings with their place in the file; ``has_state``: the model's code knows sequences."""
-    for severity, rule, path, message, hint in _remarks(config, files.completes(config)):
+    remarks = [*_remarks(config, files.completes(config))]
+    remarks += _hidden_batcher(config, files.backend(config))
+    for severity, rule, path, message, hint in remarks:
         if has_state and rule == "stateless-sequences":
             continue
         line, column = locate(files.text, path)
@@ -138,22 +139,17 @@ def _mixed_kinds(config: ModelConfig) -> Iterator[_Remark]:
         )
 
 
-def _hidden_batcher(config: ModelConfig) -> Iterator[_Remark]:
-    """Auto-complete of these backends turns dynamic batching on.
-
-    TensorRT's always completes. ONNX Runtime's only where inputs or outputs are left out
-    (AutoCompleteConfig in onnxruntime_backend's onnxruntime.cc).
-    """
-    backend = config.backend or _PLATFORMS.get(config.platform, "")
-    full = backend == "onnxruntime" and config.input and config.output
-    scheduled = config.WhichOneof("scheduling_choice") is not None or full
-    if backend in _TURN_ON_BATCHING and config.max_batch_size > 1 and not scheduled:
+def _hidden_batcher(config: ModelConfig, backend: str) -> Iterator[_Remark]:
+    """A server that completes nothing would not load an ONNX model without inputs or outputs."""
+    if config.max_batch_size and turns_on_batching(backend, config):
+        tensorrt = "start with --disable-auto-complete-config"
+        without = tensorrt if backend == "tensorrt" else "write all inputs and outputs to have none"
         yield (
             Severity.NOTE,
             "hidden-batcher",
             "max_batch_size",
             f"{backend} turns dynamic batching on by itself when no scheduler is set",
-            "write dynamic_batching { } to say so, or start with --disable-auto-complete-config",
+            f"write dynamic_batching {{ }} to say so, or {without}",
         )
 
 
@@ -178,6 +174,5 @@ _REMARKS: tuple[Callable[[ModelConfig], Iterator[_Remark]], ...] = (
     _stateless_sequences,
     _batch_in_dims,
     _mixed_kinds,
-    _hidden_batcher,
     _backends,
 )

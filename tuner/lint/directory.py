@@ -40,11 +40,6 @@ _BACKENDS = {
         ((".pkl", "FIL reads no pickles: convert the model to Treelite's checkpoint.tl"),),
     ),
 }
-_PLATFORMS = {
-    "onnxruntime_onnx": "onnxruntime",
-    "tensorrt_plan": "tensorrt",
-    "pytorch_libtorch": "pytorch",
-}
 
 
 def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
@@ -84,7 +79,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
-    name = config.backend or _PLATFORMS.get(config.platform, "")
+    name = files.backend(config)
     backend = _BACKENDS.get(name)
     if backend is None or config.cc_model_filenames:
         return

@@ -16,6 +16,7 @@ from typing import Any
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version")
 _GPU_TIMEOUT_S = 30.0
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the second one on WSL
 _MIB = 1 << 20
 
 
@@ -78,6 +79,11 @@ def read_host(environment: Mapping[str, str]) -> Host:
 def read_governor() -> str | None:
     """The frequency governor of the first core; None where it is not visible (most clouds)."""
     return _text(_GOVERNOR)
+
+
+def has_gpu() -> bool:
+    """Whether a driver shows a GPU here; starts no program."""
+    return any(Path(device).exists() for device in _GPU_DEVICES)
 
 
 def read_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tuner.locking import Lock, lock
 
 #: Only directories made here have it: whatever has it and is not locked may be removed.
-_PREFIX = ".tune-private-"
+PREFIX = ".tune-private-"
 _YOUNG_S = 60.0  # its owner may not have locked it yet
 
 
@@ -28,7 +28,7 @@ def private_directory() -> Iterator[Path]:
     and are removed on the way.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         descriptor = os.open(name, os.O_RDONLY)
         try:
             lock(descriptor)
@@ -38,7 +38,7 @@ def private_directory() -> Iterator[Path]:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    for directory in parent.glob(f"{_PREFIX}*"):
+    for directory in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # in use, somebody else's, or gone by now
             if time.time() - directory.stat().st_mtime < _YOUNG_S:
                 continue

@@ -102,7 +102,7 @@ class HostUse:
     governor: str | None = None  # frequency governor of the first core
     pending_requests_max: float | None = None  # nv_inference_pending_request_count, sampled
     gpus: int | None = None  # that the server sees
-    gpu_memory_used_bytes: int | None = None  # peak over the window, all GPUs
+    gpu_memory_used_bytes: int | None = None  # peak over the window, the fullest GPU
     gpu_utilization: float | None = None  # mean, 0..1
     gpu_power_w: float | None = None  # mean
     gpu_clock_mhz: float | None = None  # lowest seen, of the GPUs it may use

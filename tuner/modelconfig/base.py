@@ -46,15 +46,21 @@ class Base:
     known: bool = False
 
     @classmethod
-    def of_file(cls, file: ModelConfig, *, completes: bool = False) -> Base:
-        """Before a server was queried.
+    def of_file(
+        cls, file: ModelConfig, *, completes: bool = False, backend: str = "", on_cpu: bool = False
+    ) -> Base:
+        """Before a server was queried, which serves it with ``backend``, perhaps without a GPU.
 
         Where the server will complete max_batch_size, Triton's default stands in for it.
         """
-        completed = _with_default_counts(file)
+        backend = backend or file.backend
+        completed = _with_default_counts(file, backend, on_cpu=on_cpu)
         if completes and not file.max_batch_size:
             completed.max_batch_size = ASSUMED_BATCH_SIZE
-        return cls(file, completed, completes=completes)
+        if not (completes and turns_on_batching(backend, file)):
+            return cls(file, completed, completes=completes)
+        completed.dynamic_batching.SetInParent()
+        return cls(file, completed, frozenset({DYNAMIC_BATCHING}), completes)
 
     @classmethod
     def of_server(cls, file: ModelConfig, running: ModelConfig, *, completes: bool) -> Base:
@@ -67,7 +73,7 @@ class Base:
     @property
     def completions(self) -> tuple[str, ...]:
         """Fields that the server completed, by name; no plain defaults."""
-        before = _with_default_counts(self.file)
+        before = self.file
         names = (*_TAKEN_OVER, DYNAMIC_BATCHING, "sequence_batching")
         after = self.completed
         return tuple(n for n in names if not same_config(_only(before, n), _only(after, n)))
@@ -165,6 +171,17 @@ _TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", _POLICY)
 _FOUND = ("backend", "platform")
 
 
+def turns_on_batching(backend: str, config: ModelConfig) -> bool:
+    """The backend adds a dynamic batcher when it loads a model that can batch.
+
+    TensorRT's always completes. ONNX Runtime's only where inputs or outputs are left out
+    (AutoCompleteConfig in onnxruntime_backend's onnxruntime.cc).
+    """
+    completed = backend == "onnxruntime" and not (config.input and config.output)
+    scheduled = config.WhichOneof("scheduling_choice") is not None or config.max_batch_size == 1
+    return (completed or backend == "tensorrt") and not scheduled
+
+
 def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:
     config = deepcopy(file)
     for name in (*_TAKEN_OVER, *_FOUND):
@@ -206,7 +223,7 @@ def _take_counts(config: ModelConfig, running: ModelConfig) -> None:
             group.count = served.count
 
 
-def _with_default_counts(file: ModelConfig) -> ModelConfig:
+def _with_default_counts(file: ModelConfig, backend: str, *, on_cpu: bool) -> ModelConfig:
     config = deepcopy(file)
     if config.HasField("ensemble_scheduling"):
         return config
@@ -214,8 +231,8 @@ def _with_default_counts(file: ModelConfig) -> ModelConfig:
         config.instance_group.add()
     for group in config.instance_group:
         if group.count < 1:
-            on_cpu = group.kind == group.KIND_CPU
-            group.count = _CPU_COUNTS.get(config.backend, 1) if on_cpu else 1
+            cpu = group.kind == group.KIND_CPU or (on_cpu and group.kind == group.KIND_AUTO)
+            group.count = _CPU_COUNTS.get(backend, 1) if cpu else 1
     return config
 
 

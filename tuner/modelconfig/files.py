@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,15 @@ from tuner.regular import read_regular
 from tuner.spec.suggest import did_you_mean
 
 CONFIG_NAME = "config.pbtxt"
+#: A model's platform or file to its backend, in the order in which Triton looks
+#: (AutoCompleteBackendFields in core's model_config_utils.cc).
+_BACKENDS = {
+    **dict.fromkeys(("tensorrt_plan", "model.plan"), "tensorrt"),
+    **dict.fromkeys(("onnxruntime_onnx", "model.onnx"), "onnxruntime"),
+    "model.xml": "openvino",
+    **dict.fromkeys(("pytorch_libtorch", "model.pt"), "pytorch"),
+    "model.py": "python",
+}
 #: No file system has longer names.
 _NAME_BYTES = 255
 
@@ -61,10 +71,18 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        in_python = any(read_source(d / "model.py") is not None for d in self._version_directories)
-        if config.backend != "python" and (config.backend or not in_python):
+        if self.backend(config) != "python":
             return is_completed(config)
         return self.mentions("auto_complete_config")
+
+    def backend(self, config: ModelConfig) -> str:
+        """The backend that serves the model; empty where it is not one of `_BACKENDS`."""
+        if config.backend:
+            return str(config.backend)
+        named = config.platform or config.default_model_filename
+        there = (d / f for d in self._version_directories for f in _BACKENDS)
+        clues = {named} if named else {path.name for path in there if os.access(path, os.F_OK)}
+        return next((backend for clue, backend in _BACKENDS.items() if clue in clues), "")
 
     def mentions(self, name: str) -> bool:
         """Whether the model's own Python code mentions a name."""

@@ -170,6 +170,8 @@ def read_served(
     repository: Path,
     names: Mapping[str, str],
     calls: Mapping[str, Sequence[str]] | None = None,
+    *,
+    on_cpu: bool = False,
 ) -> Served:
     """Reads the models that a run names, and all that they consist of or call.
 
@@ -177,6 +179,7 @@ def read_served(
         repository: Directory with one directory for each model.
         names: Label to name. Models that are not named have their name as their label.
         calls: Label to the names of the models that the model's code calls.
+        on_cpu: The server will see no GPU.
 
     Raises:
         EnvironmentNotReadyError: A model cannot be read.
@@ -193,7 +196,8 @@ def read_served(
         files = read_model(repository, name)
         config = files.config()
         config.name = config.name or name
-        base = Base.of_file(config, completes=files.completes(config))
+        backend, completes = files.backend(config), files.completes(config)
+        base = Base.of_file(config, completes=completes, backend=backend, on_cpu=on_cpu)
         asked = dict.fromkeys((*_steps(config), *called.get(name, ())))
         parts = tuple(labels.get(part, part) for part in asked)
         read[name] = ServedModel(labels.get(name, name), name, files, base, parts)

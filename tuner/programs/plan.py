@@ -22,6 +22,7 @@ from tuner.load.traffic.repeats import popularity
 from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import LoadPoint
+from tuner.modelconfig.path_steps import parse_steps
 from tuner.modelconfig.schema import enum_name
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategies.twin.designs import designs
@@ -33,6 +34,7 @@ from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.model import MODES, ServerMode, Spec, Strategy
 from tuner.spec.paths import INSTANCE_GROUP
+from tuner.spec.suggest import in_brackets
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
 from tuner.steps.job import Job, Request, prepare
@@ -48,6 +50,13 @@ from tuner.writeback.settle import half_written
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
 _ON_GPU = "KIND_GPU"
+#: All that onnxruntime_backend's onnxruntime.cc and core read of them, 24.10 to 26.06.
+_PARAMETERS = (
+    *("intra_op_thread_count", "inter_op_thread_count", "execution_mode", "enable_mem_arena"),
+    *("enable_mem_pattern", "gpu_mem_limit", "arena_extend_strategy", "cudnn_conv_algo_search"),
+    *("do_copy_in_default_stream", "memory.enable_memory_arena_shrinkage"),
+    *("session.use_device_allocator_for_initializers", "TRITON_BATCH_STRATEGY_PATH"),
+)
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -117,6 +126,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
             *trace_notes(job.spec, job.plan),
             *_completion_notes(job),
+            *_parameter_notes(job),
             *cache_notes(job),
             *(told for ends, told in lacking if not ends),
         ),
@@ -153,6 +163,17 @@ def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
     for found in (p for p in job.space.parameters if _ON_GPU in p):
         place = job.loaded.space_positions[found.knob.owner][found.path]
         yield False, f"{place}: {_ON_GPU}, and no GPU is seen: configs with it fail"
+
+
+def _parameter_notes(job: Job) -> Iterator[str]:
+    """Entries of ONNX Runtime's parameters that make no difference."""
+    for label in job.searched:
+        model = job.served.models[label]
+        onnx = model.files.backend(model.base.file) == "onnxruntime"
+        for last, path in ((parse_steps(p)[-1], p) for p in job.spec.models[label].space if onnx):
+            if last.is_parameter and last.key not in _PARAMETERS:
+                near = in_brackets(str(last.key), _PARAMETERS)
+                yield f"{path}: onnxruntime reads no such parameter, its values do nothing{near}"
 
 
 def previews(job: Job, count: int) -> list[Preview]:

@@ -176,6 +176,9 @@ def _wheel_surroundings(
         (backend / file.name).symlink_to(file)
     if libpython := _libpython():
         (libraries / libpython.name).symlink_to(libpython)
+    for other in (root / "backends").iterdir():
+        if other.name != backend.name:
+            (backend.parent / other.name).symlink_to(other)
     bundled = root.parents[1] / "nvidia_pytriton.libs"
     variables = dict(environment)
     variables["PATH"] = _joined([Path(sys.executable).parent], environment.get("PATH"))

@@ -8,6 +8,11 @@ from tuner.server.server import Server
 
 _ERROR_LINE = re.compile(r'^E\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$')
 _FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")
+#: What a C++ program says when it dies, before the frames of its stack.
+_CRASH_LINE = re.compile(
+    r"^(?:terminate called after throwing an instance of '(?P<type>.+)'"
+    r"|\s+what\(\): +(?P<what>.+)|(?P<signal>Signal \(\d+\) received))"
+)
 _STUB_LINE = re.compile(r"Failed to initialize Python stub[^:]*: (?P<message>.+)$")
 _USAGE_LINE = re.compile(r"(?P<message>unrecognized option .+|Bad option: .+)$")
 _POLL_FAILED = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<message>.+)")
@@ -24,9 +29,15 @@ _STATUS_NAME = re.compile(
 _HARMLESS = ("CudaDriverHelper has not been initialized", "unable to create stream for")
 
 _OUT_OF_MEMORY = re.compile(
-    r"out of memory|out_of_memory|bad_alloc|MemoryError|cannot allocate memory"
-    r"|failed to allocate|memory limit set for|no space left on device|cudaErrorMemoryAllocation",
+    r"out[ _]?of[ _]?memory|bad_alloc|MemoryError|cannot allocate memory|ALLOC_FAILED"
+    r"|failed to allocate|memory limit set for|no space left on device|cudaErrorMemoryAllocation"
+    r"|unable to create TensorRT context",
     re.IGNORECASE,
+)
+#: What to do where a server lacks a model's backend.
+OTHER_BACKENDS = (
+    "name a directory that has it, server.args: [--backend-directory=DIR], or a tritonserver of "
+    "your own, server.binary; or use the docker mode with NVIDIA's image"
 )
 
 
@@ -41,6 +52,9 @@ def last_words(server: Server) -> str:
 def failure(text: str) -> str:
     """The line of a server's log that says why it ended; empty when the log is empty."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    crash = [match[match.lastgroup or 0] for line in lines if (match := _CRASH_LINE.search(line))]
+    if crash:
+        return ": ".join(dict.fromkeys(crash))
     for pattern in (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE):
         for line in reversed(lines):
             match = pattern.search(line)
@@ -56,13 +70,18 @@ def refusal(message: str, model: str, log: str) -> str:
         message: The answer to the load request.
         model: The model's name.
         log: The log's last lines: for a config that is not valid by itself the answer says only
-            "failed to poll from model repository" and the log has the reason.
+            "failed to poll from model repository" and the log has the reason. Of a backend that
+            ran out of memory the log may be alone in saying so.
     """
     if "failed to poll from model repository" in message:
         reasons = [m["message"] for m in _POLL_FAILED.finditer(log) if m["model"] == model]
         if reasons:
             return _first_line(reasons[-1].rstrip('"'))
-    return _STEP_FAILED.sub("", _first_line(_LOAD_FAILED.sub("", message.strip())))
+    reason = _STEP_FAILED.sub("", _first_line(_LOAD_FAILED.sub("", message.strip())))
+    since = log.rpartition(f"loading: {model}:")[2].splitlines()
+    errors = [_first_line(m["message"]) for line in since if (m := _ERROR_LINE.search(line))]
+    memory = next(filter(out_of_memory, () if out_of_memory(reason) else errors), "")
+    return f"{reason}: {memory}" if memory else reason
 
 
 def out_of_memory(reason: str) -> bool:

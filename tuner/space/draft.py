@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import enum_name
 from tuner.space.judge import refuse_unmeasurable
@@ -311,7 +312,9 @@ def _batching(part: Part, slo: Slo, *, alone: bool) -> Iterator[str]:
         yield "# Naming a field of dynamic_batching keeps it on. To search that too, add"
         yield "#   dynamic_batching: {choice: [off, on]}"
     else:
-        yield "dynamic_batching: {choice: [off, on]}     # off in config.pbtxt"
+        by_itself = part.completes and turns_on_batching(config.backend, config)
+        now = "the server turns it on by itself" if by_itself else "off in config.pbtxt"
+        yield f"dynamic_batching: {{choice: [off, on]}}     # {now}"
     if alone:
         yield "# The config as it is now is always measured too; a run ends where it cannot be."
     yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"

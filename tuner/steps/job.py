@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.load.traffic.tensors import TensorShape, resolve
+from tuner.machine.host import has_gpu
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
@@ -99,6 +100,14 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     return job_from(loaded, _with_words_of(request, loaded.spec))
 
 
+def models_of(spec: Spec) -> Served:
+    """The models that a spec is about; raises as `read_served` does."""
+    names = {label: model.name for label, model in spec.models.items()}
+    calls = {label: model.calls for label, model in spec.models.items()}
+    on_cpu = spec.server.gpus == "none" or (spec.server.managed and not has_gpu())
+    return read_served(spec.repository, names, calls, on_cpu=on_cpu)
+
+
 def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
     """The models that a checked spec is about, and the space of both.
 
@@ -107,9 +116,7 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
         NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    names = {label: model.name for label, model in spec.models.items()}
-    calls = {label: model.calls for label, model in spec.models.items()}
-    served = read_served(spec.repository, names, calls)
+    served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
     space = _space(loaded, spec, served)

@@ -9,15 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.bench.timebook import Phase, TimeBook
-from tuner.errors import DeployRefusedError, ServerGoneError, TooManyFailedTrialsError
+from tuner.errors import (
+    DeployRefusedError,
+    EnvironmentNotReadyError,
+    ServerGoneError,
+    TooManyFailedTrialsError,
+)
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.run.remedies import remedies
+from tuner.server.log import OTHER_BACKENDS
 from tuner.space.candidate import Candidate
 from tuner.space.knob import Knob
 from tuner.space.space import Space
+from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps.job import Job
 from tuner.steps.tools import Programs
@@ -72,7 +79,8 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
 
     Raises:
         ModelNotServedError: The server cannot, in its own words.
-        EnvironmentNotReadyError: No server can be started at all.
+        EnvironmentNotReadyError: No server can be started at all, or it lacks a model's backend or
+            the GPU memory that the spec asks for.
         SpecError: The spec is wrong for the configs as they were completed.
         NothingToSearchError: These configs leave nothing to search.
     """
@@ -95,11 +103,16 @@ def _complete(job: Job, deployer: Deployer) -> Job:
     try:
         running = deployer.try_out(Candidate.of_models({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
+        told = f"the server does not load {job.spec.name} as it is in the repository"
+        message = f"{told}: {error.message}"
+        if "unable to find backend library" in message:
+            raise EnvironmentNotReadyError(message, OTHER_BACKENDS) from error
         raise ModelNotServedError(
-            f"the server does not load {job.spec.name} as it is in the repository: {error.message}",
+            message,
             "; ".join(remedies([error.message]))
-            or "`tune lint` knows Triton's rules; logs/server.log holds the server's own words",
+            or "logs/server.log holds the server's own words; `tune lint` knows Triton's rules",
         ) from error
+    _refuse_unknown_memory(job, deployer)
     bases = {
         label: Base.of_server(model.base.file, running[label], completes=model.base.completes)
         for label, model in job.served.models.items()
@@ -109,6 +122,18 @@ def _complete(job: Job, deployer: Deployer) -> Job:
     more = {la: bases[la].overridden | names for la, names in found.items() if names}
     overridden = {la: replace(bases[la], overridden=names) for la, names in more.items()}
     return _over(overridden, job, deployer) if overridden else job
+
+
+def _refuse_unknown_memory(job: Job, deployer: Deployer) -> None:
+    """A metric that was not measured never passes: no config would."""
+    spec = job.spec
+    asked = GPU_MEMORY in (spec.objective.metric, *(slo.metric for slo in spec.slos))
+    if asked and not deployer.sees_gpus():
+        raise EnvironmentNotReadyError(
+            "the server reports no GPU's memory, so no config can be judged by gpu_memory",
+            "take gpu_memory out of the spec: without a GPU, on a MIG slice or with "
+            "--allow-gpu-metrics=false Triton does not measure it",
+        )
 
 
 def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:

@@ -17,6 +17,7 @@ from tuner.server.binaries import Installation
 from tuner.server.server import ServerLauncher
 from tuner.steps.job import Job
 from tuner.triton.launchers import server_launcher
+from tuner.triton.local import LocalLauncher, find_backends
 from tuner.triton.models_python import numpy_of_models
 
 
@@ -64,6 +65,8 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         server_launcher(spec, [model.name for model in models], environment) as launcher,
         binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
     ):
+        if isinstance(launcher, LocalLauncher):
+            find_backends(models, launcher.args, launcher.installation.backend_directory)
         in_python = any(_may_be_python(model.base.file) for model in models)
         if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)

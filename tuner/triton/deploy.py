@@ -32,6 +32,7 @@ from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP
+from tuner.triton.mirror import in_repository
 
 _logger = logging.getLogger(__name__)
 _LOG_LINES = 200
@@ -84,6 +85,9 @@ class _Running:
     completes: bool = True
     #: Label and kind of a change that is not read back yet.
     change: tuple[str, DeploymentKind] | None = None
+    #: A load failed on a GPU: TensorRT and ONNX Runtime lose some of its memory with each
+    #: (server's issue 8969, onnxruntime_backend's 268).
+    leaks: bool = False
 
 
 class Deployer:
@@ -150,6 +154,11 @@ class Deployer:
         return (
             running is not None and running.server.alive() and health.live(running.server.endpoints)
         )
+
+    def sees_gpus(self) -> bool:
+        """Whether the current server reports the memory of a GPU."""
+        metrics = self.control.metrics()
+        return metrics is not None and bool(metrics.values("nv_gpu_memory_used_bytes"))
 
     def fresh(self) -> None:
         """Lets the next `deploy` begin with a newly started server, its cache empty.
@@ -240,11 +249,17 @@ class Deployer:
             for label, config in configs.items():
                 self._load(running, label, config)
             return DeploymentKind.RESTART
-        for label, kind in kinds.items():
-            if kind is not DeploymentKind.UNCHANGED:
-                running.change = (label, kind)
-                unload_first = self._unload_first and kind is DeploymentKind.RELOAD
-                self._load(running, label, configs[label], unload_first=unload_first)
+        learned = self._unload_first
+        try:
+            for label, kind in kinds.items():
+                if kind is not DeploymentKind.UNCHANGED:
+                    running.change = (label, kind)
+                    unload_first = self._unload_first and kind is DeploymentKind.RELOAD
+                    self._load(running, label, configs[label], unload_first=unload_first)
+        except DeployRefusedError:
+            if running.leaks and self._unload_first and not learned:
+                return self._bring(candidate, configs)  # on a new server, where nothing is beside
+            raise
         return _dearest(kinds)
 
     def _changes(
@@ -252,7 +267,9 @@ class Deployer:
     ) -> Mapping[str, DeploymentKind] | None:
         """What each model takes on the current server; None if another has to be started."""
         running = self._running
-        if running is None or running.cache_bytes != candidate.cache_bytes or not self._healthy():
+        if running is None or running.leaks or not self._healthy():
+            return None
+        if running.cache_bytes != candidate.cache_bytes:
             return None
         kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
         if _dearest(kinds) is DeploymentKind.RELOAD and self._slow_to_load(running):
@@ -332,6 +349,8 @@ class Deployer:
             if not (had_one and server_log.out_of_memory(refused.message)):
                 raise
             self._unload_first = True
+            if running.leaks:
+                raise
             self._unload(running, label)
             self._load_once(running, label, config)
         # Ensembles that went with it are there again, as they were.
@@ -343,7 +362,11 @@ class Deployer:
             running.control.load(name, text, self._load_timeout_s)
         except DeployRefusedError as refused:
             log = running.server.log_tail(_LOG_LINES)
-            reason = server_log.refusal(refused.message, name, log)
+            words = server_log.refusal(refused.message, name, log)
+            reason = in_repository(words, self.served.models[label].files.directory.parent)
+            running.leaks = self._launcher.restartable and (
+                server_log.out_of_memory(reason) or self.sees_gpus()
+            )
             raise DeployRefusedError(labelled(label, reason)) from refused
         except ServerGoneError as gone:
             reason = server_log.failure(running.server.log_tail(_LOG_LINES))

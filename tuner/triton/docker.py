@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
+from tuner.machine.host import has_gpu
 from tuner.machine.own_containers import known_as_own
 from tuner.machine.ports import ADDRESS, free_ports
 from tuner.server import access
@@ -44,7 +45,6 @@ _ENDED = ("exited", "dead")
 _CAPABILITIES = ("DAC_OVERRIDE",)
 #: In NVIDIA's images.
 _VERSION_VARIABLE = "TRITON_SERVER_VERSION"
-_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the second one on WSL
 _REAPER = str(Path(__file__).with_name("container_reaper.py"))
 _logger = logging.getLogger(__name__)
 
@@ -338,7 +338,7 @@ def _existing(path: str) -> str:
 def _device_requests(gpus: Gpus) -> list[Any]:
     from docker.types import DeviceRequest
 
-    if gpus == "none" or (gpus == "all" and not any(Path(d).exists() for d in _GPU_DEVICES)):
+    if gpus == "none" or (gpus == "all" and not has_gpu()):
         return []
     if gpus == "all":
         return [DeviceRequest(count=-1, capabilities=[["gpu"]])]

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,13 +15,14 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.machine import host
 from tuner.machine.ports import free_ports
+from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
 from tuner.server.control import Control
 from tuner.server.server import Endpoints
 from tuner.spec.environment import resolve
 from tuner.spec.model import Server, ServerMode
 from tuner.triton import remote
-from tuner.triton.local import SHM
+from tuner.triton.local import SHM, find_backends
 from tuner.triton.models_python import numpy_of_models
 
 _MIB = 1 << 20
@@ -31,6 +32,8 @@ _HOLES = (
     "older than release 25.07: whoever reaches its ports may take it over, see docs/security.md"
 )
 _BUSY = 0.5  # load average per core
+
+_Models = Callable[[], Iterable[ServedModel]]
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def run_checks(
     environment: Mapping[str, str],
     *,
     server: Server | None = None,
+    models: _Models = lambda: (),
     perf_analyzer: str | None = None,
     repository: Path | None = None,
     results: Path | None = None,
@@ -64,13 +68,14 @@ def run_checks(
     Args:
         environment: Variables of this process.
         server: From the spec; the default local server when None.
+        models: Reads those that the server is to load.
         perf_analyzer: Binary named in the spec, if any.
         repository: Model repository to read, and at the end to write to.
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
     wanted = server or Server()
     return [
-        *_BY_MODE[wanted.mode](wanted, environment),
+        *_BY_MODE[wanted.mode](wanted, environment, models),
         _checked(
             "perf_analyzer",
             "perf_analyzer starts",
@@ -94,19 +99,27 @@ def _checked(id_: str, label: str, look: Callable[[], str]) -> Check:
         return Check(id_, label, ok=False, found=error.message, mend=error.hint)
 
 
-def _tritonserver(server: Server, environment: Mapping[str, str]) -> list[Check]:
-    """The server, and the NumPy of its Python models where that is not the server's own."""
-    numpy: list[Check] = []
+def _tritonserver(server: Server, environment: Mapping[str, str], models: _Models) -> list[Check]:
+    """The server, the NumPy of Python models where that is not the server's own, and backends."""
+    more: list[Check] = []
 
     def look() -> str:
         with binaries.tritonserver(
             server.binary, {**environment, **resolve(server.environment, environment)}
         ) as installation:
             if (python := installation.python) is not None:
-                numpy.append(_checked("numpy", "NumPy of Python models", partial(_numpy, python)))
+                more.append(_checked("numpy", "NumPy of Python models", partial(_numpy, python)))
+            directory = installation.backend_directory
+            more.append(
+                _checked(
+                    "backends",
+                    "backends of the models",
+                    lambda: find_backends(models(), server.args, directory),
+                )
+            )
             return _told(installation)
 
-    return [_warned(_checked("tritonserver", "tritonserver starts", look)), *numpy]
+    return [_warned(_checked("tritonserver", "tritonserver starts", look)), *more]
 
 
 def _warned(check: Check) -> Check:
@@ -145,7 +158,7 @@ def _placeholder() -> Iterator[Check]:
         )
 
 
-def _remote(server: Server, _: Mapping[str, str]) -> list[Check]:
+def _remote(server: Server, _: Mapping[str, str], __: _Models) -> list[Check]:
     def look() -> str:
         endpoints = Endpoints(server.http or "", server.grpc or "", server.metrics)
         remote.check(endpoints)
@@ -155,7 +168,7 @@ def _remote(server: Server, _: Mapping[str, str]) -> list[Check]:
     return [_warned(_checked("remote", "remote server can be tuned", look))]
 
 
-def _docker(_: Server, environment: Mapping[str, str]) -> list[Check]:
+def _docker(_: Server, environment: Mapping[str, str], __: _Models) -> list[Check]:
     return [_checked("docker", "container engine answers", lambda: _engine(environment))]
 
 

@@ -4,24 +4,61 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
+import psutil
+
+from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.ports import ADDRESS, free_ports
+from tuner.modelconfig.served import ServedModel
 from tuner.server import access
 from tuner.server.binaries import Installation
+from tuner.server.log import OTHER_BACKENDS
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
-from tuner.triton.mirror import mirror_of
+from tuner.triton.mirror import in_repository, mirror_of
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
 SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
+_TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
+_CLOCK_S = 1.0  # processes and files are dated by different clocks
+
+
+def find_backends(
+    models: Iterable[ServedModel], args: Iterable[str], installed: Path | None
+) -> str:
+    """The models' backends, in the directory that is ``installed`` or that ``args`` name.
+
+    Raises:
+        EnvironmentNotReadyError: One is neither there nor beside its model.
+    """
+    pairs = ((*arg.partition("=")[::2], after) for arg, after in pairwise([*args, ""]))
+    named = [value or after for flag, value, after in pairs if flag == "--backend-directory"]
+    directory = Path(named[-1]) if named else installed
+    if directory is None:
+        return "wherever this tritonserver looks for them"
+    wanted = {model.files.backend(model.base.file): model.files.directory for model in models}
+    for backend, model in wanted.items():
+        library = f"libtriton_{backend}*.so"
+        places = (directory / backend, model, *model.iterdir())
+        found = any(any(place.glob(library)) for place in places)
+        if backend and not (found or (directory / backend / "model.py").is_file()):
+            has = ", ".join(sorted(path.name for path in directory.glob("*") if path.is_dir()))
+            raise EnvironmentNotReadyError(
+                f"{model.name} needs the {backend} backend, and this tritonserver has only {has}",
+                OTHER_BACKENDS,
+            )
+    return ", ".join(filter(None, wanted)) or "none is needed"
 
 
 @dataclass(frozen=True)
@@ -33,12 +70,13 @@ class LocalServer:
     _process: subprocess.Popen[bytes]
     _log: Path
     _log_start: int
+    _repository: Path
 
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def log_tail(self, lines: int = 40) -> str:
-        return process.tail(self._log, lines, self._log_start)
+        return in_repository(process.tail(self._log, lines, self._log_start), self._repository)
 
 
 @dataclass(frozen=True)
@@ -121,6 +159,7 @@ class LocalLauncher:
     ) -> Iterator[LocalServer]:
         shm_prefix = f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
         with ExitStack() as stack:
+            stack.callback(_remove_environments, time.time())
             repository = stack.enter_context(mirror_of(self.repository))
             with free_ports(len(SERVICES)) as ports:
                 command = self.command(
@@ -136,10 +175,35 @@ class LocalLauncher:
                 )
             )
             endpoints = endpoints_at(ports, key)
-            yield LocalServer(endpoints, running.pid, running, log, output.tell())
+            yield LocalServer(endpoints, running.pid, running, log, output.tell(), self.repository)
 
     def _environment(self) -> Mapping[str, str]:
         if self.gpus == "all":
             return self.installation.environment
         visible = "" if self.gpus == "none" else ",".join(map(str, self.gpus))
         return {**self.installation.environment, "CUDA_VISIBLE_DEVICES": visible}
+
+
+def _remove_environments(since: float) -> None:
+    """Removes what Python backends made since then and, killed, left behind.
+
+    A server that is ended politely does so itself, which takes it seconds. What a living one may
+    have made stays: the server that ends last removes it.
+    """
+    living = _python_servers()
+    for path in _TMP.glob("python_env_*"):
+        with suppress(OSError):
+            made = path.lstat().st_mtime
+            theirs = any(began < made + _CLOCK_S for began in living)
+            if made > since - _CLOCK_S and not theirs:
+                shutil.rmtree(path)
+
+
+def _python_servers() -> list[float]:
+    """When each server with the Python backend that lives began."""
+    found = []
+    for running in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if "libtriton_python.so" in Path(f"/proc/{running.pid}/maps").read_text():
+                found.append(running.create_time())
+    return found

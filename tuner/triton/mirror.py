@@ -8,11 +8,12 @@ be a full reload instead of an update in place.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuner.machine.private import private_directory
+from tuner.machine.private import PREFIX, private_directory
 
 _BYTECODE = "__pycache__"
 
@@ -28,6 +29,11 @@ def mirror_of(repository: Path) -> Iterator[Path]:
         mirror = private / "models"
         _mirror(repository.resolve(), mirror, ())
         yield mirror
+
+
+def in_repository(words: str, repository: Path) -> str:
+    """A server's words with the repository's own path for that of a mirror."""
+    return re.sub(rf"[^\s'\"]*/{PREFIX}\w+/models(?=/)", lambda _: str(repository), words)
 
 
 def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:

@@ -137,15 +137,17 @@ def test_a_server_that_died_or_hangs_is_replaced(
         assert deployer.server is not server
 
 
-def test_a_reload_that_runs_out_of_memory_unloads_the_old_copy_first(
+def test_a_reload_that_runs_out_of_memory_is_tried_again_where_no_old_copy_is(
     make: Callable[..., Deployer], tmp_path: Path
 ) -> None:
     memory = str(tmp_path / "memory")
     with make() as deployer:
         deployer.deploy(candidate(lock=memory))
-        # Two copies do not fit: the first attempt fails, the second finds the memory free.
+        # Two copies do not fit: the first attempt fails, a new server finds the memory free.
+        server = deployer.server
         deployment = deployer.deploy(candidate(lock=memory, size=4))
-        assert deployment.kind is DeploymentKind.RELOAD
+        assert deployment.kind is DeploymentKind.RESTART
+        assert deployer.server is not server
         assert deployment.running[""].max_batch_size == 4
 
         # Two instances of one model do not fit either, whatever is unloaded.

@@ -61,6 +61,17 @@ def test_the_repository_is_not_written_into(launcher: LocalLauncher, tmp_path: P
     assert {p: p.stat().st_mtime_ns for p in launcher.repository.rglob("*")} == before
 
 
+def test_a_killed_server_leaves_nothing_in_tmp(launcher: LocalLauncher, tmp_path: Path) -> None:
+    place = Path("/tmp")
+    before = {*place.glob("python_env_*")}
+    with launcher.launch([], tmp_path / "log") as server, Control(server.endpoints) as control:
+        control.load(MODEL, None, 30)
+        made = {*place.glob("python_env_*")} - before
+    assert made
+    # Beside the server of another test it may be that one's, and is left to it.
+    assert not any(path.exists() for path in made) or local._python_servers()
+
+
 def test_servers_run_side_by_side_and_append_to_one_log(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:

@@ -67,7 +67,7 @@ def test_every_spec_is_a_stage(script: Script) -> None:
 def test_the_work_directory_is_out_of_every_sweepers_reach(script: Script) -> None:
     """It holds the environment that runs and all results, for as long as the machine is lent."""
     name = script("run").WORK
-    for swept in ("triton-tune-*", f"{private._PREFIX}*"):
+    for swept in ("triton-tune-*", f"{private.PREFIX}*"):
         assert not Path(name).match(swept)
 
 

@@ -334,6 +334,9 @@ def test_a_batcher_is_hidden_only_where_the_backend_completes_the_config(
 ):
     add(repository, "m", "max_batch_size: 8 " + config, ["1/model.onnx", "1/model.plan"])
     assert ("hidden-batcher" in rules(repository)) == hidden
+    hints = [f.hint for f in lint_repository(repository) if f.rule == "hidden-batcher"]
+    refused = [h for h in hints if "--disable-auto-complete-config" in h and "onnx" in config]
+    assert not refused, "then an ONNX model without inputs or outputs does not load"
 
 
 def test_tensors_that_the_model_s_own_code_completes_are_no_mistake(repository):

@@ -100,6 +100,50 @@ def test_a_count_left_open_is_tritons_default(file: str, count: int) -> None:
     assert changed(base, count=count) == {}
 
 
+@pytest.mark.parametrize(
+    ("file", "backend", "count"),
+    [
+        ("", "onnxruntime", 2),
+        ("instance_group { }", "onnxruntime", 2),
+        ("instance_group { kind: KIND_GPU }", "onnxruntime", 1),
+        ("", "python", 1),
+    ],
+)
+def test_without_a_gpu_a_group_that_says_nothing_is_on_the_cpu(
+    file: str, backend: str, count: int
+) -> None:
+    (group,) = Base.of_file(parse(file), backend=backend, on_cpu=True).completed.instance_group
+    assert group.count == count
+    (group,) = Base.of_file(parse(file), backend=backend).completed.instance_group
+    assert group.count == 1
+
+
+IO = "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' dims: 4 }"
+
+
+@pytest.mark.parametrize(
+    ("file", "backend", "on"),
+    [
+        ("max_batch_size: 16", "onnxruntime", True),
+        ("", "onnxruntime", True),
+        (f"max_batch_size: 16 {IO}", "onnxruntime", False),
+        (f"max_batch_size: 16 {IO}", "tensorrt", True),
+        ("max_batch_size: 1", "tensorrt", False),
+        ("max_batch_size: 16 sequence_batching { }", "onnxruntime", False),
+        ("max_batch_size: 16", "openvino", False),
+    ],
+)
+def test_a_batcher_that_the_backend_turns_on_is_no_change(
+    file: str, backend: str, on: bool
+) -> None:
+    base = Base.of_file(parse(file), completes=True, backend=backend)
+    assert base.completed.HasField("dynamic_batching") is on
+    off = list(base.request({DYNAMIC_BATCHING: None}).dynamic_batching.preferred_batch_size)
+    assert off == ([1] if on else [])
+    if on:
+        assert changed(base, batcher=True) == {}
+
+
 def test_the_count_a_server_gives_is_known() -> None:
     running = 'backend: "onnxruntime" instance_group { name: "m_0" kind: KIND_CPU count: 2 }'
     base = of_server('backend: "onnxruntime"', running)

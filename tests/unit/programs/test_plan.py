@@ -143,6 +143,28 @@ def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("parameters.intra_op_threads", " (did you mean intra_op_thread_count?)"),
+        ("parameters.intra_op_thread_count", None),
+    ],
+)
+def test_a_parameter_that_onnx_runtime_does_not_read_is_told(
+    tmp_path: Path, path: str, near: str | None
+) -> None:
+    model = tmp_path / "models" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text('platform: "onnxruntime_onnx"')
+    text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
+    text = text.replace("space: {", f'space: {{{path}: {{choice: ["1", "2"]}}, ')
+    (tmp_path / "spec.yaml").write_text(text + FOREIGN)
+    notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
+    told = [note for note in notes if note.startswith("parameters")]
+    words = f"{path}: onnxruntime reads no such parameter, its values do nothing{near}"
+    assert told == ([] if near is None else [words])
+
+
+@pytest.mark.parametrize(
     ("workload", "said"),
     [
         ("{}", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,18 @@ def test_the_dynamic_linker_says_what_is_missing(tmp_path: Path, asked: list[str
     program = elf(tmp_path / "dynamic", LOAD, INTERPRETER, LOAD)
     assert binaries._missing_libraries(program, {}) == ["libb64.so.0d"]
     assert asked == [str(program)]
+
+
+def test_backends_beside_the_python_one_of_the_wheel_are_there_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    files = [f"python_backend_stubs/{ours}/triton_python_backend_stub"]
+    files += [f"backends/{name}/libtriton_{name}.so" for name in ("python", "onnxruntime")]
+    for file in files:
+        (tmp_path / "server" / file).parent.mkdir(parents=True)
+        (tmp_path / "server" / file).touch()
+    monkeypatch.setattr(binaries, "_check_libraries", lambda *_: None)
+    _, backends = binaries._wheel_surroundings(tmp_path / "server", tmp_path / "private", {})
+    assert (backends / "onnxruntime" / "libtriton_onnxruntime.so").exists()
+    assert (backends / "python" / "triton_python_backend_stub").exists()

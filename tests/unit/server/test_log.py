@@ -37,6 +37,22 @@ ModuleNotFoundError: No module named 'numpy'
 At:
   model.py(2)
 """
+CRASH = """\
+E1121 02:03:20.688913 20307 model_lifecycle.cc:642] "failed to load 'm' version 1: Internal: no"
+terminate called after throwing an instance of 'std::system_error'
+  what():  Resource temporarily unavailable
+Signal (6) received.
+ 0# 0x000055D0A5C6E29D in tritonserver
+ 1# 0x00007F4142D278EC in /usr/lib/x86_64-linux-gnu/libc.so.6
+"""
+#: TensorRT's answer is bare; its own words are in the log.
+TENSORRT = """\
+I1121 01:02:05.046193 9283 model_lifecycle.cc:472] "loading: other:1"
+E1121 01:02:06.046193 9283 logging.cc:40] "[a.cpp] Error Code 2: OutOfMemory (of another model)"
+I1121 01:02:07.046193 9283 model_lifecycle.cc:472] "loading: m:1"
+E1121 01:02:08.046193 9283 logging.cc:40] "1: [b.cpp::allocate::20] Cuda Runtime (out of memory)"
+E1121 01:02:09.046193 9283 model_lifecycle.cc:642] "failed to load 'm' version 1: Internal: no"
+"""
 NO_FILES = "error: creating server: Internal - failed to stat file /none\n"
 #: The log's lines of refused configs.
 POLL_FAILED = """\
@@ -60,6 +76,7 @@ E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': Bad config: 
         ),
         (STUB, "ModuleNotFoundError: No module named 'numpy'"),
         (STARTED + "Segmentation fault\n", "Segmentation fault"),
+        (CRASH, "std::system_error: Resource temporarily unavailable: Signal (6) received"),
         ('E1121 02:03:20.688913 20307 main.cc:257] ""', ""),
     ],
 )
@@ -83,6 +100,14 @@ def test_refusal_keeps_the_exception_and_drops_the_traceback() -> None:
         "ValueError: no such weights\n\nAt:\n  /models/m/1/model.py(9): initialize\n;\n"
     )
     assert refusal(message, "m", "") == "ValueError: no such weights"
+
+
+def test_a_refusal_says_out_of_memory_where_only_the_log_does() -> None:
+    message = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: no engine;"
+    found = refusal(message, "m", TENSORRT)
+    assert found == "no engine: 1: [b.cpp::allocate::20] Cuda Runtime (out of memory)"
+    lines = TENSORRT.splitlines(keepends=True)
+    assert refusal(message, "m", "".join(lines[:3] + lines[4:])) == "no engine", "another model's"
 
 
 def test_refusal_finds_the_reason_of_this_model_in_the_log() -> None:
@@ -118,6 +143,9 @@ def test_an_ensemble_that_does_not_load_is_refused_with_its_steps_words(
         ("CUDA out of memory. Tried to allocate 2.00 GiB", True),
         ("cudaMalloc failed: CUDA_ERROR_OUT_OF_MEMORY", True),
         ("std::bad_alloc", True),
+        ("unable to create TensorRT context", True),
+        ("Error Code 2: OutOfMemory (Requested size was 4096 bytes.)", True),
+        ("Error Code 1: Cuda Runtime (out of memory)", True),
         ("Failed to allocate memory for requested buffer of size 1073741824", True),
         ("memory limit set for GPU 0 has exceeded, model loading is rejected", True),
         ("unable to resize shared memory: No space left on device", True),

@@ -134,6 +134,14 @@ def test_a_model_that_does_not_batch_gets_advice_and_no_batcher(tmp_path: Path) 
     assert PREFERRED not in space.paths
 
 
+def test_a_batcher_that_the_backend_turns_on_is_not_called_off() -> None:
+    config = parse('backend: "onnxruntime" max_batch_size: 8')
+    for completes, now in ((True, "the server turns it on by itself"), (False, "off in config")):
+        text = draft_spec("m", config, Machine(cores=4), "models", completes=completes)
+        (line,) = (li for li in text.splitlines() if li.startswith("  dynamic_batching:"))
+        assert now in line
+
+
 def test_a_missing_gpu_is_pointed_out(tmp_path: Path) -> None:
     text, _, _ = drafted(tmp_path, CASES["gpu"], Machine(cores=4, gpus=0))
     assert "none is here" in text

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tuner.bench.timebook import Phase, TimeBook
-from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
@@ -45,6 +45,7 @@ class Server:
     completes: Completes
     trouble: dict[int, Exception] = field(default_factory=dict)
     given: list[tuple[int, bool, tuple[str, ...]]] = field(default_factory=list)
+    sees_gpus: bool = False
 
     def deployer(self, _: object, served: Served, log: Path, **options: Any) -> Any:
         self.names = [model.name for model in served.models.values()]
@@ -63,6 +64,9 @@ class Deployer:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    def sees_gpus(self) -> bool:
+        return self.server.sees_gpus
 
     def try_out(self, candidate: Candidate) -> Any:
         config = self.served.requests(candidate.models)[""]
@@ -113,6 +117,42 @@ def always_eight(config: Any) -> None:
 
 def always_batching(config: Any) -> None:
     config.dynamic_batching.SetInParent()
+
+
+def test_a_backend_that_any_server_lacks_is_told_with_what_to_do(
+    served: Callable[..., Any],
+) -> None:
+    words = "unable to find backend library for backend 'onnxruntime', try specifying runtime"
+    server = Server(as_given, {1: DeployRefusedError(words)})
+    with pytest.raises(EnvironmentNotReadyError, match="onnxruntime") as error, served(server, ""):
+        pass
+    assert "--backend-directory" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("p99_latency <= 40ms", "p99_latency <= 40ms, gpu_memory <= 1GiB"),
+        ("model: m", "model: m\nobjective: minimize gpu_memory at 60/s"),
+    ],
+)
+def test_memory_of_gpus_that_the_server_does_not_report_is_told_before_the_search(
+    served: Callable[..., Any], old: str, new: str
+) -> None:
+    server = Server(as_given)
+    spec = SPEC.replace(old, new)
+    with (
+        pytest.raises(EnvironmentNotReadyError, match="no GPU's memory"),
+        served(server, f"max_batch_size: 8\n{TENSORS}", spec=spec),
+    ):
+        pass
+
+
+def test_memory_of_gpus_that_the_server_reports_may_be_bounded(served: Callable[..., Any]) -> None:
+    spec = SPEC.replace("40ms]", "40ms, gpu_memory <= 1GiB]")
+    server = Server(as_given, sees_gpus=True)
+    with served(server, f"max_batch_size: 8\n{TENSORS}", spec=spec) as found:
+        assert found.job.spec.slos
 
 
 def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(

@@ -18,6 +18,7 @@ from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
 from tuner.server.server import Endpoints, Server
+from tuner.server.statistics import Metrics, MetricSample
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton import deploy
 from tuner.triton.deploy import Deployer, DeploymentKind
@@ -39,6 +40,7 @@ class Notes:
     ignores_loads: bool = False
     alive: bool = True
     too_old: bool = False
+    metrics: Metrics | None = None
 
 
 @dataclass
@@ -105,6 +107,9 @@ class FakeControl:
         for name, config in self.notes.ensembles.items():
             if any(step.model_name == model for step in config.ensemble_scheduling.step):
                 self.notes.running.pop(name, None)
+
+    def metrics(self) -> Metrics | None:
+        return self.notes.metrics
 
     def ready(self, model: str) -> bool:
         return model in self.notes.running
@@ -196,13 +201,18 @@ def test_a_dead_server_is_named_with_its_last_words_and_replaced(notes: Notes) -
         assert used.deploy(count(2)).kind is DeploymentKind.RESTART
 
 
-def test_out_of_memory_beside_the_old_copy_is_tried_once_more_without(notes: Notes) -> None:
-    with deployer(notes) as used:
+@pytest.mark.parametrize("restartable", [True, False])
+def test_out_of_memory_beside_the_old_copy_is_tried_once_more_without(
+    notes: Notes, restartable: bool
+) -> None:
+    """On a new server, since backends lose memory with each load that fails."""
+    with deployer(notes, restartable=restartable) as used:
         used.deploy(count(1))
         notes.events.clear()
         notes.answers = [DeployRefusedError(OUT_OF_MEMORY)]
-        assert used.deploy(count(2, max_batch_size=4)).kind is DeploymentKind.RELOAD
-        assert notes.events == ["load 2", "unload", "load 2"]
+        used.deploy(count(2, max_batch_size=4))
+        again = ["stop", "start"] if restartable else ["unload"]
+        assert notes.events == ["load 2", *again, "load 2"]
 
         notes.events.clear()
         used.deploy(count(2, max_batch_size=2))
@@ -213,6 +223,32 @@ def test_out_of_memory_beside_the_old_copy_is_tried_once_more_without(notes: Not
         with pytest.raises(DeployRefusedError, match="out of memory"):
             used.deploy(count(2, max_batch_size=1))
         assert notes.events == ["unload", "load 2"], "nothing was beside it, so it cannot fit"
+
+
+@pytest.mark.parametrize("restartable", [True, False])
+def test_after_a_load_that_failed_on_a_gpu_the_next_one_gets_a_new_server(
+    notes: Notes, restartable: bool
+) -> None:
+    notes.metrics = Metrics((MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": "a"}, 1.0),))
+    with deployer(notes, restartable=restartable) as used:
+        used.deploy(count(1))
+        notes.answers = [DeployRefusedError("load failed for model 'm': no weights")]
+        with pytest.raises(DeployRefusedError, match="no weights"):
+            used.deploy(count(2))
+        kind = used.deploy(count(1)).kind
+    assert kind is (DeploymentKind.RESTART if restartable else DeploymentKind.UNCHANGED)
+
+
+def test_a_refusal_names_the_repository_and_not_the_copy_that_the_server_was_given(
+    notes: Notes, tmp_path: Path
+) -> None:
+    with ensemble(notes, tmp_path) as used:
+        copy = "/var/tmp/.tune-private-a1b2/models"
+        words = f"load failed for model 'first': failed to stat file '{copy}/first/1/model.onnx'"
+        notes.answers = [DeployRefusedError(words)]
+        with pytest.raises(DeployRefusedError) as refused:
+            used.deploy(steps())
+    assert refused.value.message == f"first: failed to stat file '{tmp_path}/first/1/model.onnx'"
 
 
 def test_unloading_first_is_for_reloads_only(notes: Notes) -> None:
@@ -346,7 +382,7 @@ def ensemble(notes: Notes, directory: Path, *, restartable: bool = True) -> Depl
 def test_a_step_that_is_unloaded_first_takes_the_ensemble_along_and_back(
     notes: Notes, tmp_path: Path
 ) -> None:
-    with ensemble(notes, tmp_path) as used:
+    with ensemble(notes, tmp_path, restartable=False) as used:
         used.deploy(steps())
         notes.events.clear()
         notes.answers = [DeployRefusedError("load failed for model 'first': out of memory")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,32 @@ def test_the_doctor_is_told(
 ) -> None:
     numpy_is("2.1.3")
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(PYTHON)))
-    server, numpy = doctor._tritonserver(Server(), {})
+    server, numpy, _ = doctor._tritonserver(Server(), {}, tuple)
     assert (server.ok, numpy.ok, numpy.id) == (True, False, "numpy")
     assert "pip install" in numpy.mend
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(None)))
-    assert len(doctor._tritonserver(Server(), {})) == 1  # models have the server's own Python
+    assert (
+        len(doctor._tritonserver(Server(), {}, tuple)) == 2
+    )  # models have the server's own Python
+
+
+def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = replace(installation(None), backend_directory=tmp_path)
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(ours))
+    job = prepare(Request(spec=QUICKSTART))
+    _, backends = doctor._tritonserver(Server(), {}, job.served.models.values)
+    assert (backends.id, backends.ok) == ("backends", False)
+    assert "--backend-directory" in backends.mend
+    launcher = LocalLauncher(ours, tmp_path)
+    monkeypatch.setattr(programs, "server_launcher", lambda *_: given(launcher))
+    monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(ours))
+    with (
+        pytest.raises(EnvironmentNotReadyError, match="needs the python backend"),
+        programs.find_programs(job, {}),
+    ):
+        pass
 
 
 def test_a_run_of_a_python_model_is_refused_and_of_another_not(

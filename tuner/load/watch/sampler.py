@@ -156,7 +156,7 @@ def host_use(
     gpus = [sample.gpus for sample in samples if sample.gpus is not None]
     readings = [sample.metrics for sample in samples if sample.metrics is not None]
     utilization = _sums(readings, "nv_cache_util")
-    memory = _sums(readings, "nv_gpu_memory_used_bytes")
+    memory = [value for m in readings for value in m.values("nv_gpu_memory_used_bytes")]
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
     waiting = [found for m in readings if (found := pending_requests(m, models))]

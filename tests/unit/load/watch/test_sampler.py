@@ -78,10 +78,11 @@ def test_nothing_happening_is_no_division_by_zero() -> None:
     assert (found.queue_us, found.mean_batch_size, found.batch_stats) == (0.0, None, ())
 
 
-def test_host_use_adds_up_gpus_and_takes_peaks() -> None:
+def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
     def reading(memory: float, waiting: float) -> Metrics:
         gpus = [
-            MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": name}, memory) for name in "ab"
+            MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": name}, memory / share)
+            for name, share in (("a", 2.0), ("b", 1.0))
         ]
         utilized = [MetricSample("nv_gpu_utilization", {"gpu_uuid": n}, 0.5) for n in "ab"]
         powers = [MetricSample("nv_gpu_power_usage", {"gpu_uuid": n}, 60.0) for n in "ab"]
@@ -99,7 +100,7 @@ def test_host_use_adds_up_gpus_and_takes_peaks() -> None:
         sample(3, AFTER, reading(200.0, 3.0)),
     ]
     found = host_use(samples, ["m"])
-    assert (found.gpus, found.gpu_memory_used_bytes) == (2, 600)
+    assert (found.gpus, found.gpu_memory_used_bytes) == (2, 300)
     assert (found.gpu_utilization, found.gpu_power_w) == (0.5, 120.0)
     assert found.pending_requests_max == 5.0
     assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)
