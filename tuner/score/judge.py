@@ -47,7 +47,8 @@ def judge(slo: Slo, measurement: Measurement) -> SloResult:
     value = None if own is None else value_of(slo.metric, own, own.failed_count)
     verdict = Verdict.NOT_ENOUGH_DATA if own is None else _verdict(slo, value, own)
     reason = ""
-    if verdict is Verdict.PASS and own is not None and (reason := unsteadiness(own)):
+    bound_us = slo.bound if slo.metric.is_latency else math.inf
+    if verdict is Verdict.PASS and own is not None and (reason := unsteadiness(own, bound_us)):
         verdict = Verdict.NOT_STEADY
     return SloResult(
         expression=str(slo),
