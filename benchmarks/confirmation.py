@@ -131,9 +131,9 @@ class Rig:
     measured_s: Callable[[], float]
     rejected: list[Rejected] = field(default_factory=list)
 
-    def stolen_percent(self) -> float:
-        """The highest steal time in the measurements that did not count."""
-        return max((m.host.stolen_cpu_percent or 0.0 for m in self._measured), default=0.0)
+    def stalled_percent(self) -> float:
+        """The longest stalls in the measurements that did not count."""
+        return max((m.host.stalled_percent or 0.0 for m in self._measured), default=0.0)
 
     def disturbed(self) -> str:
         """The disturbances in the last disturbed measurement that did not count."""
@@ -238,7 +238,7 @@ def _repetition(rig: Rig, job: Job, difference: float, number: int) -> Line:
         row = {"repetition": number, "outcome": "failed", "reason": error.message}
     row["measuring_s"] = round(rig.measured_s() - before, 1)
     row["wall_s"] = round(time.monotonic() - begin, 1)
-    row["stolen_percent"] = round(rig.stolen_percent(), 1)
+    row["stalled_percent"] = round(rig.stalled_percent(), 1)
     return row
 
 

@@ -35,8 +35,10 @@ from tuner.bench.rejects import doubt_about
 from tuner.errors import LoadFailedError, TrialError
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.validity import client_kept_up
-from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT
+from tuner.load.watch.disturbance import OTHER_CPU_PERCENT
+from tuner.load.watch.stalls import quiet_percent
 from tuner.measurement.measurement import Measurement
+from tuner.measurement.window import NO_BOUND
 from tuner.score.capacity import Bracket, Probe
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -253,7 +255,7 @@ class Recorder:
         """
         host = point.host
         much = (host.other_cpu_percent or 0.0) > MUCH * OTHER_CPU_PERCENT
-        much |= (host.stolen_cpu_percent or 0.0) > MUCH * STOLEN_CPU_PERCENT
+        much |= (host.stalled_percent or 0.0) > MUCH * quiet_percent(NO_BOUND)
         behind = not client_kept_up(point) and self._judged(point).passed
         return doubt_about(point) if much or behind else ""
 

@@ -68,7 +68,7 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
         files = RunFiles(
             inputs, directory / "intervals", directory / "report.csv", directory / "export.json"
         )
-        with tool.watched(_SAMPLES_EVERY_S) as watched:
+        with tool.watched(period_s=_SAMPLES_EVERY_S) as watched:
             ended = _run(tool, files, windows[-1], steps[0].load)
         assert files.export is not None
         requests = export.read(files.export)
@@ -83,7 +83,7 @@ def climb(tool: PerfAnalyzer, steps: Sequence[Step], settle_s: float) -> list[Me
         measurement = replace(
             measurement_of(observed, step.load, step.seed, batch_size),
             server=tool.own(server_statistics(samples, tool.served), tool.stream),
-            host=host_use(samples, tool.models),
+            host=host_use(samples, tool.models, watched.stalls),
             backlog=step is steps[-1] and not ended.at_rest,
             wall_s=wall_s,
         )

@@ -1,13 +1,13 @@
 """A test that measures tells nothing on a machine that was disturbed: it is made again.
 
 Of the tests marked ``integration``, one that fails is repeated, twice at the most, where something
-is on record that spoilt its measurements: the hypervisor took CPU while it ran, its `tune` wrote
+is on record that spoilt its measurements: the machine stood still while it ran, its `tune` wrote
 down disturbances, or the load generator could not keep up. Any other failure counts at once.
 
-A while passes before each repetition. A test that failed every time while the
-hypervisor took much of the CPU is *not judged*: it is reported as skipped, with its failure in the
-summary, since a measurement on such a machine speaks neither for the code nor against it. So few
-may go unjudged that a defect which breaks measuring fails the session all the same.
+A while passes before each repetition. A test that failed every time while the machine stood still
+for much of the time is *not judged*: it is reported as skipped, with its failure in the summary,
+since a measurement on such a machine speaks neither for the code nor against it. So few may go
+unjudged that a defect which breaks measuring fails the session all the same.
 
 Other tests beside it (`turns`) disturb it too: it is repeated at once, alone.
 """
@@ -15,10 +15,8 @@ Other tests beside it (`turns`) disturb it too: it is repeated at once, alone.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +24,16 @@ import pytest
 from _pytest.runner import runtestprotocol
 from turns import turns_key
 
-from tuner.load.watch.disturbance import STOLEN_CPU_PERCENT
-from tuner.load.watch.machine import read_machine, stolen_percent
+from tuner.load.watch.stalls import quiet_percent, watch_stalls
+from tuner.measurement.window import NO_BOUND
 
 REPETITIONS = 2
-_LOOKS_APART_S = 2.0
-#: With so much taken in each attempt a failure is no evidence.
-UNJUDGED_PERCENT = 10.0
+#: With stalls for so much of the time in each attempt a failure is no evidence.
+UNJUDGED_PERCENT = 2.0
 #: More failures than these count even so, in a session; each of its workers has its part of them.
 MOST_UNJUDGED = 8
-#: Before each repetition, and in a session at most: stolen CPU comes in spells, and shows only
-#: under load, so that nothing can be learnt by looking on. Each worker has its part of that too.
+#: Before each repetition, and in a session at most: stalls come in spells, and may show only under
+#: load, so that nothing can be learnt by looking on. Each worker has its part of that too.
 _PAUSE_S, _PAUSES_S = 20.0, 480.0
 BEHIND = "the load generator could not keep up"
 BESIDE = "other tests ran beside it"
@@ -48,37 +45,6 @@ _unjudged = pytest.StashKey[int]()
 _paused_s = pytest.StashKey[float]()
 #: Properties of a test's reports, by which a worker's words reach the summary.
 _TOLD, _UNJUDGED = "repeated", "not judged"
-
-
-class Stolen:
-    """The largest share of the machine that the hypervisor took in any two seconds, in percent."""
-
-    def __init__(self) -> None:
-        self.worst_percent = 0.0
-        self._last = read_machine(None)
-
-    def look(self) -> None:
-        now = read_machine(None)
-        self.worst_percent = max(self.worst_percent, stolen_percent(self._last, now) or 0.0)
-        self._last = now
-
-
-@contextmanager
-def watching() -> Iterator[Stolen]:
-    stolen, over = Stolen(), threading.Event()
-
-    def look_on() -> None:
-        while not over.wait(_LOOKS_APART_S):
-            stolen.look()
-
-    thread = threading.Thread(target=look_on, name="stolen CPU", daemon=True)
-    thread.start()
-    try:
-        yield stolen
-    finally:
-        over.set()
-        thread.join()
-        stolen.look()
 
 
 def recorded(directory: Path) -> Iterator[str]:
@@ -138,11 +104,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     turns = item.config.stash.get(turns_key, None)
     beside = turns is not None and not turns.alone
-    with watching() as stolen:
+    begin_ns = time.time_ns()
+    with watch_stalls(NO_BOUND) as stalls:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if stolen.worst_percent > STOLEN_CPU_PERCENT:
-        why.append(f"the hypervisor took {stolen.worst_percent:.1f} % of the CPU")
-    least = min(item.stash.get(_least_percent, 100.0), stolen.worst_percent)
+    stalled = stalls.percent(begin_ns, time.time_ns()) or 0.0
+    if stalled > quiet_percent(NO_BOUND):
+        why.append(f"the machine stood still for {stalled:.1f} % of the time")
+    least = min(item.stash.get(_least_percent, 100.0), stalled)
     item.stash[_least_percent] = least
     if any(report.failed for report in reports):
         if (beside or why) and attempt < REPETITIONS:
@@ -190,7 +158,7 @@ def _leave_unjudged(item: pytest.Item, reports: list[pytest.TestReport], least: 
     item.config.stash[_unjudged] = unjudged + 1
     words = "; ".join(_last_line(report) for report in reports if report.failed)
     told = (
-        f"{item.nodeid}: the hypervisor took {least:.1f} % of the CPU or more in each of "
+        f"{item.nodeid}: the machine stood still for {least:.1f} % of the time in each of "
         f"{REPETITIONS + 1} attempts; the last ended with: {words}"
     )
     path, line, _ = item.location

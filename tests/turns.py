@@ -31,6 +31,7 @@ MEASURING = (
     "e2e/test_run.py",
     "integration/load/test_bursts.py",
     "integration/load/test_disturbance.py",
+    "integration/load/test_stalls.py",
     "integration/load/test_open_client.py",
     "integration/load/test_overload.py",
 )

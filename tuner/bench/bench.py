@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
+from tuner.bench.again import PAUSE_S, WARMING_UP, better_of, why_again
 from tuner.bench.cache import CacheRules, no_caches
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
-from tuner.bench.rejects import Rejects
-from tuner.bench.repeating import Repeating
-from tuner.bench.settled import missed_while_warming_up
+from tuner.bench.rejects import Rejects, doubt_about
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
+    ClientLimitError,
     InterruptedRunError,
     LoadFailedError,
     ServerGoneError,
@@ -29,6 +29,7 @@ from tuner.errors import (
 )
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
+from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.disturbance import disturbances
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.rejected import Rejected, Stage
@@ -49,6 +50,7 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
+WARMED_UP = "only its first moments missed an SLO: the model may have been warming up"
 
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
@@ -106,9 +108,6 @@ class TritonBench:
         self._rules = rules
         self._book = book
         self._rejects = Rejects(rules.rejected)
-        self._repeating = Repeating(
-            self._put, rules.slos, self._rejects, rules.note, rules.checkpoint, book
-        )
         self._generator: LoadClient | None = None
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
@@ -168,9 +167,8 @@ class TritonBench:
     ) -> Point:
         """Measures the deployed candidate at one level, for at least ``least_s``.
 
-        A measurement that cannot be believed is repeated, see `tuner.bench.repeating`. So is one
-        in which only the start missed an SLO, since the model may have been warming up. One with
-        too few answers for a verdict is repeated with a longer window.
+        One that cannot be believed is made once more, and one with too few answers for a verdict
+        with a longer window: see `tuner.bench.again`.
 
         Args:
             level: Of the load.
@@ -183,20 +181,18 @@ class TritonBench:
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        load, slos = LoadPoint(self._rules.arrivals, level), self._rules.slos
+        load = LoadPoint(self._rules.arrivals, level)
         if window_at is None:
             window_at = _at_least(self._rules.window, load, least_s)
         window = window_at(self._rates.expected(load))
         try:
-            point = judge_point(slos, self._repeating.measure(load, window, seed))
-            if self._was_warming_up(point):
-                point = judge_point(slos, self._repeating.measure(load, window, seed))
+            point = self._believed(load, window, seed)
             self._rates.seen(point.measurement)
             if undecided(point.slo):
                 longer = window_at(self._rates.expected(load))
                 if longer.duration_s >= LONGER * window.duration_s:
                     self._reject_short(point, window, longer)
-                    point = judge_point(slos, self._repeating.measure(load, longer, seed))
+                    point = self._believed(load, longer, seed)
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
@@ -215,14 +211,45 @@ class TritonBench:
     def _rates(self) -> Rates:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
-    def _was_warming_up(self, point: Point) -> bool:
-        """Repeats the first measurement of a model where only its start missed an SLO."""
-        first, self._unmeasured = self._unmeasured, False
-        if not first or not missed_while_warming_up(self._rules.slos, point):
-            return False
-        reason = "only its first moments missed an SLO: the model may have been warming up"
-        self._rejects.reject(reason, point.measurement)
-        return True
+    def _believed(self, load: LoadPoint, window: Window, seed: int) -> Point:
+        """One measurement, or the better one of two.
+
+        Raises:
+            ClientLimitError: The client could not keep up in either.
+        """
+        counts = self._put(load, window, seed)
+        point = judge_point(self._rules.slos, counts)
+        why = why_again(self._rules.slos, point, first=self._unmeasured)
+        self._unmeasured = False
+        if why is not None:
+            doubt = WARMED_UP if why is WARMING_UP else doubt_about(counts)
+            try:
+                self._pause(counts)
+                second = self._put(load, window, seed)
+            except (TrialError, InterruptedRunError) as error:
+                if not (isinstance(error, ClientLimitError) and client_kept_up(counts)):
+                    self._rejects.reject(doubt, counts)
+                    raise
+                return point
+            first, counts = counts, second if why is WARMING_UP else better_of(counts, second)
+            lost = first if counts is second else second
+            self._rejects.reject(doubt if lost is first else doubt_about(second), lost)
+        if not client_kept_up(counts):
+            self._rejects.reject(doubt_about(counts), counts)
+            raise client_behind(counts)
+        return judge_point(self._rules.slos, counts)
+
+    def _pause(self, measurement: Measurement) -> None:
+        """Idles beside a disturbance, so that it may end; a request to stop is heeded."""
+        if not measurement.disturbances:
+            return
+        what = " ".join(measurement.disturbances)
+        self._rules.note(f"{what} Measured again in {PAUSE_S:.0f} s")
+        until = time.monotonic() + PAUSE_S
+        with self._book.phase(Phase.WAITING):
+            while (left_s := until - time.monotonic()) > 0.0:
+                self._rules.checkpoint()
+                time.sleep(min(left_s, 1.0))
 
     def _reject_short(self, point: Point, window: Window, longer: Window) -> None:
         answered = point.measurement.completed_count
@@ -346,7 +373,7 @@ class TritonBench:
                     raise
                 window = replace(window, ends_early=False)
         self._backlog = measurement.backlog or self._must_be_empty
-        return replace(measurement, disturbances=disturbances(measurement))
+        return replace(measurement, disturbances=disturbances(measurement, window.tightest))
 
 
 def _at_least(

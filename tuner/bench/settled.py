@@ -10,24 +10,25 @@ from tuner.score.judge import judge_all, passes
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
 
+#: The start is one part in so many of the requests; the rest is enough for a verdict.
+START = 3
+
 
 def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
     """An SLO was missed, and would not have been without the start of the window.
 
-    See `tuner.load.latency.settling` for where the start ends. A busy period at the start looks
-    the same, so this is a reason to measure again, not for a verdict.
+    A busy period at the start looks the same, so this is a reason to measure again, not for a
+    verdict.
     """
     import numpy as np
 
-    from tuner.load.latency.settling import settled_from
     from tuner.load.latency.timeline import latency_figures
 
     def settled(measurement: Measurement) -> Measurement:
         latencies_us = measurement.by_arrival_us
-        first = None if latencies_us is None else settled_from(latencies_us)
-        if not first or latencies_us is None:
+        if latencies_us is None:
             return measurement
-        rest = np.sort(latencies_us[first:])
+        rest = np.sort(latencies_us[latencies_us.size // START :])
         figures = {**latency_figures(rest), "completed_count": rest.size}
         return replace(measurement, **figures, course=None, due_per_s=None)
 

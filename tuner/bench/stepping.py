@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from tuner.bench.again import TOO_HIGH
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.score.capacity import LevelRange, NoResult
 
-#: The load is lowered at most this often.
-MOST_STEPS = 4
 #: It is lowered to this share of what the load generator did send; without a result, to half the
 #: level.
 BELOW_SENT, BELOW = 0.9, 0.5
@@ -50,7 +49,7 @@ class FromAbove(Generic[Result]):
     def lower(self, error: TrialError, level: float) -> float:
         """The next load to try after ``level`` gave no result; raises ``error`` without one."""
         self.steps += 1
-        if self.steps > MOST_STEPS or isinstance(error, ModelFailsError):
+        if self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
             self.client_limit = error

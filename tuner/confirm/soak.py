@@ -23,7 +23,6 @@ from tuner.confirm.bound import is_near
 from tuner.confirm.confirm import Confirmation
 from tuner.confirm.rounds import Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
-from tuner.load.watch.disturbance import THROTTLED
 from tuner.run.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import Probe, saturated
 from tuner.score.late_share import LateShare, measured_late_share
@@ -150,8 +149,8 @@ def _relaxation_s(point: Point) -> float:
 def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
     """What disturbed the machine beside a miss that may be its fault; else empty.
 
-    Throttling is no excuse: a sustained load heats a GPU. Neither is a load that the server could
-    not answer, or with far more late requests than the SLO allows.
+    None for a load that the server could not answer, or with far more late requests than the SLO
+    allows.
     """
     if point.passed or saturated(point):
         return ""
@@ -160,8 +159,7 @@ def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
     )
     if late is not None and late.share > FAR_BEYOND * allowed:
         return ""
-    outside = (d for d in point.measurement.disturbances if not d.startswith(THROTTLED))
-    return " ".join(outside).rstrip(".")
+    return " ".join(point.measurement.disturbances).rstrip(".")
 
 
 @dataclass

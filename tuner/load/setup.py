@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
 from tuner.load.watch.idle import becomes_idle
 from tuner.load.watch.sampler import PERIOD_S, Sampler
+from tuner.load.watch.stalls import watch_stalls
 from tuner.measurement.measurement import ServerStatistics
+from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
 from tuner.server.server import Endpoints, Place
@@ -64,11 +67,21 @@ class Setup:
         """Names of all models that are watched."""
         return tuple(self.served.values())
 
-    def watched(self, period_s: float = PERIOD_S) -> Sampler:
-        """Samples the server for as long as its context is open."""
+    @contextmanager
+    def watched(
+        self, bound: LatencyBound = NO_BOUND, period_s: float = PERIOD_S
+    ) -> Iterator[Sampler]:
+        """Samples the server, and this machine's stalls, for as long as the context is open.
+
+        ``bound``: the tightest latency SLO.
+        """
         site = self.site
         scrape = site.control.metrics
-        return Sampler(self._snapshot, scrape, site.place, period_s, gpus=site.gpus)
+        with (
+            watch_stalls(bound) as stalls,
+            Sampler(self._snapshot, scrape, site.place, period_s, site.gpus, stalls) as sampler,
+        ):
+            yield sampler
 
     def at_rest(self) -> bool:
         """Whether the server has come to rest after a load that was cut off, see `watch.idle`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
 from tuner.load.watch.sampler import Sample, pending_requests
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 from tuner.server.statistics import StatisticsSnapshot
 from tuner.spec.digits import digits
@@ -32,9 +32,8 @@ def warnings_about(
         measurement: What was measured.
         bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
     """
-    missing = left_out(measurement)
     return (
-        *([missing] if missing else []),
+        *_throttled(measurement.host),
         *_client_behind(measurement),
         *_client_heavy(measurement),
         *(
@@ -135,14 +134,11 @@ def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
     return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
 
 
-def left_out(measurement: Measurement) -> str:
-    """What was left out of a window, as a sentence; empty where it was next to nothing."""
-    missing_s = measurement.left_out_s
-    if missing_s < 0.01:
-        return ""
-    planned_s = measurement.duration_s + missing_s
-    missing = f"{digits(missing_s, 2)} s of {digits(planned_s, 3)} s were left out"
-    return f"{missing}: the hypervisor gave the CPU to other guests, and requests were held up."
+def _throttled(host: HostUse) -> Iterator[str]:
+    """No disturbance: it is a config's own load that heats a GPU."""
+    if host.gpu_throttled:
+        clock = "" if host.gpu_clock_mhz is None else f", down to {host.gpu_clock_mhz:.0f} MHz"
+        yield f"A GPU's clocks were held down by heat or power meanwhile{clock}."
 
 
 def _client_behind(m: Measurement) -> Iterator[str]:

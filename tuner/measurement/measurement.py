@@ -90,6 +90,10 @@ class ServerStatistics:
         return self.cache_hit_count / self.success_count if self.success_count else None
 
 
+def _unknown(value: object) -> bool:
+    return value is None
+
+
 @dataclass(frozen=True)
 class HostUse:
     """What the machines did meanwhile; ``None`` where it could not be read."""
@@ -110,6 +114,8 @@ class HostUse:
     cache_utilization: float | None = None  # nv_cache_util, 0..1, at the end
     cache_entries: int | None = None
     cache_evictions: int | None = None
+    #: Of the time of all cores, in stalls: `tuner.load.watch.stalls`.
+    stalled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,7 @@ class Measurement(Facts):
 
     Attributes:
         duration_s: Length of the window the figures are over (not the whole run).
-        left_out_s: What was left out of that window: bursts of steal time and what they held up.
+        left_out_s: What was left out of that window: stalls of the machine and what they held up.
         completed_count: Requests answered without error inside the window.
         failed_count: Requests answered with an error inside the window, the rejected included.
         rejected_count: Requests a queue policy refused (``max_queue_size``, queue timeout).
@@ -192,6 +198,7 @@ class Measurement(Facts):
             WINDOWS. Not stored on disk.
         by_arrival_us: The same in the order in which requests were due, infinite for those that
             were refused or failed (open loop only). Not stored on disk.
+        all_by_arrival_us: The same with what was left out, where anything was. Not stored on disk.
         course: How they went over the window; None for closed loops, or from too few requests.
         streams: Of a mix the figures of each stream, those of the background too; empty where
             there is the one stream ``""``, and without those of which no request was due.
@@ -249,6 +256,7 @@ class Measurement(Facts):
     )
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
+    all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if _of_one(self.models):  # it is stored once

@@ -30,6 +30,10 @@ class LatencyBound:
     stream: str = ""
 
 
+#: What stalls are held to where no SLO bounds a percentile.
+NO_BOUND = LatencyBound(share=0.99, within_s=0.1)
+
+
 @dataclass(frozen=True)
 class Window:
     """How long to measure.
@@ -44,7 +48,7 @@ class Window:
         slice_s: Length of the stretches of `Measurement.slices`; None for none.
         bounds: Latency SLOs; see `Measurement.within_bounds`.
         ends_early: Whether an open loop ends once it has certainly missed one of them.
-        quiet_only: Bursts of steal time do not count (open loop only), see
+        quiet_only: Stalls of the machine are left out (open loop only), see
             `tuner.load.latency.quiet`.
     """
 
@@ -60,6 +64,11 @@ class Window:
     def of(self, stream: str) -> Window:
         """With the bounds of one stream."""
         return replace(self, bounds=tuple(b for b in self.bounds if b.stream == stream))
+
+    @property
+    def tightest(self) -> LatencyBound:
+        """The lowest of its bounds; without one, 100 ms for the p99."""
+        return min(self.bounds, key=lambda bound: bound.within_s, default=NO_BOUND)
 
     @property
     def span_s(self) -> tuple[float, float]:

@@ -48,7 +48,10 @@ def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloRes
     value = None if own is None else value_of(slo.metric, own, own.failed_count)
     verdict = Verdict.NOT_ENOUGH_DATA if own is None else _verdict(slo, value, own)
     reason = ""
-    if lasting and verdict is Verdict.PASS and own is not None and (reason := unsteadiness(own)):
+    bound_us = slo.bound if slo.metric.is_latency else math.inf
+    if lasting and verdict is Verdict.PASS and own is not None:
+        reason = unsteadiness(own, bound_us)
+    if reason:
         verdict = Verdict.NOT_STEADY
     return SloResult(
         expression=str(slo),

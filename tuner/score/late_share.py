@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.measurement.measurement import LatencySource, Measurement
@@ -27,12 +29,18 @@ if TYPE_CHECKING:  # numpy takes a tenth of a second to import
 CONFIDENCE = 0.95
 #: With fewer effective requests the upper limit is not told.
 ENOUGH = 300.0
+#: Where the share with stalls is larger by this factor, the machine decides about the SLO.
+DECIDES = 3.0
 #: Rows of requests whose means tell how alike neighbours are (10 to 30: Schmeiser, Batch Size
 #: Effects in the Analysis of Simulation Output, Operations Research 30, 1982).
 BATCHES = 20
 #: With a smaller share of late requests, this share of the slowest ones shows how alike neighbours
 #: are: a handful of late ones does not, and slow ones come in longer rows than still slower ones.
 SLOW = 0.04
+
+
+def _empty(value: object) -> bool:
+    return not value
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,18 @@ class LateShare(Facts):
         late: Of them, answered after the bound, refused, failed, or not answered.
         effective: As many independent requests would tell as much, at most ``requests``.
         at_most: Upper limit of the share in the long run, 0..1, with `CONFIDENCE` (one-sided).
+        left_out_s: What of the window is not in the figures above: stalls of the machine.
+        with_left_out: The share with that, 0..1.
+        machine_decides: Stalls made so many more requests late that the SLO is missed for them.
     """
 
     requests: int
     late: int
     effective: float
     at_most: float
+    left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
+    with_left_out: Annotated[float, Field(exclude_if=_empty)] = 0.0
+    machine_decides: Annotated[bool, Field(exclude_if=_empty)] = False
 
     @property
     def share(self) -> float:
@@ -61,7 +75,12 @@ class LateShare(Facts):
         """`0.6 % late (at most 0.9 %)`; without the limit where it would be a guess."""
         share, at_most = (digits(100.0 * part, 2) for part in (self.share, self.at_most))
         known = f" (at most {at_most} %)" if self.effective >= ENOUGH else ""
-        return f"{share} % late{known}"
+        said = f"{share} % late{known}"
+        if not self.left_out_s:
+            return said
+        whole, out_s = digits(100.0 * self.with_left_out, 2), digits(self.left_out_s, 2)
+        said = f"{said}; {whole} % with the {out_s} s in which the machine stood still"
+        return f"{said}: the machine decides this SLO" if self.machine_decides else said
 
 
 def measured_late_share(
@@ -81,8 +100,13 @@ def measured_late_share(
         own = measurement.of(tail.stream)
         if own is None or own.by_arrival_us is None or own.source is not LatencySource.REQUESTS:
             continue
+        allowed = 1.0 - (tail.metric.quantile or 0.0)
         share = late_share(own.by_arrival_us, tail.bound, most)
-        found.append((share.at_most / (1.0 - (tail.metric.quantile or 0.0)), share))
+        if own.all_by_arrival_us is not None:
+            whole = float((own.all_by_arrival_us > tail.bound).mean())
+            share = replace(share, left_out_s=own.left_out_s, with_left_out=whole)
+            share = replace(share, machine_decides=whole > max(DECIDES * share.share, allowed))
+        found.append((share.at_most / allowed, share))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 

@@ -13,24 +13,30 @@ BEHIND = 0.01
 #: start and end of a window varies by chance. Two standard deviations of queues at 0.95 of their
 #: saturation (benchmarks/claims.py --steadiness).
 BY_CHANCE = 0.6
-#: Growth of the latency, as a share of its mean, and in standard errors, that is a trend.
-GROWTH, SURE = 0.5, 3.0
+#: Growth of the latency that is a trend: as a share of its mean, in standard errors, and as a share
+#: of its bound, which a hundredth of the load too much adds in the shortest window.
+GROWTH, SURE, OF_BOUND = 0.5, 3.0, 0.1
 
 
-def unsteadiness(measurement: Measurement) -> str:
+def unsteadiness(measurement: Measurement, bound_us: float) -> str:
     """Why the state it was measured in does not last, in words; empty when nothing shows that.
 
     Two signs, either of which is enough. Fewer requests were answered than were due: above
     saturation the difference is at least the excess of the load, however long the latency SLO
-    lets a queue grow. Or latency rises on a line through the window by more than chance would
-    explain. In a closed loop clients wait for their answers, so it is always steady.
+    lets a queue grow. Or latency rises on a line through the window, by more than chance would
+    explain and towards its bound. In a closed loop clients wait for their answers, so it is always
+    steady.
+
+    ``bound_us``: of the latency; infinite for an SLO on something else.
     """
     if not measurement.load.arrivals.open_loop:
         return ""
     behind, course = behind_share(measurement), measurement.course
     if behind is not None:
         return f"answered {digits(100 * (1 - behind), 3)} % of what was due"
-    if course is not None and course.growth > max(GROWTH, SURE * course.growth_error):
+    if course is None or course.growth * measurement.avg_latency_us <= OF_BOUND * bound_us:
+        return ""
+    if course.growth > max(GROWTH, SURE * course.growth_error):
         return f"latency grows by {digits(100 * course.growth, 2)} % of its mean within the window"
     return ""
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
+from tuner.bench.again import SERVER_DIED
 from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
 from tuner.bench.levels import sustained_level
 from tuner.bench.stepping import below_sent
@@ -43,9 +44,6 @@ from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, re
 from tuner.steps.looking import first_level
 from tuner.steps.session import Session
 from tuner.triton.deploy import Deployment
-
-#: A trial whose server died is repeated this often in all.
-ATTEMPTS = 2
 
 
 class CurrentConfigFailsError(TooManyFailedTrialsError):
@@ -178,7 +176,7 @@ def _run_trial(
         started_at=started_at,
         predicted=proposal.predicted,
     )
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, SERVER_DIED.at_most + 2):
         bare = replace(bare, attempts=attempt)
         try:
             deployment = session.bench.deploy(proposal.candidate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
+from tuner.bench.again import LONG_S, PAUSE_S, TABLE
 from tuner.bench.bench import BenchRules, TritonBench
-from tuner.bench.repeating import LONG_S, PAUSES_S
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -45,31 +46,40 @@ def behind(load: LoadPoint) -> Measurement:
     return replace(quiet(load), late_sends=0.9, sent_per_s=30.0)
 
 
-def disturbed(load: LoadPoint) -> Measurement:
+def others(load: LoadPoint) -> Measurement:
     return replace(quiet(load), host=HostUse(other_cpu_percent=40.0))
 
 
-def robbed(load: LoadPoint) -> Measurement:
-    return replace(behind(load), host=HostUse(stolen_cpu_percent=38.0))
+def missed(load: LoadPoint) -> Measurement:
+    return replace(quiet(load), p99_latency_us=90e3)
 
 
-def robbed_and_missed(load: LoadPoint) -> Measurement:
-    """The load was sent as asked, and an SLO missed while the hypervisor took much."""
-    late = replace(quiet(load), p99_latency_us=90e3)
-    return replace(late, host=HostUse(stolen_cpu_percent=28.6))
+def stalled(load: LoadPoint) -> Measurement:
+    """The load was sent as asked, and an SLO missed while the machine stood still at times."""
+    return replace(missed(load), host=HostUse(stalled_percent=2.0))
 
 
-def robbed_a_little(load: LoadPoint) -> Measurement:
-    return replace(robbed_and_missed(load), host=HostUse(stolen_cpu_percent=2.5))
+def stalled_more(load: LoadPoint) -> Measurement:
+    return replace(missed(load), host=HostUse(stalled_percent=9.0))
 
 
-def met_beside_bursts(load: LoadPoint) -> Measurement:
-    """A soak of 30 s with a tenth left out of it."""
-    return replace(quiet(load), duration_s=27.0, left_out_s=3.0)
+def overloaded(load: LoadPoint) -> Measurement:
+    """A thousand requests had no answer, beside stalls of 2 %."""
+    found = stalled(load)
+    due = found.completed_count + 1000
+    return replace(found, due_per_s=due / found.duration_s)
 
 
-def missed_beside_bursts(load: LoadPoint) -> Measurement:
-    return replace(met_beside_bursts(load), p99_latency_us=70e3)
+def behind_and_stalled(load: LoadPoint) -> Measurement:
+    return replace(behind(load), host=HostUse(stalled_percent=9.0))
+
+
+def long_behind(load: LoadPoint) -> Measurement:
+    return replace(behind(load), duration_s=LONG_S)
+
+
+def long_behind_and_stalled(load: LoadPoint) -> Measurement:
+    return replace(behind_and_stalled(load), duration_s=LONG_S)
 
 
 def gone(_: LoadPoint) -> Measurement:
@@ -119,14 +129,16 @@ class StandingDeployer:
 def a_bench(
     *steps: Callable[[LoadPoint], Measurement],
     book: TimeBook | None = None,
-    window_s: float = 1.0,
+    note: Callable[[str], None] = lambda _: None,
+    checkpoint: Callable[[], None] = lambda: None,
 ) -> tuple[TritonBench, list[Rejected]]:
     rejected: list[Rejected] = []
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
-        window=lambda _, __: Window(window_s, 0, 10 * window_s),
-        checkpoint=lambda: None,
+        window=lambda _, __: Window(1, 0, 10),
+        checkpoint=checkpoint,
+        note=note,
         measured=lambda _: None,
         rejected=rejected.append,
     )
@@ -149,84 +161,101 @@ def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[TritonBen
     return bench, script, deployer
 
 
-def test_a_good_measurement_is_made_once() -> None:
-    bench, rejected = a_bench(quiet)
-    assert bench.measure(50, 1).measurement.disturbances == ()
-    assert rejected == []
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the bench slept, in no time."""
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr("tuner.bench.bench.time", clock)
+    return slept
 
 
-def test_a_disturbed_measurement_is_repeated_once() -> None:
-    bench, rejected = a_bench(disturbed, quiet)
-    assert bench.measure(50, 7).measurement.disturbances == ()
-    (found,) = rejected
-    assert "40 % of the machine's CPU" in found.reason
-    assert (found.candidate_key, found.level, found.wall_s) == (ONE.key, 50, 4.0)
-    assert found.stage is Stage.SEARCH
-    assert found.measurement is not None
-    assert found.measurement.disturbances
+@pytest.mark.parametrize(
+    ("steps", "counts", "pause_s"),
+    [
+        ([quiet], 0, 0.0),
+        ([missed], 0, 0.0),
+        ([others], 0, 0.0),  # nothing that disturbs makes a server faster
+        ([overloaded], 0, 0.0),  # by more than the disturbance explains
+        ([stalled, quiet], 1, PAUSE_S),
+        ([stalled, missed], 1, PAUSE_S),
+        ([stalled, stalled], 1, PAUSE_S),  # one repetition: no ladder of pauses
+        ([stalled_more, stalled], 1, PAUSE_S),
+        ([stalled, stalled_more], 0, PAUSE_S),
+        ([stalled, behind], 0, PAUSE_S),
+        ([behind, quiet], 1, 0.0),
+        ([behind, stalled], 1, 0.0),
+        ([behind_and_stalled, quiet], 1, PAUSE_S),
+    ],
+)
+def test_what_cannot_be_believed_is_made_once_more_and_the_better_one_counts(
+    steps: list[Any], counts: int, pause_s: float, slept: list[float]
+) -> None:
+    bench, rejected = a_bench(*steps)
+    point, load = bench.measure(30, 7), LoadPoint(Arrivals.POISSON, 30)
+    expected = steps[counts](load)
+    assert point.measurement.p99_latency_us == expected.p99_latency_us
+    assert point.measurement.host == expected.host
+    assert sum(slept) == pause_s
+    assert [(r.candidate_key, r.level, r.wall_s) for r in rejected] == [(ONE.key, 30, 4.0)] * (
+        len(steps) - 1
+    )
+    assert all(r.reason for r in rejected)
 
 
-def test_one_that_is_disturbed_again_counts_and_is_flagged() -> None:
-    bench, rejected = a_bench(disturbed, disturbed)
-    (sentence,) = bench.measure(50, 1).measurement.disturbances
-    assert "40 %" in sentence
-    assert len(rejected) == 1
-
-
-def test_not_every_measurement_is_made_twice_on_a_machine_that_is_never_quiet() -> None:
-    bench, rejected = a_bench(*[disturbed] * 3)
-    bench.measure(50, 1)
-    assert bench.measure(60, 1).measurement.disturbances
-    assert len(rejected) == 1
-
-
-def test_a_quiet_measurement_means_that_the_next_is_repeated_again() -> None:
-    bench, rejected = a_bench(*[disturbed] * 2, quiet, disturbed, quiet)
-    for level in (50, 60, 70):
-        point = bench.measure(level, 1)
-    assert point.measurement.disturbances == ()
-    assert len(rejected) == 2
-
-
-def test_a_client_that_was_behind_once_gets_another_chance() -> None:
-    bench, rejected = a_bench(behind, quiet)
-    assert bench.measure(50, 1).measurement.late_sends == 0.0
-    assert [r.reason for r in rejected] == ["the load generator could not keep up"]
-
-
-def test_a_client_that_is_behind_twice_scores_nothing() -> None:
-    bench, rejected = a_bench(quiet, behind, behind)
+@pytest.mark.parametrize(
+    ("steps", "pause_s"),
+    [
+        ([behind, behind], 0.0),
+        ([behind_and_stalled, behind], PAUSE_S),
+        ([long_behind], 0.0),  # two soaks of five minutes were made twice
+        ([long_behind_and_stalled, long_behind], PAUSE_S),
+    ],
+)
+def test_a_client_that_is_behind_again_scores_nothing(
+    steps: list[Any], pause_s: float, slept: list[float]
+) -> None:
+    bench, rejected = a_bench(quiet, *steps)
     bench.measure(20, 1)
     with pytest.raises(ClientLimitError, match="keep up with 50/s; it sent 30/s") as error:
         bench.measure(50, 2)
     assert "batch_size" in error.value.hint
-    assert [r.level for r in rejected] == [50, 50]  # what was measured before still counts
+    assert [r.level for r in rejected] == [50] * len(steps)  # what was before still counts
+    assert sum(slept) == pause_s
 
 
-@pytest.mark.parametrize(
-    ("seconds", "others_percent", "made"),
-    [(LONG_S - 1.0, 0.0, 2), (LONG_S, 0.0, 1), (LONG_S, 40.0, 2)],
-)
-def test_a_client_that_was_behind_for_long_on_a_calm_machine_gets_no_other_chance(
-    seconds: float, others_percent: float, made: int
-) -> None:
-    """Two soaks of five minutes were made twice, and each took eight."""
+def test_each_measurement_has_its_own_repetition(slept: list[float]) -> None:
+    bench, rejected = a_bench(*[stalled] * 4)
+    assert all(bench.measure(level, 1).measurement.disturbances for level in (50, 60))
+    assert [r.level for r in rejected] == [50, 60]
+    assert "stood still for 2 % of the time" in rejected[0].reason
 
-    def long_behind(load: LoadPoint) -> Measurement:
-        host = HostUse(other_cpu_percent=others_percent)
-        return replace(behind(load), duration_s=seconds, host=host)
 
-    bench, rejected = a_bench(*[long_behind] * 2)
-    with pytest.raises(ClientLimitError):
+def test_waiting_for_a_quiet_machine_is_told_and_has_a_phase_of_its_own(slept: list[float]) -> None:
+    """Fifty seconds of it were told as "starting" in a run of five minutes."""
+    book, told = TimeBook(lambda: sum(slept)), list[str]()
+    bench, _ = a_bench(stalled, quiet, book=book, note=told.append)
+    bench.measure(30, 1)
+    assert book.seconds(Phase.WAITING) == book.to_json()["wall_s"] == PAUSE_S
+    assert [text.endswith("Measured again in 5 s") for text in told] == [True]
+
+
+def test_who_waits_for_a_quiet_machine_can_be_stopped(slept: list[float]) -> None:
+    def checkpoint() -> None:
+        if sum(slept) >= 2.0:
+            raise InterruptedRunError("stopped")
+
+    bench, rejected = a_bench(stalled, quiet, checkpoint=checkpoint)
+    with pytest.raises(InterruptedRunError):
         bench.measure(30, 1)
-    assert len(rejected) == made
+    assert sum(slept) == 2.0
+    assert [r.level for r in rejected] == [30]
 
 
-def test_a_disturbed_measurement_counts_where_the_client_fell_behind_in_its_repeat() -> None:
-    """One that is only disturbed says more than one of another load."""
-    bench, rejected = a_bench(disturbed, behind)
-    assert bench.measure(50, 1).measurement.disturbances
-    assert [r.reason for r in rejected] == ["the load generator could not keep up"]
+def test_the_documentation_shows_the_table_of_what_is_measured_again() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text()
+    rows = [f"| {row.situation} | {row.at_most} | {row.costs} |" for row in TABLE]
+    assert "\n".join(rows) in text
 
 
 def test_a_client_that_fell_behind_scores_nothing_when_its_repeat_does_not_either() -> None:
@@ -328,138 +357,6 @@ def test_a_confirmation_keeps_its_rows() -> None:
     with pytest.raises(ServerGoneError):
         bench.measure(30, 2)
     assert [(r.level, r.stage) for r in rejected] == [(30, Stage.CONFIRMATION)]
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the bench slept, in no time."""
-    slept: list[float] = []
-    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    monkeypatch.setattr("tuner.bench.repeating.time", clock)
-    return slept
-
-
-def test_a_client_behind_while_cpu_was_stolen_is_given_time(slept: list[float]) -> None:
-    """A spell of it cost the winner of a search its confirmation."""
-    bench, rejected = a_bench(robbed, robbed, robbed, quiet)
-    assert bench.measure(30, 1).measurement.late_sends == 0.0
-    assert sum(slept) == sum(PAUSES_S[:2])
-    assert [r.level for r in rejected] == [30] * 3
-
-
-def test_a_miss_while_cpu_was_stolen_waits_for_the_spell_to_pass(slept: list[float]) -> None:
-    """It led a round from 2,600 requests a second down to 1,500."""
-    bench, rejected = a_bench(*[robbed_and_missed] * 3, quiet)
-    assert bench.measure(30, 1).measurement.host.stolen_cpu_percent is None
-    assert sum(slept) == sum(PAUSES_S[:2])
-    assert len(rejected) == 3
-
-
-def test_waiting_for_a_spell_to_pass_has_a_phase_of_its_own(slept: list[float]) -> None:
-    """Fifty seconds of it were told as "starting" in a run of five minutes."""
-    book = TimeBook(lambda: sum(slept))
-    bench, _ = a_bench(*[robbed_and_missed] * 3, quiet, book=book)
-    bench.measure(30, 1)
-    assert book.seconds(Phase.WAITING) == sum(PAUSES_S[:2])
-    assert book.to_json()["wall_s"] == sum(PAUSES_S[:2])
-
-
-def test_that_little_was_stolen_in_vain_is_no_reason_to_believe_a_miss_when_it_is_much(
-    slept: list[float],
-) -> None:
-    bench, _ = a_bench(robbed_a_little, robbed_a_little, robbed_and_missed, quiet)
-    assert bench.measure(30, 1).measurement.disturbances
-    assert not bench.measure(30, 1).measurement.disturbances
-
-
-def test_of_several_disturbed_ones_the_one_that_was_disturbed_least_counts(
-    slept: list[float],
-) -> None:
-    bench, rejected = a_bench(robbed_a_little, *[robbed_and_missed] * (1 + len(PAUSES_S)))
-    assert bench.measure(30, 1).measurement.host.stolen_cpu_percent == 2.5
-    assert len(rejected) == 1 + len(PAUSES_S)
-
-
-def test_who_waited_in_vain_waits_for_no_miss_until_the_spell_has_passed(
-    slept: list[float],
-) -> None:
-    spell = [robbed_and_missed] * (2 + len(PAUSES_S))
-    bench, _ = a_bench(*spell, *[robbed_and_missed] * 2, quiet, robbed_and_missed, quiet)
-    for level in (30, 20, 10, 5):
-        bench.measure(level, 1)
-    assert sum(slept) == sum(PAUSES_S)
-    assert not bench.measure(
-        30, 1
-    ).measurement.disturbances  # the one before was quiet: this miss is made again
-
-
-def test_a_miss_in_what_bursts_left_of_a_window_is_made_again(slept: list[float]) -> None:
-    """Three soaks of 30 s failed so, and a winner was not written."""
-    bench, rejected = a_bench(*[missed_beside_bursts] * 3, quiet)
-    assert bench.measure(30, 1).measurement.left_out_s == 0.0
-    assert sum(slept) == sum(PAUSES_S[:2])
-    left_out = "3 s of 30 s were left out: the hypervisor gave the CPU to other guests"
-    assert {r.reason for r in rejected} == {f"{left_out}, and requests were held up."}
-
-
-def test_a_load_that_held_beside_bursts_counts() -> None:
-    bench, rejected = a_bench(met_beside_bursts)
-    assert bench.measure(30, 1).measurement.left_out_s == 3.0
-    assert rejected == []
-
-
-def test_of_misses_beside_bursts_the_one_that_least_was_left_out_of_counts(
-    slept: list[float],
-) -> None:
-    def beside_shorter_ones(load: LoadPoint) -> Measurement:
-        return replace(missed_beside_bursts(load), duration_s=28.0, left_out_s=2.0)
-
-    worse = [missed_beside_bursts] * (1 + len(PAUSES_S))
-    bench, rejected = a_bench(beside_shorter_ones, *worse, missed_beside_bursts)
-    assert bench.measure(30, 1).measurement.left_out_s == 2.0
-    assert len(rejected) == 1 + len(PAUSES_S)
-    assert bench.measure(25, 1).measurement.left_out_s == 3.0  # all pauses were in vain
-    assert len(rejected) == 1 + len(PAUSES_S)
-
-
-def test_a_long_window_waits_once(slept: list[float]) -> None:
-    """Four soaks of five minutes each, for one load, are more than anybody waits for."""
-    bench, rejected = a_bench(*[missed_beside_bursts] * 3, window_s=LONG_S)
-    assert bench.measure(30, 1).measurement.left_out_s == 3.0
-    assert sum(slept) == PAUSES_S[-1]
-    assert len(rejected) == 2
-
-
-def test_one_that_is_behind_all_the_while_is_given_up(slept: list[float]) -> None:
-    bench, rejected = a_bench(*[robbed] * (2 + len(PAUSES_S)))
-    with pytest.raises(ClientLimitError):
-        bench.measure(30, 1)
-    assert sum(slept) == sum(PAUSES_S)
-    assert len(rejected) == 2 + len(PAUSES_S)
-
-
-@pytest.mark.parametrize("steps", [(robbed, behind), (behind, behind)])
-def test_nobody_waits_for_a_client_that_is_too_slow_by_itself(
-    steps: tuple[Callable[[LoadPoint], Measurement], ...], slept: list[float]
-) -> None:
-    bench, _ = a_bench(*steps)
-    with pytest.raises(ClientLimitError):
-        bench.measure(30, 1)
-    assert slept == []
-
-
-def test_who_waits_for_a_quiet_machine_can_be_stopped(
-    slept: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def checkpoint() -> None:
-        if sum(slept) >= 2.0:
-            raise InterruptedRunError("stopped")
-
-    bench, _ = a_bench(robbed, robbed, quiet)
-    monkeypatch.setattr(bench._repeating, "_checkpoint", checkpoint)
-    with pytest.raises(InterruptedRunError):
-        bench.measure(30, 1)
-    assert sum(slept) == 2.0
 
 
 def test_a_summary_adds_up() -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import disturbed
 import pytest
 
-from tuner.load.watch.machine import MachineReading
-
-QUIET = MachineReading(0.0, 0.0, 0.0, 0.0, None, 0.0, None)
 MARKERS = """
 [pytest]
 markers = integration
@@ -43,19 +39,11 @@ def test_next(server):
 
 
 @pytest.fixture
-def stolen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the hypervisor takes from now on, in percent; by default nothing."""
+def stalled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how much of the time the machine stands still from now on, in percent."""
     share = [0.0]
-
-    def readings() -> Iterator[MachineReading]:
-        now = QUIET
-        while True:
-            yield now
-            taken = now.stolen_s + share[0]
-            now = replace(now, total_s=now.total_s + 100.0, stolen_s=taken)
-
-    each = readings()
-    monkeypatch.setattr(disturbed, "read_machine", lambda _ours: next(each))
+    seen = SimpleNamespace(percent=lambda _start, _end: share[0])
+    monkeypatch.setattr(disturbed, "watch_stalls", lambda _bound: nullcontext(seen))
     monkeypatch.setattr(disturbed, "_PAUSE_S", 0.0)
     return share
 
@@ -71,47 +59,47 @@ def wrote(name: str, content: object) -> str:
 
 
 def test_a_failure_on_a_quiet_machine_counts_at_once(
-    pytester: pytest.Pytester, stolen: list[float]
+    pytester: pytest.Pytester, stalled: list[float]
 ) -> None:
     done = ran(pytester, failures=1)
     done.assert_outcomes(failed=1, passed=1)
     assert "repeated" not in done.stdout.str()
 
 
-def test_a_failure_while_cpu_was_stolen_is_repeated_with_new_fixtures_and_told(
-    pytester: pytest.Pytester, stolen: list[float]
+def test_a_failure_while_the_machine_stood_still_is_repeated_with_new_fixtures_and_told(
+    pytester: pytest.Pytester, stalled: list[float]
 ) -> None:
-    stolen[0] = 9.5
+    stalled[0] = 1.5
     done = ran(pytester, failures=2)
     done.assert_outcomes(passed=2)
     done.stdout.fnmatch_lines(
         ["*repeated, since the machine was disturbed*"]
-        + ["*::test_it: the hypervisor took 9.5 % of the CPU"] * 2
+        + ["*::test_it: the machine stood still for 1.5 % of the time"] * 2
     )
 
 
-def test_it_is_repeated_twice_at_the_most(pytester: pytest.Pytester, stolen: list[float]) -> None:
-    stolen[0] = 9.5
+def test_it_is_repeated_twice_at_the_most(pytester: pytest.Pytester, stalled: list[float]) -> None:
+    stalled[0] = 1.5
     done = ran(pytester, failures=3)
     assert done.parseoutcomes()["failed"] == 1
-    assert done.stdout.str().count("the hypervisor took") == 2
+    assert done.stdout.str().count("the machine stood still") == 2
 
 
-def test_what_fails_each_time_with_much_stolen_is_not_judged_and_told(
-    pytester: pytest.Pytester, stolen: list[float]
+def test_what_fails_each_time_beside_long_stalls_is_not_judged_and_told(
+    pytester: pytest.Pytester, stalled: list[float]
 ) -> None:
-    stolen[0] = 40.0
+    stalled[0] = 40.0
     done = ran(pytester, failures=3)
     done.assert_outcomes(skipped=1, passed=1)
     done.stdout.fnmatch_lines(
-        ["*not judged*", "*::test_it: the hypervisor took 40.0 % *as often as this*"]
+        ["*not judged*", "*::test_it: the machine stood still for 40.0 % *as often as this*"]
     )
 
 
-def test_more_failures_than_a_few_count_with_however_much_stolen(
-    pytester: pytest.Pytester, stolen: list[float]
+def test_more_failures_than_a_few_count_beside_any_stalls(
+    pytester: pytest.Pytester, stalled: list[float]
 ) -> None:
-    stolen[0] = 40.0
+    stalled[0] = 40.0
     count = disturbed.MOST_UNJUDGED + 2
     pytester.makeini(MARKERS)
     pytester.makepyfile(
@@ -124,13 +112,13 @@ def test_more_failures_than_a_few_count_with_however_much_stolen(
 
 
 def test_a_while_passes_before_each_repetition_but_not_for_ever(
-    pytester: pytest.Pytester, stolen: list[float], monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, stalled: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(disturbed, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(disturbed, "time", SimpleNamespace(sleep=slept.append, time_ns=int))
     monkeypatch.setattr(disturbed, "_PAUSE_S", 20.0)
     monkeypatch.setattr(disturbed, "_PAUSES_S", 30.0)
-    stolen[0] = 40.0
+    stalled[0] = 40.0
     ran(pytester, failures=2).assert_outcomes(passed=2)
     assert slept == [20.0, 10.0]
 
@@ -144,7 +132,7 @@ def test_a_while_passes_before_each_repetition_but_not_for_ever(
     ],
 )
 def test_what_its_own_run_wrote_down_is_a_disturbance(
-    pytester: pytest.Pytester, stolen: list[float], name: str, content: object
+    pytester: pytest.Pytester, stalled: list[float], name: str, content: object
 ) -> None:
     ran(pytester, failures=1, does=wrote(name, content)).assert_outcomes(passed=2)
 
@@ -158,22 +146,22 @@ def test_what_its_own_run_wrote_down_is_a_disturbance(
     ],
 )
 def test_what_else_its_run_wrote_is_none(
-    pytester: pytest.Pytester, stolen: list[float], name: str, content: object
+    pytester: pytest.Pytester, stalled: list[float], name: str, content: object
 ) -> None:
     ran(pytester, failures=1, does=wrote(name, content)).assert_outcomes(failed=1, passed=1)
 
 
 def test_a_load_generator_that_was_behind_is_a_disturbance(
-    pytester: pytest.Pytester, stolen: list[float]
+    pytester: pytest.Pytester, stalled: list[float]
 ) -> None:
     behind = "assert made[1:], 'the load generator could not keep up with 100/s'"
     ran(pytester, failures=1, does=behind).assert_outcomes(passed=2)
 
 
 def test_a_test_that_does_not_measure_is_never_repeated(
-    pytester: pytest.Pytester, stolen: list[float]
+    pytester: pytest.Pytester, stalled: list[float]
 ) -> None:
-    stolen[0] = 9.5
+    stalled[0] = 1.5
     pytester.makepyfile("def test_it(): assert False")
     done = pytester.runpytest_inprocess("-p", "disturbed", "-p", "no:cacheprovider")
     done.assert_outcomes(failed=1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from synthetic import P99_40MS, synthetic_measurement
 
-from tuner.score.late_share import LateShare, late_share
+from tuner.score.late_share import LateShare, late_share, measured_late_share
 
 ALLOWED = 0.01
 Latencies = np.ndarray
@@ -120,3 +122,33 @@ def test_no_request_has_no_share() -> None:
 def test_it_survives_a_file() -> None:
     found = late_share(np.arange(100.0), 90.0)
     assert LateShare.from_json(found.to_json()) == found
+    told = replace(found, left_out_s=3.4, with_left_out=0.2, machine_decides=True)
+    assert LateShare.from_json(told.to_json()) == told
+
+
+@pytest.mark.parametrize(
+    ("with_stalls", "said"),
+    [
+        (80, "8 % with the 3.4 s in which the machine stood still: the machine decides this SLO"),
+        (12, "1.2 % with the 3.4 s in which the machine stood still"),
+        (None, "(at most"),
+    ],
+)
+def test_what_was_left_out_is_told_and_who_decides_the_slo(
+    with_stalls: int | None, said: str
+) -> None:
+    quiet = np.where(np.arange(1000) < 5, 50e3, 10e3)
+    whole = None if with_stalls is None else np.where(np.arange(1000) < with_stalls, 50e3, 10e3)
+    found = measured_late_share(
+        replace(
+            synthetic_measurement(),
+            by_arrival_us=quiet,
+            all_by_arrival_us=whole,
+            left_out_s=3.4,
+        ),
+        [P99_40MS],
+    )
+    assert found is not None
+    assert found.text.startswith("0.5 % late (at most ")
+    assert said in found.text
+    assert found.machine_decides is (with_stalls == 80)

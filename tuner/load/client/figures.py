@@ -29,7 +29,7 @@ from tuner.load.validity import client_limit
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 
-#: When the hypervisor gave the CPU away, on the wall clock.
+#: Stalls of the machine, on the wall clock.
 Spells = Sequence[tuple[int, int]]
 
 

@@ -50,7 +50,6 @@ from tuner.load.watch.early_end import (
     Hopeless,
     check_answered,
     check_decided,
-    refuse_spoilt_end,
     truncate,
 )
 from tuner.load.watch.sampler import host_use, server_statistics
@@ -73,7 +72,7 @@ class OpenClient(Setup):
         due_s, order = self._turns(load, window, seed)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
-            self.watched() as watched,
+            self.watched(window.tightest) as watched,
         ):
             given = self._given(order, seed)
             job = self._job(load, window, given, order, Path(private))
@@ -82,8 +81,7 @@ class OpenClient(Setup):
                 np.save(job.due, due_s)
             hopeless = never if due_s is None else self._hopeless(Schedule(due_s, order), window)
             answers, command, stopped_ns = self._execute(job, load, window, hopeless)
-        spells_ns = watched.spells(window)
-        refuse_spoilt_end(stopped_ns, spells_ns)
+        spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
         run, planned = Run(self.streams, answers, order, due_s, load, seed), window
@@ -95,7 +93,7 @@ class OpenClient(Setup):
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
             self._with_counts(result, server_statistics(samples, self.served)),
-            host=host_use(samples, self.models, observed.quiet_ns),
+            host=host_use(samples, self.models, watched.stalls),
             backlog=not at_rest,
             wall_s=time.monotonic() - begin,
             command=command,

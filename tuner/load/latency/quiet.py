@@ -1,9 +1,9 @@
-"""Which stretches of a long window show the config, and not the host's other guests.
+"""Which stretches of a long window show the config, and not stalls of the machine.
 
-On a shared host, steal time comes in bursts of seconds to minutes. A short window that meets one is
-measured again; a soak of minutes meets one every time. So a burst is left out, together with the
-requests it delayed: up to the first request answered as fast as half of all are. What follows
-begins in a usual state, as if the load had begun there.
+A short window that meets stalls is measured again; on a shared host, a soak of minutes meets some
+every time. So a stall is left out, together with the requests it delayed: up to the first request
+answered as fast as half of all are. What follows begins in a usual state, as if the load had begun
+there. Users' requests are not spared the stalls: `LateShare` tells both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 #: At least this share of the window must be left, or the whole window is judged.
 QUIET_SHARE = 0.5
-#: Requests may be in flight when a burst begins: this many median latencies before it are left out.
+#: Requests may be in flight when a stall begins: this many median latencies before it are left out.
 LEAD = 2.0
 _CLOCK_US = 1.0  # finer differences are those of the clock
 
@@ -33,7 +33,7 @@ def quiet_spans(
         window: On the clock of ``due_s``.
         due_s: When each request was due, ascending.
         latency_us: Of each; infinite where it was refused.
-        spells: When the CPU was given away, ascending, on the same clock.
+        spells: Stalls of the machine, by their start, on the same clock.
     """
     if not due_s.size:
         return (window,)

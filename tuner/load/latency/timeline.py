@@ -48,6 +48,7 @@ class Observed:
     due_per_s: float | None = None
     slices: tuple[Slice, ...] = ()
     by_arrival_us: npt.NDArray[np.float64] | None = None
+    all_by_arrival_us: npt.NDArray[np.float64] | None = None
     course: Course | None = None
     quiet: tuple[Span, ...] = ()
     left_out_s: float = 0.0
@@ -56,12 +57,6 @@ class Observed:
     def begin_ns(self) -> int:
         """The start of the load on the wall clock."""
         return self.start_ns - round(self.quiet[0][0] * 1e9)
-
-    @property
-    def quiet_ns(self) -> tuple[tuple[int, int], ...]:
-        """The same on the wall clock."""
-        begin_ns = self.begin_ns
-        return tuple((begin_ns + round(a * 1e9), begin_ns + round(b * 1e9)) for a, b in self.quiet)
 
 
 def observe_open(
@@ -83,7 +78,7 @@ def observe_open(
         due_s: When each request is due, in seconds from the start of the load.
         window: Warm-up and length.
         refused_s: When the refused requests were due, which are in neither of these.
-        spells_ns: Bursts of steal time, on the wall clock: left out with the requests they
+        spells_ns: Stalls of the machine, on the wall clock: left out with the requests they
             delayed, see `tuner.load.latency.quiet`.
         begin_ns: The start of the load on the wall clock; None: as these requests tell it.
     """
@@ -122,6 +117,7 @@ def observe_open(
         due_per_s=float(inside.sum()) / seconds_of(quiet),
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
+        all_by_arrival_us=None if quiet == (window.span_s,) else by_arrival[1],
         course=_course(due_s[inside], latency_us[inside], quiet),
         slices=slices_of(due_s, answered_s, latency_us, window, refused_s),
         left_out_s=max(window.duration_s - seconds_of(quiet), 0.0),
@@ -276,6 +272,7 @@ def measurement_of(
         mean_in_flight=observed.mean_in_flight,
         slices=observed.slices,
         by_arrival_us=observed.by_arrival_us,
+        all_by_arrival_us=observed.all_by_arrival_us,
         course=observed.course,
         left_out_s=observed.left_out_s,
     )

@@ -38,7 +38,6 @@ from tuner.load.watch.early_end import (
     answered_count,
     check_answered,
     check_decided,
-    refuse_spoilt_end,
     truncate,
 )
 from tuner.load.watch.sampler import Sampler, host_use, server_statistics
@@ -64,7 +63,7 @@ class PerfAnalyzer(Setup):
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private:
             run = self._prepare(load, window, seed, Path(private))
-            with self.watched() as watched:
+            with self.watched(window.tightest) as watched:
                 try:
                     ended = process.run(
                         run.command,
@@ -136,7 +135,7 @@ class _Run:
             backlog=not ended.at_rest,
             server=tool.own(counted, stream),
             models=counted,
-            host=host_use(samples, tool.models, observed.quiet_ns),
+            host=host_use(samples, tool.models, watched.stalls),
         )
         streams = {stream.name: result} if stream.name else {}
         result = replace(result, streams=streams, command=tuple(self.command))
@@ -156,8 +155,7 @@ class _Run:
             return observe_closed(requests, window), window
         if ended.stopped_ns is not None:
             window = truncate(window, begun_ns(requests, due_s), ended.stopped_ns)
-        spells_ns = watched.spells(self.window)
-        refuse_spoilt_end(ended.stopped_ns, spells_ns)
+        spells_ns = watched.spells(self.window, ended.stopped_ns)
         observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
         check_answered(observed.answered_count, window, self.window)
         name = self.tool.stream.name

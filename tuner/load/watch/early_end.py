@@ -12,7 +12,7 @@ only signals the end; `check_decided` verifies it against the time stamps of eve
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -168,16 +168,6 @@ def check_answered(answered_count: int, window: Window, planned: Window) -> None
         f"no request was answered within the measured window of {planned.duration_s:.2g} s",
         "raise workload.window above the time that one request takes",
     )
-
-
-def refuse_spoilt_end(stopped_ns: int | None, spells_ns: Sequence[tuple[int, int]]) -> None:
-    """Checks that bursts of steal time, which do not count, did not end a load early.
-
-    Raises:
-        UndecidedError: It may have been.
-    """
-    if stopped_ns is not None and spells_ns:
-        raise UndecidedError("ended early, perhaps because of steal time")
 
 
 def _undecided() -> UndecidedError:

@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 
 import psutil
 
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UndecidedError
 from tuner.load.watch.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
 from tuner.load.watch.machine import (
     MachineReading,
@@ -25,6 +24,7 @@ from tuner.load.watch.machine import (
     read_machine,
     stolen_percent,
 )
+from tuner.load.watch.stalls import NOT_WATCHED, Stalls, quiet_percent
 from tuner.load.watch.statistics import difference
 from tuner.measurement.measurement import HostUse, ServerStatistics
 from tuner.measurement.window import Window
@@ -33,8 +33,6 @@ from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
 
 PERIOD_S = 0.5
-#: A burst of steal time: from one sample to the next, at least this share of all cores is stolen.
-SPELL_PERCENT = 5.0
 
 #: By the name of the model.
 Snapshot = Callable[[], Mapping[str, StatisticsSnapshot]]
@@ -66,6 +64,7 @@ class Sampler:
             a container only where its engine shows them here; a remote server may have other GPUs
             than this machine.
         gpus: Of this machine's GPUs those that the server may see.
+        stalls: Of this machine; read when its context has ended.
     """
 
     def __init__(
@@ -75,12 +74,14 @@ class Sampler:
         place: Place,
         period_s: float = PERIOD_S,
         gpus: Gpus = "all",
+        stalls: Stalls = NOT_WATCHED,
     ) -> None:
         self._snapshot = snapshot
         self._scrape = scrape
         self._place = place
         self._period_s = period_s
         self._gpus = gpus
+        self.stalls = stalls
         self._samples: list[Sample] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
@@ -102,10 +103,20 @@ class Sampler:
         last = min(range(len(samples)), key=lambda i: abs(samples[i].time_ns - end_ns))
         return samples[first : last + 1]
 
-    def spells(self, window: Window) -> tuple[tuple[int, int], ...]:
-        """Bursts of steal time, in ns; none where the window counts them too."""
-        pairs = pairwise(self._samples) if window.quiet_only else ()
-        return tuple((a.time_ns, b.time_ns) for a, b in pairs if _stolen(a, b) > SPELL_PERCENT)
+    def spells(self, window: Window, stopped_ns: int | None) -> Sequence[tuple[int, int]]:
+        """Stalls to leave out of a window, in ns; none where it counts them, or they are few.
+
+        Raises:
+            UndecidedError: The load was ended early, at ``stopped_ns``, perhaps because of them.
+        """
+        if not (window.quiet_only and self._samples):
+            return ()
+        whole = self._samples[0].time_ns, self._samples[-1].time_ns
+        if (self.stalls.percent(*whole) or 0.0) <= quiet_percent(window.tightest):
+            return ()
+        if stopped_ns is not None:
+            raise UndecidedError("ended early, perhaps because the machine stood still")
+        return self.stalls.spans_ns
 
     def _run(self) -> None:
         remote = self._place is Place.ELSEWHERE
@@ -144,12 +155,9 @@ def server_statistics(
 
 
 def host_use(
-    samples: Sequence[Sample], models: Collection[str], quiet_ns: Sequence[tuple[int, int]] = ()
+    samples: Sequence[Sample], models: Collection[str], stalls: Stalls = NOT_WATCHED
 ) -> HostUse:
-    """What machines and cache did from the first sample to the last.
-
-    Where only some spans count, what was stolen is that within them.
-    """
+    """What machines and cache did from the first sample to the last."""
     if len(samples) < 2:
         return HostUse()
     before, after = samples[0].machine, samples[-1].machine
@@ -163,11 +171,8 @@ def host_use(
     return HostUse(
         cpu_percent=busy_percent(before, after),
         other_cpu_percent=other_percent(before, after),
-        stolen_cpu_percent=(
-            stolen_meanwhile(samples, quiet_ns)
-            if len(quiet_ns) > 1
-            else stolen_percent(before, after)
-        ),
+        stolen_cpu_percent=stolen_percent(before, after),
+        stalled_percent=stalls.percent(samples[0].time_ns, samples[-1].time_ns),
         cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
         governor=after.governor,
@@ -182,22 +187,6 @@ def host_use(
         cache_entries=int(entries[-1]) if entries else None,
         cache_evictions=int(evictions[-1] - evictions[0]) if evictions else None,
     )
-
-
-def stolen_meanwhile(
-    samples: Sequence[Sample], spans_ns: Sequence[tuple[int, int]]
-) -> float | None:
-    """Of all cores, 0..100, the mean over what was sampled within the spans."""
-    inside = [
-        _stolen(a, b)
-        for a, b in pairwise(samples)
-        if any(start <= a.time_ns and b.time_ns <= end for start, end in spans_ns)
-    ]
-    return _mean(inside)
-
-
-def _stolen(before: Sample, after: Sample) -> float:
-    return stolen_percent(before.machine, after.machine) or 0.0
 
 
 def pending_requests(metrics: Metrics, models: Collection[str]) -> list[float]:

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 from synthetic import synthetic_measurement
 
-from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, STOLEN_CPU_PERCENT, disturbances
+from tuner.load.validity import warnings_about
+from tuner.load.watch.disturbance import disturbances, taken_percent
 from tuner.measurement.measurement import HostUse, Measurement
+from tuner.measurement.window import LatencyBound
+
+TIGHT, SLOW = LatencyBound(0.99, 0.04), LatencyBound(0.95, 2.0)
 
 
 def measured(**host: Any) -> Measurement:
@@ -15,33 +19,33 @@ def measured(**host: Any) -> Measurement:
 
 
 @pytest.mark.parametrize(
-    "host",
+    ("bound", "host", "said"),
     [
-        {},
-        {"cpu_percent": 100.0, "load_1m": 40.0, "governor": "powersave"},
-        {"other_cpu_percent": OTHER_CPU_PERCENT, "stolen_cpu_percent": STOLEN_CPU_PERCENT},
-        {"gpu_throttled": False, "gpu_clock_mhz": 300.0},
+        (TIGHT, {}, []),
+        (TIGHT, {"cpu_percent": 100.0, "load_1m": 40.0, "governor": "powersave"}, []),
+        (TIGHT, {"other_cpu_percent": 5.0, "stalled_percent": 0.25}, []),
+        (TIGHT, {"stolen_cpu_percent": 50.0}, []),
+        (TIGHT, {"stalled_percent": 0.26}, ["still for 0.26 % of the time, 5 ms and more"]),
+        (SLOW, {"stalled_percent": 1.2}, []),
+        (SLOW, {"stalled_percent": 1.3}, ["200 ms and more at a time (up to 1.3 % is quiet)"]),
+        (TIGHT, {"other_cpu_percent": 5.3}, ["Other processes took 5.3 %"]),
+        (TIGHT, {"other_cpu_percent": 48.6, "stalled_percent": 3.0}, ["3 % of", "took 49 %"]),
     ],
 )
-def test_nothing_to_say(host: dict[str, Any]) -> None:
-    assert disturbances(measured(**host)) == ()
+def test_stalls_are_held_to_what_the_slo_lets_be_late_and_others_to_a_share(
+    bound: LatencyBound, host: dict[str, Any], said: list[str]
+) -> None:
+    found = disturbances(measured(**host), bound)
+    assert len(found) == len(said)
+    assert all(words in sentence for words, sentence in zip(said, found, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        ({"other_cpu_percent": 48.6}, "Other processes took 49 %"),
-        ({"other_cpu_percent": 5.3}, "Other processes took 5.3 %"),
-        ({"stolen_cpu_percent": 7.25}, "The hypervisor gave 7.2 %"),
-        ({"gpu_throttled": True, "gpu_clock_mhz": 1200.0}, "down to 1200 MHz"),
-        ({"gpu_throttled": True}, "held down by heat or power meanwhile."),
-    ],
-)
-def test_each_disturbance_is_one_sentence(host: dict[str, Any], words: str) -> None:
-    (sentence,) = disturbances(measured(**host))
-    assert words in sentence
-    assert sentence.endswith(".")
+def test_a_gpu_that_its_own_load_heats_is_told_and_disturbs_nothing() -> None:
+    hot = measured(gpu_throttled=True, gpu_clock_mhz=1200.0)
+    assert disturbances(hot) == ()
+    assert any("down to 1200 MHz" in sentence for sentence in warnings_about(hot))
 
 
-def test_several_at_once() -> None:
-    assert len(disturbances(measured(other_cpu_percent=50.0, stolen_cpu_percent=50.0))) == 2
+def test_what_the_server_could_not_have_is_one_number_for_both() -> None:
+    assert taken_percent(measured(other_cpu_percent=13.0, stalled_percent=2.0)) == 15.0
+    assert taken_percent(measured()) == 0.0

@@ -12,7 +12,6 @@ from tuner.load.watch.early_end import (
     Hopeless,
     check_answered,
     check_decided,
-    refuse_spoilt_end,
     truncate,
 )
 from tuner.measurement.window import LatencyBound, Window
@@ -72,13 +71,6 @@ def test_without_a_bound_nothing_is_given_up() -> None:
 
 def test_what_is_to_be_measured_in_full_is_not_given_up() -> None:
     assert ends_at(RATE / 3, replace(WINDOW, ends_early=False)) is None
-
-
-def test_an_early_end_over_a_spell_of_the_hypervisor_decides_nothing() -> None:
-    refuse_spoilt_end(None, [(1, 2)])
-    refuse_spoilt_end(5, [])
-    with pytest.raises(UndecidedError, match="steal time"):
-        refuse_spoilt_end(5, [(1, 2)])
 
 
 def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:

@@ -4,13 +4,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tuner.errors import ServerGoneError
+from tuner.errors import ServerGoneError, UndecidedError
 from tuner.load.watch.gpu_clocks import GpuClocks
 from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
+from tuner.load.watch.stalls import Stalls
 from tuner.load.watch.statistics import difference
 from tuner.measurement.window import Window
 from tuner.server.server import Place
@@ -130,19 +132,24 @@ def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
     assert (found.load_1m, found.governor) == (2.5, "powersave")
 
 
-def test_spells_are_told_to_windows_that_leave_them_out_and_the_rest_is_quiet() -> None:
-    stolen_s = [0.0, 0.0, 0.6, 1.2, 1.2]  # of two CPU seconds from one sample to the next
-    samples = [
-        Sample(k, {"m": BEFORE}, None, replace(machine(k), stolen_s=s))
-        for k, s in enumerate(stolen_s)
-    ]
-    watched = Sampler(lambda: {"m": BEFORE}, lambda: None, Place.ELSEWHERE)
-    watched._samples = samples
-    window = Window(4.0, 0.0, 9.0)
-    assert watched.spells(window) == ()
-    assert watched.spells(replace(window, quiet_only=True)) == ((1, 2), (2, 3))
-    assert host_use(samples, ["m"]).stolen_cpu_percent == pytest.approx(15.0)
-    assert host_use(samples, ["m"], [(0, 1), (3, 4)]).stolen_cpu_percent == 0.0
+def test_stalls_are_told_to_windows_that_leave_them_out_where_they_are_many() -> None:
+    samples = [sample(k * 10**9, BEFORE) for k in range(5)]
+    long = [(10**9, 10**9 + 30_000_000), (2 * 10**9, 2 * 10**9 + 30_000_000)]
+    window = Window(4.0, 0.0, 9.0, quiet_only=True)
+
+    def spells(spans: list[tuple[int, int]], window: Window, stopped_ns: int | None = None) -> Any:
+        stalls = Stalls(2, spans)
+        watched = Sampler(dict, lambda: None, Place.ELSEWHERE, stalls=stalls)
+        watched._samples = samples
+        return watched.spells(window, stopped_ns)
+
+    assert spells(long, window) == long
+    assert spells(long, replace(window, quiet_only=False)) == ()
+    assert spells([(10**9, 10**9 + 19_000_000)], window) == ()  # 0.24 % of 8 s
+    with pytest.raises(UndecidedError, match="stood still"):
+        spells(long, window, stopped_ns=5)
+    assert host_use(samples, ["m"], Stalls(2, long)).stalled_percent == pytest.approx(0.75)
+    assert host_use(samples, ["m"]).stalled_percent is None
 
 
 def test_others_are_unknown_where_the_server_is_not_our_child() -> None:

@@ -1,0 +1,72 @@
+"""What is measured again: in which situation, how often at most, and what that costs.
+
+A measurement that cannot be believed is made once more, and the better one of the two counts. The
+confirmation adds rounds and soaks of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tuner.bench.settled import missed_while_warming_up
+from tuner.load.validity import client_kept_up
+from tuner.load.watch.disturbance import taken_percent
+from tuner.measurement.measurement import Measurement
+from tuner.score.point import Point
+from tuner.score.steadiness import behind_share
+from tuner.spec.slo import Slo
+
+#: How long to wait before a disturbed measurement is repeated: what disturbs comes in bursts.
+PAUSE_S = 5.0
+#: A disturbance explains that this many times as much was not answered as it took of the machine.
+EXPLAINS = 3.0
+#: A client that falls behind for so long on a calm machine would do so again.
+LONG_S = 60.0
+
+
+class Again(NamedTuple):
+    """A row of the table."""
+
+    situation: str
+    at_most: int
+    costs: str
+
+
+BEHIND = Again("the load generator fell behind", 1, "as much again")
+DISTURBED = Again(
+    "an SLO was missed beside a disturbance", 1, f"{PAUSE_S:.0f} s, and as much again"
+)
+WARMING_UP = Again("only the start of a loaded model's first window missed", 1, "as much again")
+TOO_FEW = Again("too few answers for a verdict", 1, "a longer window, up to `max_window`")
+UNDECIDED = Again("ended early without need", 1, "a fresh server, and the whole window")
+TOO_HIGH = Again("a first load was too high for a result", 4, "a lower load")
+SERVER_DIED = Again("the server died", 1, "a fresh server, and the trial from its start")
+NEAR_MISS = Again("the load to beat was nearly sustained", 1, "the incumbent's own load")
+#: The first three share one repetition.
+TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
+
+
+def why_again(slos: Sequence[Slo], point: Point, *, first: bool) -> Again | None:
+    """Why a measurement is made once more; None where it counts as it is.
+
+    Nothing that disturbs makes a server faster, so a rate that was sustained counts, and so does a
+    miss by more than the disturbance explains. ``first``: of a model that was just loaded.
+    """
+    found = point.measurement
+    if not client_kept_up(found):
+        return BEHIND if found.disturbances or found.duration_s < LONG_S else None
+    if found.disturbances:
+        unanswered_percent = 100.0 * (behind_share(found) or 0.0)
+        explained = unanswered_percent <= EXPLAINS * taken_percent(found)
+        if explained and not ((point.passed and found.load.arrivals.open_loop) or point.undecided):
+            return DISTURBED
+    return WARMING_UP if first and missed_while_warming_up(slos, point) else None
+
+
+def better_of(first: Measurement, second: Measurement) -> Measurement:
+    """Of two of the same load the one to believe: where both are disturbed, by less."""
+    if not (client_kept_up(first) and client_kept_up(second)):
+        return first if client_kept_up(first) else second
+    disturbed = [bool(m.disturbances) * taken_percent(m) for m in (first, second)]
+    return first if disturbed[0] < disturbed[1] else second
