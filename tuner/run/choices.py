@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.hiding import HIDDEN
@@ -27,7 +30,7 @@ class Choices(Facts):
     time_budget_s: float | None = None
     storage: str | None = None
     directory: str = ""
-    accept_unsoaked: bool = False
+    accept_unsoaked: Annotated[bool, Field(exclude_if=lambda given: not given)] = False
 
     @property
     def lacks_a_password(self) -> bool:

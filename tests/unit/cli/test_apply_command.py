@@ -125,7 +125,7 @@ def test_what_is_no_file_is_said_at_once(
         config.mkdir()
     else:
         config.symlink_to("/dev/zero")
-    assert "not a config" in refused(run, home, capsys)
+    assert "is no config" in refused(run, home, capsys)
     edit(run, "result", {"written": written(config)})
     assert guarded(cli, ["report", str(run)]) == 0
 

@@ -16,7 +16,7 @@ def test_improved_says_what_by_how_much_and_how_sure(made: Made) -> None:
         r"Writes .*instances \d.*: [\d,]+/s within p99_latency <= 40ms and error_rate <= 0%"
         r" in each of 3 rounds; its capacity is [\d.]+ times the current config's, "
         r"[\d,]+/s over 118/s on average "
-        r"\(95 % interval [\d.]+ to [\d.]+\)\.",
+        r"\(95% interval [\d.]+ to [\d.]+\)\.",
         sentence,
     )
 
@@ -40,7 +40,7 @@ def test_where_no_capacities_were_compared_none_are_named(made: Made, compared: 
     assert data.improvement is not None
     other = data.improvement.model_copy(update={"compared": compared})
     sentence = verdict_sentence(replace(data, improvement=other))
-    assert re.search(r" in each of 3 rounds, [\d.]+ times the current config \(95 %", sentence)
+    assert re.search(r" in each of 3 rounds, [\d.]+ times the current config \(95%", sentence)
     assert "capacity" not in sentence
 
 
