@@ -9,8 +9,8 @@ steal time, the CPU quota of a control group, a process of higher priority. What
 - who used up a quota: it may have been the server itself.
 - anything of a server that is elsewhere.
 
-It costs 10 to 25 us for each time it wakes: 0.2 to 0.5 % of a core that the server keeps busy, and up
-to 1 % of one whose caches others fill.
+It costs 10 to 25 us for each time it wakes: 0.2 to 0.5 % of a core that the server keeps busy, and
+up to 1 % of one whose caches others fill.
 """
 
 from __future__ import annotations
