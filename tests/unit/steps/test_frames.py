@@ -25,6 +25,7 @@ from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.setup import Setup, Site
 from tuner.load.stream import Stream, Target
 from tuner.load.streams_load import StreamsLoad
+from tuner.load.watch.stalls import NOT_WATCHED
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.message import parse
@@ -131,6 +132,7 @@ def stacks_of_a_search(
         raise Reached
 
     monkeypatch.setattr(subprocess.Popen, "__init__", popen)
+    monkeypatch.setattr("tuner.load.setup.watch_stalls", lambda _: nullcontext(NOT_WATCHED))
     monkeypatch.setattr(local, "free_ports", lambda _: nullcontext((1, 2, 3)))
     monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: None)
     monkeypatch.setattr(StreamsLoad, "seconds_alone", lambda *_: None)
