@@ -7,12 +7,13 @@ import errno
 import hashlib
 import stat
 from dataclasses import dataclass
+from os.path import lexists
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.modelconfig.backends import FILES, backend_of, is_completed
 from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
 from tuner.spec.suggest import did_you_mean
 
@@ -61,10 +62,21 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        in_python = any((d / "model.py").is_file() for d in self._version_directories)
-        if config.backend != "python" and (config.backend or not in_python):
-            return is_completed(config)
-        return self.mentions("auto_complete_config")
+        backend = self.backend(config)
+        if backend == "python":
+            return self.mentions("auto_complete_config")
+        return is_completed(config, backend)
+
+    def backend(self, config: ModelConfig) -> str:
+        """By the config, else by a file of the first version, else by the ending of the name.
+
+        Empty where Triton finds none, and for an ensemble.
+        """
+        if (named := backend_of(config)) or config.platform or config.default_model_filename:
+            return named
+        first = min(self._version_directories, key=lambda d: d.name, default=None)
+        known = [backend for name, backend in FILES.items() if first and lexists(first / name)]
+        return known[0] if known else self.model.partition(".")[2]
 
     def mentions(self, name: str) -> bool:
         """Whether the model's own Python code mentions a name."""

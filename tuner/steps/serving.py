@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import DeployRefusedError, ServerGoneError, TooManyFailedTrialsError
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.space.candidate import Candidate
