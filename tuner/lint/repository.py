@@ -73,10 +73,10 @@ def lint_repository(
     for name in chosen:
         findings += _lint_model(repository, name, names)
     told = [finding for finding in findings if finding.rule not in silent]
-    if not weightless:
-        return told
-    note = partial(replace, severity=Severity.NOTE)  # a file that is not here may tell
-    return [note(f) if f.rule == "no-backend" else f for f in told]
+    if weightless:  # a file that is not here may tell
+        note = partial(replace, severity=Severity.NOTE)
+        told = [note(f) if f.rule == "no-backend" else f for f in told]
+    return told
 
 
 def errors_of(repository: Path, model: str) -> list[Finding]:

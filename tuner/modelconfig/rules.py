@@ -20,7 +20,7 @@ from typing import Any
 
 from tuner.modelconfig import backends, ensembles, tensors
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_tensorrt
-from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.schema import ModelConfig, enum_name
 
 #: Paths, messages and hints.
 Check = Callable[[ModelConfig], Iterator[Mistake]]
@@ -113,12 +113,13 @@ def _unfinished_tensors(config: ModelConfig) -> Iterator[Mistake]:
 
     PyTorch's refuses a model without outputs, or without inputs that its code takes.
     """
-    for path, tensor in () if is_completed(config) else _named_tensors(config):
+    backend = backend_of(config)
+    for path, tensor in () if is_completed(config, backend) else _named_tensors(config):
         missing = [f for f in ("name", "data_type", "dims") if not getattr(tensor, f)]
         if missing:
             kind, _, index = path.rstrip("]").partition("[")
             yield path, f"{kind} {tensor.name or index} has no {' and no '.join(missing)}", ""
-    if backend_of(config) == "pytorch" and config.runtime != "model.py":
+    if backend == "pytorch" and config.runtime != "model.py":
         controls = config.sequence_batching.control_input or config.sequence_batching.state
         inputs = config.input or config.batch_input or controls
         for name, there in (("input", inputs), ("output", config.output)):
@@ -139,12 +140,11 @@ def _preferred_sizes(config: ModelConfig) -> Iterator[Mistake]:
     places["sequence_batching.oldest"] = config.sequence_batching.oldest
     limit = config.max_batch_size
     for place, batcher in places.items():
-        path = f"{place}.preferred_batch_size"
-        sizes = list(batcher.preferred_batch_size)
-        if any(size > limit for size in sizes):
+        sizes, path = list(batcher.preferred_batch_size), f"{place}.preferred_batch_size"
+        if sizes and max(sizes) > limit:
             text = f"preferred_batch_size {max(sizes)} is above max_batch_size {limit}"
             yield path, text, "raise max_batch_size or leave preferred_batch_size out"
-        if any(size <= 0 for size in sizes):
+        if sizes and min(sizes) <= 0:
             yield path, f"preferred_batch_size {min(sizes)} is not positive", ""
 
 
@@ -195,8 +195,8 @@ def _gpus(config: ModelConfig) -> Iterator[Mistake]:
     there are is not known here.
     """
     for index, group in enumerate(config.instance_group):
-        path, kind = f"instance_group[{index}].gpus", group.Kind.Name(group.kind)
-        if group.gpus and kind in ("KIND_CPU", "KIND_MODEL"):
+        path = f"instance_group[{index}].gpus"
+        if group.gpus and (kind := enum_name(group, "kind")) in ("KIND_CPU", "KIND_MODEL"):
             text = f"{kind} instances cannot have gpus {list(group.gpus)}"
             yield path, text, "remove gpus, or use KIND_GPU"
         if negative := [gpu for gpu in group.gpus if gpu < 0]:

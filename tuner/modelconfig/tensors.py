@@ -27,9 +27,9 @@ def reshape_mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """
     for field in ("input", "output"):
         for index, tensor in enumerate(getattr(config, field)):
-            dims, shape = list(tensor.dims), list(tensor.reshape.shape)
-            if not dims or not tensor.HasField("reshape"):
+            if not tensor.HasField("reshape") or not tensor.dims:
                 continue
+            dims, shape = list(tensor.dims), list(tensor.reshape.shape)
             if problem := _reshape(dims, shape, config):
                 text = f"{field} {tensor.name} has dims {dims}, reshaped to {shape}: {problem}"
                 hint = "give both as many elements, also between one -1 and the next"
@@ -59,6 +59,8 @@ def batch_io_mistakes(config: ModelConfig) -> Iterator[Mistake]:
 
     A batch_output without a target does not only fail its model: it ends the server.
     """
+    if not config.batch_input and not config.batch_output:
+        return
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
     for index, batch in enumerate(config.batch_input):
@@ -129,14 +131,15 @@ def format_mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """Shape tensors and formats that do not fit the backend or the number of dims: refused."""
     for field in ("input", "output"):
         for index, tensor in enumerate(getattr(config, field)):
-            path, images = f"{field}[{index}]", field == "input" and tensor.format
-            flags = [flag for flag in _TENSORRT_FLAGS if getattr(tensor, flag, False)]
-            for flag in () if is_tensorrt(config) else flags:
-                yield f"{path}.{flag}", f"{flag} is for TensorRT models only", "leave it out"
-            what = enum_name(tensor, "format") if images else "is_non_linear_format_io"
-            if (images or what in flags) and tensor.dims and len(tensor.dims) != 3:
+            for flag in _TENSORRT_FLAGS:
+                if getattr(tensor, flag) and not is_tensorrt(config):
+                    text = f"{flag} is for TensorRT models only"
+                    yield f"{field}[{index}].{flag}", text, "leave it out"
+            images = field == "input" and tensor.format
+            if (images or tensor.is_non_linear_format_io) and tensor.dims and len(tensor.dims) != 3:
+                what = enum_name(tensor, "format") if images else _TENSORRT_FLAGS[1]
                 text = f"{what} needs 3 dims, and {field} {tensor.name} has {len(tensor.dims)}"
-                yield f"{path}.dims", text, "dims leave the batch out"
+                yield f"{field}[{index}].dims", text, "dims leave the batch out"
 
 
 def warmup_mistakes(config: ModelConfig) -> Iterator[Mistake]:

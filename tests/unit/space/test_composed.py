@@ -127,5 +127,7 @@ def test_a_space_whose_steps_can_never_hold_the_ensembles_batches_is_told_why() 
 
 
 def test_instances_of_an_ensemble_without_steps_are_not_sent_to_none() -> None:
-    with pytest.raises(SpecError, match="search those of its steps under models: it needs some"):
+    with pytest.raises(
+        SpecError, match="search those of its steps, once it has some, under models"
+    ):
         space_of({INSTANCES: {"int": [1, 2]}}, 'platform: "ensemble" ensemble_scheduling { }')
