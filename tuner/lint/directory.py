@@ -48,7 +48,8 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
             yield error_at(files, "version_policy", "version-policy", text, "")
     if not is_ensemble(config):
         yield from _model_files(files, config)
-    if not (is_ensemble(config) or config.platform or files.backend(config)):
+    moved = config.model_repository_agents.agents  # they may bring the files
+    if not (is_ensemble(config) or config.platform or files.backend(config) or moved):
         text = "neither the config nor a model file says which backend loads this model"
         hint = "write backend: ... in config.pbtxt, or put the model's file into a version"
         yield error_at(files, "default_model_filename", "no-backend", text, hint)

@@ -498,6 +498,7 @@ def test_a_newer_field_in_the_wrong_place_is_a_mistake(repository):
         ("m", 'default_model_filename: "model.onnx"', ["1/model.onnx"], None),
         ("m", "", ["1/model.plan"], None),
         ("m", 'backend: "mine"', ["1/x"], None),
+        ("m", 'model_repository_agents { agents { name: "a" } }', ["1/x"], None),
     ],
 )
 def test_something_must_say_which_backend_loads_a_model(repository, name, config, files, found):
