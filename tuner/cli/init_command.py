@@ -110,6 +110,9 @@ def _drafted(
     if refused := violations(config, completes=completes):
         path = str(files.path)
         raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
+    if not (files.exists or files.backend(config)):
+        text = f"{files.directory} holds neither a config.pbtxt nor a model"
+        raise SpecError(text, "put the model's file into a version directory, such as 1")
     for finding in errors_of(repository, model):
         say(f"{finding.place}: {finding.message}", err=True)
     config.backend = files.backend(config)

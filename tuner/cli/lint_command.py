@@ -19,7 +19,7 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @click.command("lint")
-@click.argument("repository", type=options.EXISTING_DIRECTORY)
+@click.argument("repository", type=click.Path(path_type=Path))
 @click.option("--model", help="Check this model only.")
 @click.option(
     "--ignore",

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show the whole spec with its defaults.")
 @options.output_format
-def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> None:
+def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> int:
     """Show the size of the space, the expected time, the first candidates and the command lines.
 
     Starts no server, generates no load, and runs nothing that the spec names, so it is safe with a
     stranger's spec. Where the spec names no programs, this machine's own are asked for their
     versions. The JSON output also has the whole spec with its defaults.
+    Exit code 2 if Triton would refuse a model.
     """
     from tuner.programs.plan import draw_plan
 
@@ -36,14 +37,18 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> N
     name = shlex.quote(str(spec))
     if output_format == "json":
         say_json(plan.to_json())
-        return
+        return 2 if plan.problems else 0
     for line in lines_of(plan):
         say(line)
     if verbose:
         say_lines(f"\nthe spec with its defaults\n{plan.effective_spec.rstrip()}")
     else:
         say_lines(f"\nevery field of the spec:  tune plan {name} -v", err=True)
+    if plan.problems:
+        say("next:  mend the errors above; tune lint says more about each", err=True)
+        return 2
     say(f"next:  tune run {name}", err=True)
+    return 0
 
 
 def lines_of(plan: DrawnPlan) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.lint.auto_complete import Function, completion_mistakes
 from tuner.lint.finding import Finding, Severity
 from tuner.lint.rules import silenced_in
 from tuner.modelconfig.files import ModelFiles, read_source
@@ -19,8 +20,6 @@ _ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
 #: Characters; what is longer is data, and takes seconds.
 _LONGEST = 1_000_000
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def python_findings(
@@ -36,7 +35,7 @@ def python_findings(
     for path, source in _sources(files, config):
         silent = silenced_in(source)
         findings = (
-            *lint_source(path, source, batches=config.max_batch_size > 1),
+            *lint_source(path, source, config),
             *(_not_there(call, names) for call in _model_calls(path, source)),
         )
         yield from (f for f in findings if f is not None and f.rule not in silent)
@@ -93,8 +92,8 @@ def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str
             yield path, source.decode("utf-8-sig", errors="replace")[: _LONGEST + 1]
 
 
-def lint_source(path: Path, source: str, *, batches: bool = True) -> Iterator[Finding]:
-    """Findings in the source of one model.py; ``batches``: execute gets several requests."""
+def lint_source(path: Path, source: str, config: ModelConfig | None = None) -> Iterator[Finding]:
+    """Findings in the source of one model.py, and what contradicts its config."""
     module = _parsed(source)
     if isinstance(module, SyntaxError):
         line, column = module.lineno or 1, module.offset
@@ -105,7 +104,7 @@ def lint_source(path: Path, source: str, *, batches: bool = True) -> Iterator[Fi
         yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
         return
     try:
-        yield from list(_lint_module(path, module, source, batches))
+        yield from list(_lint_module(path, module, source, config))
     except RecursionError:
         text = "too deeply nested to be checked"
         yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
@@ -124,7 +123,9 @@ def _parsed(source: str) -> ast.Module | SyntaxError | str:
         return str(error) or type(error).__name__
 
 
-def _lint_module(path: Path, module: ast.Module, source: str, batches: bool) -> Iterator[Finding]:
+def _lint_module(
+    path: Path, module: ast.Module, source: str, config: ModelConfig | None
+) -> Iterator[Finding]:
     model = next((n for n in ast.walk(module) if _is_class(n)), None)
     if not isinstance(model, ast.ClassDef):
         if not _comes_from_elsewhere(module):
@@ -136,6 +137,10 @@ def _lint_module(path: Path, module: ast.Module, source: str, batches: bool) -> 
         if not model.bases and not _assigned(model, "execute"):
             yield _at(path, model, Severity.ERROR, "python-model", f"{_CLASS} has no execute")
         return
+    if config is not None and "auto_complete_config" in methods:
+        for node, text in completion_mistakes(methods["auto_complete_config"], config):
+            yield _at(path, node, Severity.ERROR, "auto-complete", text)
+    batches = config is None or config.max_batch_size > 1
     yield from _lint_execute(path, methods["execute"], "is_cancelled" in source, batches)
     for method in methods.values():
         yield from _lint_threads(path, method)
@@ -168,24 +173,14 @@ def _lint_execute(
 ) -> Iterator[Finding]:
     loop = _loop_with_own_work(execute) if batches else None
     if loop is not None:
-        yield _at(
-            path,
-            loop,
-            Severity.NOTE,
-            "per-request-loop",
-            "execute handles one request after the other: dynamic batching gains little",
-            "join the requests' inputs and call the model once",
-        )
+        text = "execute handles one request after the other: a batch saves calls, but no work"
+        hint = "join the requests' inputs and call the model once, if it takes batches"
+        yield _at(path, loop, Severity.NOTE, "per-request-loop", text, hint)
     endless = next((n for n in ast.walk(execute) if isinstance(n, ast.While)), None)
     if endless is not None and not checks_cancelled:
-        yield _at(
-            path,
-            endless,
-            Severity.NOTE,
-            "cancellation",
-            "the loop continues after the client has given up",
-            "call request.is_cancelled() in it (gRPC clients only)",
-        )
+        text = "the loop continues after the client has given up"
+        hint = "call request.is_cancelled() in it (gRPC clients only)"
+        yield _at(path, endless, Severity.NOTE, "cancellation", text, hint)
     for call in _calls(execute):
         if _dotted(call.func) == "time.sleep":
             text = "execute sleeps, which blocks its instance"
@@ -229,23 +224,13 @@ def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
     for call in _calls(method):
         name = _dotted(call.func).rpartition(".")[2]
         if name == "ThreadPoolExecutor" and not _limits_workers(call):
-            yield _at(
-                path,
-                call,
-                Severity.WARNING,
-                "thread-pool-size",
-                "a ThreadPoolExecutor without max_workers chooses its own number of threads",
-                "set max_workers; every instance is a process with its own pool",
-            )
+            text = "a ThreadPoolExecutor without max_workers chooses its own number of threads"
+            hint = "set max_workers; every instance is a process with its own pool"
+            yield _at(path, call, Severity.WARNING, "thread-pool-size", text, hint)
         elif name in ("Thread", "ThreadPoolExecutor") and method.name not in _ONCE:
-            yield _at(
-                path,
-                call,
-                Severity.WARNING,
-                "thread-per-request",
-                f"{method.name} starts threads for each call: nothing limits how many there are",
-                "create one pool of a fixed size in initialize",
-            )
+            text = f"{method.name} starts threads for each call: nothing limits how many there are"
+            hint = "create one pool of a fixed size in initialize"
+            yield _at(path, call, Severity.WARNING, "thread-per-request", text, hint)
 
 
 def _limits_workers(call: ast.Call) -> bool:

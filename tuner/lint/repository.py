@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,10 @@ from tuner.lint.config import config_findings
 from tuner.lint.directory import layout_findings
 from tuner.lint.finding import Finding, Severity, error_at
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
+from tuner.lint.newer import known_part, metric_findings
 from tuner.lint.rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
+from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.files import (
     CONFIG_NAME,
     ModelFiles,
@@ -22,7 +27,8 @@ from tuner.modelconfig.files import (
     read_model,
     versions,
 )
-from tuner.modelconfig.message import Mistake, try_parse
+from tuner.modelconfig.message import Mistake as Unparsed
+from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate
 from tuner.spec.suggest import did_you_mean
@@ -57,13 +63,21 @@ def lint_repository(
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
         )
     silent = set(ignore)
-    if not weights or not any(repository.glob("[!.]*/[!.]*/")):
+    if not any(lexists(repository / n / CONFIG_NAME) or versions(repository / n) for n in names):
+        text = f"no directory in {repository} is a model's: none holds a config.pbtxt or a version"
+        raise SpecError(text, "name the directory that holds one directory for each model")
+    weightless = not weights or not any(repository.glob("[!.]*/[!.]*/"))
+    if weightless:
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
     for name in chosen:
         findings += _lint_model(repository, name, names)
-    return [finding for finding in findings if finding.rule not in silent]
+    told = [finding for finding in findings if finding.rule not in silent]
+    if weightless:  # a file that is not here may tell
+        note = partial(replace, severity=Severity.NOTE)
+        told = [note(f) if f.rule == "no-backend" else f for f in told]
+    return told
 
 
 def errors_of(repository: Path, model: str) -> list[Finding]:
@@ -84,7 +98,7 @@ def errors_of(repository: Path, model: str) -> list[Finding]:
 def _called(repository: Path, name: str) -> list[str]:
     """Models in the steps of an ensemble, and those named in a model.py."""
     try:
-        files = read_model(repository, name)
+        files, _ = known_part(read_model(repository, name))
         config = files.config()
     except TunerError:  # a finding of its own
         return []
@@ -94,19 +108,22 @@ def _called(repository: Path, name: str) -> list[str]:
 
 def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
     try:
-        files = read_model(repository, name)
+        whole = read_model(repository, name)
     except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
         rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
         path = repository / name / "config.pbtxt"
         return [Finding(path, 1, None, Severity.ERROR, rule, error.message, error.hint)]
+    files, newer = known_part(whole)
     config = try_parse(files.text)
-    if isinstance(config, Mistake):
+    if isinstance(config, Unparsed):
         position = (config.line, config.column)
         return [
             Finding(files.path, *position, Severity.ERROR, "syntax", config.message, config.hint)
         ]
-    silent = silenced_in(files.text)
+    silent = silenced_in(whole.text)
     findings = [
+        *newer,
+        *metric_findings(whole),
         *layout_findings(files, config),
         *config_findings(files, config, has_state=knows_sequences(files, config)),
         *_between_findings(repository, files, config, names),
@@ -152,9 +169,8 @@ def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Ite
         elif model.HasField("sequence_batching"):
             severity = Severity.WARNING
             text = (
-                f"a request answered from the cache never reaches {name}, which then misses a part"
+                f"what the cache answers never reaches {name}, which then misses it in its sequence"
             )
-            text += " of its sequence"
         else:
             continue
         yield Finding(files.path, line, column, severity, "response-cache", text, "turn it off")
@@ -174,7 +190,7 @@ def _reached_configs(
     return configs
 
 
-def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensembles.Mistake]:
+def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[Mistake]:
     known = versions(repository / step.model_name)
     if known and step.model_version > 0 and step.model_version not in known:
         text = f"{step.model_name} has no version {step.model_version}"
@@ -184,6 +200,12 @@ def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[ensemb
 def _complete_config(repository: Path, name: str) -> ModelConfig | None:
     """The model's config; None when it cannot be read, which is its own finding."""
     try:
-        return read_model(repository, name).config()
+        files, _ = known_part(read_model(repository, name))
+        config = files.config()
     except (SpecError, EnvironmentNotReadyError):
         return None
+    in_code = files.backend(config) == "python" and files.completes(config)
+    if in_code and not config.max_batch_size:
+        for tensor in (*config.input, *config.output):  # the batch may be in front of the dims
+            tensor.ClearField("dims")
+    return config

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+from tuner.modelconfig.backends import PLATFORM, Mistake, is_ensemble, may_set_batch
 from tuner.modelconfig.schema import ModelConfig
 
-PLATFORM = "ensemble"
 _STEP = "ensemble_scheduling.step"
-
-#: path, message, hint
-Mistake = tuple[str, str, str]
-
-
-def is_ensemble(config: ModelConfig) -> bool:
-    return bool(config.HasField("ensemble_scheduling") or config.platform == PLATFORM)
+_JOINED = "what is joined must come from the same decoupled model, or from none"
 
 
 def mistakes(config: ModelConfig) -> Iterator[Mistake]:
@@ -52,6 +47,37 @@ def mistakes_between(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -
         if step.model_name in models:
             yield from step_mistakes(ensemble, index, step.model_name, models[step.model_name])
     yield from tensor_mistakes(ensemble, models)
+    yield from _branches(ensemble, models)
+
+
+def _branches(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
+    """A step, or the end, that joins a decoupled model's answers with others: refused."""
+    source = {tensor.name: "the request" for tensor in ensemble.input}
+    for index, step in _in_order(ensemble.ensemble_scheduling.step, set(source)):
+        joined, own = (
+            {source[n] for n in step.input_map.values()},
+            f"step {index} ({step.model_name})",
+        )
+        if len(joined) > 1:
+            text = f"{own} joins {' and '.join(sorted(joined))}"
+            yield f"{_STEP}[{index}].input_map", text, _JOINED
+            return
+        inner = [models[n] for n in _reached(step.model_name, models) if n in models]
+        if not any(model.model_transaction_policy.decoupled for model in inner):
+            own = "".join(joined)
+        source.update(dict.fromkeys(step.output_map.values(), own))
+    ends = {source[tensor.name] for tensor in ensemble.output if tensor.name in source}
+    if len(ends) > 1:
+        yield "output", f"the outputs join {' and '.join(sorted(ends))}", _JOINED
+
+
+def _reached(name: str, models: Mapping[str, ModelConfig]) -> list[str]:
+    """The model, and those of its steps, and so on."""
+    reached = [name]
+    for inner in reached:  # grows
+        steps = models[inner].ensemble_scheduling.step if inner in models else ()
+        reached += {s.model_name for s in steps} - {*reached}
+    return reached
 
 
 def circle_mistakes(
@@ -59,11 +85,7 @@ def circle_mistakes(
 ) -> Iterator[Mistake]:
     """Steps that lead back to the ensemble ``name``, through any others: refused."""
     for index, step in enumerate(ensemble.ensemble_scheduling.step):
-        reached = [step.model_name]
-        for inner in reached:  # grows
-            steps = models[inner].ensemble_scheduling.step if inner in models else ()
-            reached += {s.model_name for s in steps} - {*reached}
-        if name in reached:
+        if name in _reached(step.model_name, models):
             text = f"step {index} ({step.model_name}) leads back to {name} itself"
             yield f"{_STEP}[{index}].model_name", text, "break the circle"
 
@@ -129,14 +151,23 @@ def _flow(config: ModelConfig, steps: list[Any]) -> Iterator[Mistake]:
 
 def _circles(steps: list[Any], inputs: set[str]) -> Iterator[Mistake]:
     """A step that reads what it writes, itself or through others: refused."""
-    ready, waiting = set(inputs), dict(enumerate(steps))
-    while fed := [i for i, s in waiting.items() if ready.issuperset(s.input_map.values())]:
-        for index in fed:
-            ready.update(waiting.pop(index).output_map.values())
-    for index, step in waiting.items():
+    ordered = dict(_in_order(steps, inputs))
+    ready = inputs.union(*(step.output_map.values() for step in ordered.values()))
+    for index, step in enumerate(steps):
+        if index in ordered:
+            continue
         name = min(set(step.input_map.values()) - ready)
         text = f"step {index} ({step.model_name}) never runs: {name!r} comes from a circle of steps"
         yield f"{_STEP}[{index}].input_map", text, "map it from an input or an earlier step"
+
+
+def _in_order(steps: Sequence[Any], inputs: set[str]) -> Iterator[tuple[int, Any]]:
+    """The steps as their inputs become ready, with their places; none of a circle."""
+    ready, waiting = set(inputs), dict(enumerate(steps))
+    while fed := [i for i, s in waiting.items() if ready.issuperset(s.input_map.values())]:
+        for index in fed:
+            yield index, waiting[index]
+            ready.update(waiting.pop(index).output_map.values())
 
 
 def tensor_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Iterator[Mistake]:
@@ -173,18 +204,19 @@ class _End:
 
     Attributes:
         dims: Empty where they are not known.
-        batched: The same with the batch in front, where there is one.
+        batched: The same with the batch in front, where there is one, or both where that is open.
     """
 
     model: str
     data_type: int
     dims: list[int]
-    batched: list[int]
+    batched: list[list[int]]
 
     @classmethod
     def of(cls, name: str, tensor: Any, model: ModelConfig, dims: list[int]) -> _End:
-        batch = [-1] if model.max_batch_size > 0 else []
-        return cls(name, tensor.data_type, dims, batch + dims)
+        with_batch = [[-1, *dims]] if model.max_batch_size > 0 or may_set_batch(model) else []
+        without = [] if model.max_batch_size > 0 else [dims]
+        return cls(name, tensor.data_type, dims, without + with_batch)
 
     def mistake(self, name: str, other: _End) -> tuple[str, str] | None:
         """Message and hint."""
@@ -193,10 +225,12 @@ class _End:
             return text, "give both the same data_type"
         if not self.dims or not other.dims:
             return None
-        if _fit(self.dims, other.dims) or _fit(self.batched, other.batched):
+        readings = [(self.dims, other.dims), *product(self.batched, other.batched)]
+        if any(_fit(one, two) for one, two in readings):
             return None
-        alike = len(self.batched) - len(self.dims) == len(other.batched) - len(other.dims)
-        one, two = (self.dims, other.dims) if alike else (self.batched, other.batched)
+        one, two = self.batched[0], other.batched[0]
+        if len(one) - len(self.dims) == len(two) - len(other.dims):
+            one, two = self.dims, other.dims
         text = f"{name!r} is {one} in {self.model} and {two} in {other.model}"
         return text, "give both the same dims"
 
@@ -216,11 +250,8 @@ def _unmapped(path: str, name: str, step: Any, model: ModelConfig) -> Iterator[M
     outputs = {tensor.name for tensor in model.output}
     for tensor in inputs.values():
         if tensor.name not in step.input_map and not tensor.optional:
-            yield (
-                path,
-                f"input {tensor.name} of {name} is not mapped to any ensemble tensor",
-                f'add input_map {{ key: "{tensor.name}" value: ... }}',
-            )
+            text = f"input {tensor.name} of {name} is not mapped to any ensemble tensor"
+            yield path, text, f'add input_map {{ key: "{tensor.name}" value: ... }}'
     for side, known in (("input", [*inputs]), ("output", sorted(outputs))):
         mapped = getattr(step, f"{side}_map")
         for key in sorted(set(mapped) - set(known)) if known else ():

@@ -5,28 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import os
 from dataclasses import dataclass
+from os.path import lexists
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.modelconfig.backends import FILES, backend_of, is_completed
 from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
-from tuner.modelconfig.rules import is_completed
 from tuner.modelconfig.schema import ModelConfig
 from tuner.regular import read_regular
 from tuner.spec.suggest import did_you_mean
 
 CONFIG_NAME = "config.pbtxt"
-#: A model's platform or file to its backend, in the order in which Triton looks
-#: (AutoCompleteBackendFields in core's model_config_utils.cc).
-_BACKENDS = {
-    **dict.fromkeys(("tensorrt_plan", "model.plan"), "tensorrt"),
-    **dict.fromkeys(("onnxruntime_onnx", "model.onnx"), "onnxruntime"),
-    "model.xml": "openvino",
-    **dict.fromkeys(("pytorch_libtorch", "model.pt"), "pytorch"),
-    "model.py": "python",
-}
 #: No file system has longer names.
 _NAME_BYTES = 255
 
@@ -71,18 +62,21 @@ class ModelFiles:
 
     def completes(self, config: ModelConfig) -> bool:
         """Loading the model may complete ``config``: its backend does, or its own Python code."""
-        if self.backend(config) != "python":
-            return is_completed(config)
-        return self.mentions("auto_complete_config")
+        backend = self.backend(config)
+        if backend == "python":
+            return self.mentions("auto_complete_config")
+        return is_completed(config, backend)
 
     def backend(self, config: ModelConfig) -> str:
-        """The backend that serves the model; empty where it is not one of `_BACKENDS`."""
-        if config.backend:
-            return str(config.backend)
-        named = config.platform or config.default_model_filename
-        there = (d / f for d in self._version_directories for f in _BACKENDS)
-        clues = {named} if named else {path.name for path in there if os.access(path, os.F_OK)}
-        return next((backend for clue, backend in _BACKENDS.items() if clue in clues), "")
+        """By the config, else by a file of the first version, else by the ending of the name.
+
+        Empty where Triton finds none, and for an ensemble.
+        """
+        if (named := backend_of(config)) or config.platform or config.default_model_filename:
+            return named
+        first = min(self._version_directories, key=lambda d: d.name, default=None)
+        known = [backend for name, backend in FILES.items() if first and lexists(first / name)]
+        return known[0] if known else self.model.partition(".")[2]
 
     def mentions(self, name: str) -> bool:
         """Whether the model's own Python code mentions a name."""

@@ -28,8 +28,8 @@ _HINTS = {
     "codec can't decode": "a config is sent to Triton as JSON, which holds UTF-8 only: write the "
     "character itself",
 }
-#: Fields that releases after the schema of tritonclient 2.51 have.
-_NEWER = frozenset({"model_metrics"})
+#: Fields that releases after the schema of tritonclient 2.51 have, and in what.
+_NEWER = {"model_metrics": "ModelConfig", "max_inflight_requests": "ModelEnsembling"}
 #: Data types by the names that they have in requests.
 _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in requests"}
 _POSITION = re.compile(r"^\d+(:\d+)? : ")
@@ -39,12 +39,16 @@ _SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
 
 @dataclass(frozen=True)
 class Mistake:
-    """Why a text is not a config. ``line`` and ``column`` count from 1."""
+    """Why a text is not a config. ``line`` and ``column`` count from 1.
+
+    ``newer`` is the field if Triton may know it, and only the installed tritonclient does not.
+    """
 
     line: int
     column: int
     message: str
     hint: str
+    newer: str = ""
 
 
 def parse(text: str, source: str = "config.pbtxt") -> ModelConfig:
@@ -96,20 +100,22 @@ def to_text(message: ModelConfig) -> str:
 def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
     text = _SOURCE_LINE.sub("", _POSITION.sub("", str(error))).rstrip(".")
     line, column = error.GetLine() or 1, error.GetColumn() or 1
-    hint = hint_at(source, line, column)
+    hint, newer = hint_at(source, line, column), ""
     hint = hint or next((hint for words, hint in _HINTS.items() if words in text), "")
     if _NOT_UTF8.match(text):
         text = "the escapes in this string are not valid UTF-8"
     elif unknown := _UNKNOWN_FIELD.search(text):
         name = unknown["name"]
-        text = f"there is no field {name!r} in {unknown['type'].removeprefix('inference.')}"
+        where = unknown["type"].removeprefix("inference.")
+        text = f"there is no field {name!r} in {where}"
+        newer = name if _NEWER.get(name) == where else ""
         types = (d for _, d in message_types(root) if d.full_name == unknown["type"])
         hint = _hint_for_unknown(name, next(types, None), root)
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
         near = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
         hint = _RENAMED.get(unknown["name"], near)
-    return Mistake(line, column, text, hint)
+    return Mistake(line, column, text, hint, newer)
 
 
 def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor) -> str:

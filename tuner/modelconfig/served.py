@@ -15,8 +15,9 @@ from types import MappingProxyType
 
 from tuner.errors import SpecError
 from tuner.modelconfig import rules
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.ensembles import is_ensemble, mistakes_between
+from tuner.modelconfig.ensembles import mistakes_between
 from tuner.modelconfig.files import ModelFiles, model_names, read_model
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
-from tuner.modelconfig.ensembles import Mistake
-from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.backends import Mistake, is_tensorrt, may_set_batch
+from tuner.modelconfig.schema import ModelConfig, enum_name
 
 _SWITCHES = ("int32_false_true", "fp32_false_true", "bool_false_true")
 _TYPED = ("CONTROL_SEQUENCE_CORRID",)
+_CORRID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
+_TENSORRT_FLAGS = ("is_shape_tensor", "is_non_linear_format_io")
+_BATCH_TYPES = ("TYPE_INT32", "TYPE_FP32")
 
 
 def reshape_mistakes(config: ModelConfig) -> Iterator[Mistake]:
@@ -24,24 +27,20 @@ def reshape_mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """
     for field in ("input", "output"):
         for index, tensor in enumerate(getattr(config, field)):
-            if tensor.HasField("reshape") and tensor.dims:
-                path = f"{field}[{index}].reshape"
-                problem = _reshape(list(tensor.dims), list(tensor.reshape.shape), config)
-                if problem:
-                    dims, shape = list(tensor.dims), list(tensor.reshape.shape)
-                    text = f"{field} {tensor.name} has dims {dims}, reshaped to {shape}: {problem}"
-                    yield (
-                        path,
-                        text,
-                        "give both as many elements, also between one -1 and the next",
-                    )
+            if not tensor.HasField("reshape") or not tensor.dims:
+                continue
+            dims, shape = list(tensor.dims), list(tensor.reshape.shape)
+            if problem := _reshape(dims, shape, config):
+                text = f"{field} {tensor.name} has dims {dims}, reshaped to {shape}: {problem}"
+                hint = "give both as many elements, also between one -1 and the next"
+                yield f"{field}[{index}].reshape", text, hint
 
 
 def _reshape(dims: list[int], shape: list[int], config: ModelConfig) -> str:
     wrong = [dim for dim in shape if dim < 1 and dim != -1]
     if wrong:
         return f"{wrong[0]} is not a dimension"
-    if not shape and config.max_batch_size == 0:
+    if not shape and config.max_batch_size == 0 and not may_set_batch(config):
         return "a scalar needs a batch around it"
     if -1 in dims and -1 in shape and dims.count(-1) != shape.count(-1):
         return "a different number of open dimensions"
@@ -60,22 +59,27 @@ def batch_io_mistakes(config: ModelConfig) -> Iterator[Mistake]:
 
     A batch_output without a target does not only fail its model: it ends the server.
     """
+    if not config.batch_input and not config.batch_output:
+        return
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
     for index, batch in enumerate(config.batch_input):
         path = f"batch_input[{index}]"
         yield from _sources(path, batch, inputs)
-        if not batch.data_type:
-            yield path, "a batch_input has no data_type", "TYPE_FP32 or TYPE_INT32"
+        if (given := enum_name(batch, "data_type")) not in _BATCH_TYPES:
+            yield path, f"a batch_input has data_type {given}", " or ".join(_BATCH_TYPES)
     for index, batch_output in enumerate(config.batch_output):
         path = f"batch_output[{index}]"
         yield from _sources(path, batch_output, inputs)
         if not batch_output.target_name:
             text = "a batch_output has no target_name, which ends tritonserver"
             yield path, text, "name the outputs it is for"
-        for name in batch_output.target_name if outputs else ():
-            if name not in outputs:
+        targets = list(batch_output.target_name)
+        for name in dict.fromkeys(targets):
+            if outputs and name not in outputs:
                 yield path, f"there is no output {name!r}", f"it has {', '.join(sorted(outputs))}"
+            if targets.count(name) > 1:
+                yield path, f"target {name!r} is named more than once", "name it once"
 
 
 def _sources(path: str, batch: Any, inputs: set[str]) -> Iterator[Mistake]:
@@ -111,6 +115,8 @@ def _values(path: str, name: str, kind: str, control: Any) -> Iterator[Mistake]:
     if kind in _TYPED:
         if given:
             yield path, f"{kind} of {name} has a data_type, and no {given[0]}", f"drop {given[0]}"
+        if (data_type := enum_name(control, "data_type")) not in _CORRID_TYPES:
+            yield path, f"{kind} of {name} has data_type {data_type}", " or ".join(_CORRID_TYPES)
         return
     if len(given) != 1:
         found = " and ".join(given) or "none"
@@ -119,3 +125,27 @@ def _values(path: str, name: str, kind: str, control: Any) -> Iterator[Mistake]:
     elif len(getattr(control, given[0])) != 2:
         text = f"{given[0]} of {name} has two values, for false and for true"
         yield path, text, f"{given[0]}: [ 0, 1 ]"
+
+
+def format_mistakes(config: ModelConfig) -> Iterator[Mistake]:
+    """Shape tensors and formats that do not fit the backend or the number of dims: refused."""
+    for field in ("input", "output"):
+        for index, tensor in enumerate(getattr(config, field)):
+            for flag in _TENSORRT_FLAGS:
+                if getattr(tensor, flag) and not is_tensorrt(config):
+                    text = f"{flag} is for TensorRT models only"
+                    yield f"{field}[{index}].{flag}", text, "leave it out"
+            images = field == "input" and tensor.format
+            if (images or tensor.is_non_linear_format_io) and tensor.dims and len(tensor.dims) != 3:
+                what = enum_name(tensor, "format") if images else _TENSORRT_FLAGS[1]
+                text = f"{what} needs 3 dims, and {field} {tensor.name} has {len(tensor.dims)}"
+                yield f"{field}[{index}].dims", text, "dims leave the batch out"
+
+
+def warmup_mistakes(config: ModelConfig) -> Iterator[Mistake]:
+    """An open dimension in a sample: refused."""
+    for index, sample in enumerate(config.model_warmup):
+        for name in sorted(sample.inputs) if sample.batch_size else ():
+            if -1 in sample.inputs[name].dims:
+                text = f"model_warmup gives input {name} an open dimension"
+                yield f"model_warmup[{index}]", text, "give it a size"

@@ -93,7 +93,8 @@ def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
     head = re.split(r"[.\[]", path, maxsplit=1)[0]
     if head in _OF_STEPS and model.base.completed.HasField("ensemble_scheduling"):
         text = "an ensemble has no instances and no batcher of its own"
-        raise SpecError(text, f"search those of its steps: {', '.join(model.parts)}, under models")
+        steps = f": {', '.join(model.parts)}," if model.parts else ", once it has some,"
+        raise SpecError(text, f"search those of its steps{steps} under models")
 
 
 def _parameter(knob: Knob, given: ParameterSpec) -> Parameter:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching
-from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import enum_name
 from tuner.space.judge import refuse_unmeasurable
 from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES

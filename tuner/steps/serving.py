@@ -15,8 +15,8 @@ from tuner.errors import (
     ServerGoneError,
     TooManyFailedTrialsError,
 )
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.ensembles import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.run.remedies import remedies

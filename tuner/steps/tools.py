@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from tuner import __version__
 from tuner.machine.host import Host, read_host
-from tuner.modelconfig.ensembles import is_ensemble
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.server import binaries
 from tuner.server.binaries import Installation

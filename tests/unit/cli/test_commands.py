@@ -175,6 +175,14 @@ def test_init_refuses_a_config_that_triton_refuses(
     assert f"{tmp_path}/m/config.pbtxt:3:3: input[0].dims: input x has dimension 0" in shown
 
 
+def test_init_drafts_nothing_for_a_directory_without_config_and_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 2
+    assert "m holds neither a config.pbtxt nor a model" in capsys.readouterr().err
+
+
 def test_init_tells_the_errors_of_the_models_that_are_called(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,15 @@ def test_the_summary_comes_first_and_the_spec_only_when_asked_for(
     assert whole[-2:] == ["model: toy", "server:  # default"]
 
 
-def test_errors_of_the_model_stand_beside_the_size_of_the_space() -> None:
+@pytest.mark.parametrize("options", [[], ["--format", "json"]])
+def test_an_error_of_the_model_ends_a_plan_and_is_not_followed_by_a_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
     problem = "models/toy/1/model.py:3:1: TritonPythonModel has no execute"
-    assert f"error     {problem}" in lines_of(replace(PLAN, problems=[problem]))
+    broken = replace(PLAN, problems=[problem])
+    monkeypatch.setattr(planning, "draw_plan", lambda *_: broken)
+    assert f"error     {problem}" in lines_of(broken)
+    assert guarded(cli, ["plan", "toy.yaml", *options]) == 2
+    shown = capsys.readouterr()
+    assert problem in shown.out
+    assert "tune run" not in shown.err

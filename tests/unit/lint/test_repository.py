@@ -9,6 +9,7 @@ from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
 from tuner.errors import SpecError
 from tuner.lint.finding import Severity
 from tuner.lint.repository import errors_of, lint_repository
+from tuner.modelconfig.files import read_model
 
 PYTHON = """name: "m"
 backend: "python"
@@ -438,3 +439,173 @@ def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
     assert finding.hint == "did you mean bert?"
     (repository / "m" / "1" / "model.py").write_text(code.replace("'brt'", "'bert'"))
     assert lint_repository(repository) == []
+
+
+METRICS = """model_metrics {
+  metric_control [ { %s } ]
+}
+"""
+FAMILY = 'metric_identifier { family: "nv_inference_first_response_histogram_ms" }'
+BUCKETS = "histogram_options { buckets: [ 1, 2 ] }"
+
+
+@pytest.mark.parametrize(
+    ("control", "missing"),
+    [
+        (f"{FAMILY} {BUCKETS}", ""),
+        (BUCKETS, "metric_identifier"),
+        (f"metric_identifier {{ }} {BUCKETS}", "family"),
+        (f'metric_identifier {{ family: "" }} {BUCKETS}', "family"),
+        (FAMILY, "histogram_options"),
+        (f"{FAMILY} histogram_options {{ buckets: [ ] }}", "buckets"),
+    ],
+)
+def test_a_field_that_tritonclient_does_not_know_is_a_warning_and_the_rest_is_checked(
+    repository, control, missing
+):
+    add(repository, "m", PYTHON + METRICS % control + "instance_group { count: -1 }\n")
+    found = {f.rule: f for f in lint_repository(repository)}
+    assert set(found) == {"newer-field", "instance-count"} | (
+        {"model-metrics"} if missing else set()
+    )
+    assert (found["newer-field"].line, found["newer-field"].severity) == (4, Severity.WARNING)
+    assert found["instance-count"].line == 7
+    if missing:
+        assert found["model-metrics"].message == f"metric_control 0 has no {missing}"
+    with pytest.raises(SpecError, match="no field 'model_metrics'"):  # nothing that would lose it
+        read_model(repository, "m").config()
+
+
+def test_a_limit_of_an_ensemble_that_tritonclient_does_not_know_is_a_warning(repository):
+    newer = ENSEMBLE.replace(
+        "ensemble_scheduling {", "ensemble_scheduling { max_inflight_requests: 4"
+    )
+    add(repository, "one", MODEL)
+    add(repository, "e", newer, ["1/.gitkeep"])
+    found = {f.rule: f.message for f in lint_repository(repository, "e")}
+    assert found["newer-field"].endswith("does not know max_inflight_requests")
+    assert found["ensemble-step-model"] == "there is no model 'two' in the repository"
+
+
+def test_a_newer_field_in_the_wrong_place_is_a_mistake(repository):
+    add(repository, "m", PYTHON + "instance_group { model_metrics { } }")
+    assert only(repository).rule == "syntax"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "files", "found"),
+    [
+        ("m", "", ["1/weights.bin"], "no-backend"),
+        ("m.identity", "", ["1/weights.bin"], None),
+        ("m", 'default_model_filename: "model.so"', ["1/model.so"], "no-backend"),
+        ("m", 'default_model_filename: "model.onnx"', ["1/model.onnx"], None),
+        ("m", "", ["1/model.plan"], None),
+        ("m", 'backend: "mine"', ["1/x"], None),
+        ("m", 'model_repository_agents { agents { name: "a" } }', ["1/x"], None),
+    ],
+)
+def test_something_must_say_which_backend_loads_a_model(repository, name, config, files, found):
+    add(repository, name, config, files)
+    errors = [f.rule for f in lint_repository(repository) if f.severity is Severity.ERROR]
+    assert errors == ([found] if found else [])
+
+
+def test_without_weights_a_missing_backend_is_a_note(repository):
+    add(repository, "m", "max_batch_size: 4", [])
+    assert (only(repository).rule, only(repository).severity) == ("no-backend", Severity.NOTE)
+
+
+def test_a_model_file_without_a_backend_is_checked_as_its_backend_would(repository):
+    add(repository, "m", 'input { name: "x" dims: 4 }', ["1/model.pt"])
+    messages = [f.message for f in lint_repository(repository)]
+    assert "a PyTorch model without outputs: its backend completes none" in messages
+
+
+def test_a_directory_with_neither_config_nor_model_is_told(repository):
+    add(repository, "m", PYTHON)
+    (repository / "empty").mkdir()
+    assert rules(repository, "empty") == {"version-directory", "no-backend"}
+
+
+def test_a_misspelt_config_is_an_error(repository):
+    add(repository, "m", PYTHON)
+    (repository / "m" / "config.pbtxt").rename(repository / "m" / "config.pbtx")
+    found = only(repository)
+    assert (found.rule, found.message) == ("config-file", "Triton does not read config.pbtx")
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("batch", ["", "max_batch_size: 4"])
+def test_dims_of_a_step_whose_code_may_set_the_batch_are_left_alone(repository, batch):
+    completing = "class TritonPythonModel:\n    def execute(self, r): ...\n" + COMPLETING
+    add(repository, "e", ENSEMBLE, ["1/.gitkeep"])
+    for name in ("one", "two"):
+        config = MODEL.replace('"one"', f'"{name}"').replace("max_batch_size: 4", batch)
+        add(repository, name, config, source=completing % "config.set_max_batch_size(4)")
+    assert rules(repository, "e") == set()
+
+
+COMPLETING = """
+    @staticmethod
+    def auto_complete_config(config):
+        %s
+        return config
+"""
+ADD_Y = """y = {"name": "y", "data_type": "TYPE_FP32", "dims": [4], "optional": True}
+        config.add_output(y)"""
+TENSORS = 'input { name: "x" data_type: TYPE_FP32 dims: 4 } '
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ('config.add_input({"name": "x", "dims": [4]})', "add_input is given no data_type"),
+        (
+            ADD_Y,
+            "add_output takes name, data_type, dims, and no 'optional'",
+        ),
+        (
+            'config.add_input(dict(name="x", data_type="TYPE_INT32", dims=[4]))',
+            "x has data_type TYPE_INT32 here, and TYPE_FP32 in config.pbtxt",
+        ),
+        (
+            'config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 4]})',
+            "x has dims [-1, 4] here, and [4] in config.pbtxt",
+        ),
+        ("config.set_max_batch_size(4)", "this sets max_batch_size 4, and config.pbtxt has 8"),
+        (
+            'config.set_model_transaction_policy({"coupled": True})',
+            "set_model_transaction_policy takes decoupled, and no 'coupled'",
+        ),
+        (
+            "config.set_model_transaction_policy(dict(decoupled=True))",
+            "this sets decoupled True, and config.pbtxt has False",
+        ),
+        ("return", "auto_complete_config does not return the config"),
+        # what is not certain
+        ('config.add_input({"name": "x", "data_type": kind, "dims": shape()})', ""),
+        ('config.add_input({"name": "x", **more})', ""),
+        ('x = {"name": "x"}\n        x.update(more)\n        config.add_input(x)', ""),
+        ("for x in inputs:\n            config.add_input(x)", ""),
+        ("if small:\n            config.set_max_batch_size(4)", ""),
+        ("if done:\n            return config\n        config.set_max_batch_size(4)", ""),
+        ("config.set_max_batch_size(16)", ""),
+        ('config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [4]})', ""),
+    ],
+)
+def test_what_the_code_completes_must_agree_with_the_config(repository, code, said):
+    config = PYTHON + TENSORS + "model_transaction_policy { decoupled: false }"
+    completing = COMPLETING if code != "return" else COMPLETING.replace("return config", "")
+    source = "class TritonPythonModel:\n    def execute(self, r): ...\n" + completing % code
+    add(repository, "m", config, source=source)
+    found = [(f.rule, f.message) for f in lint_repository(repository)]
+    assert found == ([("auto-complete", said)] if said else [])
+
+
+def test_code_does_not_set_a_batcher_for_sequences(repository):
+    source = "class TritonPythonModel:\n    def execute(self, r): r.flags()\n" + COMPLETING
+    config = PYTHON + "sequence_batching { }"
+    add(repository, "m", config, source=source % "config.set_dynamic_batching()")
+    assert only(repository).message == (
+        "this sets dynamic_batching, and config.pbtxt has sequence_batching"
+    )

@@ -158,3 +158,23 @@ def test_the_file_of_labels_must_be_there(tmp_path: Path) -> None:
     assert "output y takes its labels from labels.txt" in found.message
     (tmp_path / "m" / "labels.txt").write_text("cat\n")
     assert "label-file" not in rules(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        (".", 2, "is a model's: none holds a config.pbtxt or a version"),
+        ("above", 2, "is a model's: none holds a config.pbtxt or a version"),
+        ("config.pbtx", 4, "cannot read the model repository"),
+        ("file", 4, "cannot read the model repository"),
+    ],
+)
+def test_a_path_that_is_no_repository_does_not_pass_a_gate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, code: int, said: str
+) -> None:
+    (tmp_path / "above" / "models" / "m").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    assert guarded(cli, ["lint", str(tmp_path / path)]) == code
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "next:  name the directory that holds one directory for each model" in shown

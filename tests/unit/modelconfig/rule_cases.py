@@ -14,6 +14,12 @@ CONTROL = "sequence_batching { %s }"
 BATCH = 'batch_input { target_name: "t" %s }'
 SCATTER = "batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE %s }"
 START = 'control_input { name: "S" control { kind: CONTROL_SEQUENCE_START %s } }'
+CORRID = 'control_input { name: "C" control { kind: CONTROL_SEQUENCE_CORRID %s } }'
+WARMUP = (
+    'model_warmup { name: "w" batch_size: 1 inputs { key: "x" '
+    "value { data_type: TYPE_FP32 dims: %d zero_data: true } } }"
+)
+FORCE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }'
 FALSE_TRUE = "int32_false_true: [ 0, 1 ]"
 REFUSED = [
     (Rule.PREFERRED_BATCH_SIZE, "dynamic_batching.preferred_batch_size",
@@ -55,6 +61,9 @@ REFUSED = [
      GROUP % "kind: KIND_GPU gpus: [ 0, -1 ]", GROUP % "kind: KIND_GPU gpus: [ 0, 1 ]"),
     (Rule.INSTANCE_PROFILE, "instance_group[0].profile",
      GROUP % 'profile: "0"', 'platform: "tensorrt_plan" ' + GROUP % 'profile: "0"'),
+    (Rule.INSTANCE_PROFILE, "instance_group[0].profile",
+     'platform: "tensorrt_plan" ' + GROUP % 'profile: [ "0", "x" ]',
+     'platform: "tensorrt_plan" ' + GROUP % 'profile: "0"'),
     (Rule.RESPONSE_CACHE, "response_cache.enable",
      "response_cache { enable: true } sequence_batching { }", "response_cache { enable: true }"),
     (Rule.RESPONSE_CACHE, "response_cache.enable",
@@ -83,6 +92,8 @@ REFUSED = [
         (1, START % FALSE_TRUE + START.replace('"S"', '"T"') % FALSE_TRUE),
         (1, START % FALSE_TRUE + START.replace("START", "END") % FALSE_TRUE),
     )),
+    *((Rule.CONTROL_INPUT, "sequence_batching.control_input[0]", CONTROL % (CORRID % bad),
+       CONTROL % (CORRID % "data_type: TYPE_STRING")) for bad in ("", "data_type: TYPE_FP32")),
     *((Rule.BATCH_INPUT, "batch_input[0]", BATCH % bad, BATCH % good) for bad, good in (
         ("data_type: TYPE_FP32", 'data_type: TYPE_FP32 source_input: "x"'),
         ('data_type: TYPE_FP32 source_input: [ "x", "x" ]',
@@ -90,11 +101,26 @@ REFUSED = [
         ('data_type: TYPE_FP32 source_input: "none"',
          'data_type: TYPE_INT32 source_input: "x"'),
         ('source_input: "x"', 'data_type: TYPE_FP32 source_input: "x"'),
+        ('data_type: TYPE_INT64 source_input: "x"', 'data_type: TYPE_INT32 source_input: "x"'),
     )),
     *((Rule.BATCH_INPUT, "batch_output[0]", SCATTER % bad, SCATTER % good) for bad, good in (
         ('target_name: "y"', 'source_input: "x" target_name: "y"'),
         ('source_input: "none" target_name: "y"', 'source_input: "x" target_name: "y"'),
         ('source_input: "x" target_name: "none"', 'source_input: "x" target_name: [ "y" ]'),
+        ('source_input: "x" target_name: [ "y", "y" ]', 'source_input: "x" target_name: "y"'),
+    )),
+    *((Rule.TENSOR_FORMAT, f"input[1].{path}", f"{more}{TENSOR % bad}", TENSOR % good)
+      for path, more, bad, good in (
+        ("is_shape_tensor", "", "dims: 3 is_shape_tensor: true", "dims: 3"),
+        ("is_non_linear_format_io", "",
+         "dims: [ 1, 2, 3 ] is_non_linear_format_io: true", "dims: 3"),
+        ("dims", 'platform: "tensorrt_plan" ', "dims: 3 is_non_linear_format_io: true", "dims: 3"),
+        ("dims", "", "dims: 3 format: FORMAT_NHWC", "dims: [ 3, 4, 4 ] format: FORMAT_NHWC"),
+    )),
+    (Rule.WARMUP, "model_warmup[0]", WARMUP % -1, WARMUP % 4),
+    *((Rule.BACKEND, path, bad, good) for path, bad, good in (
+        ("parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", FORCE % "true", FORCE % "yes"),
+        ("runtime", 'runtime: "lib/../../libtriton_python.so"', ""),
     )),
 ]  # fmt: skip
 #: Ends the server, so no test asks one.

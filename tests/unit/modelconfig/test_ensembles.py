@@ -124,3 +124,57 @@ def test_an_ensembles_own_reshape_counts_in_its_steps():
     ensemble = parse(ENSEMBLE.replace("dims: 4 }", "dims: 4 reshape { shape: [ 2, 2 ] } }", 1))
     (found,) = tensor_mistakes(ensemble, {"one": parse(MODEL)})
     assert found[1] == "'in' is [4] in one and [2, 2] in the ensemble"
+
+
+@pytest.mark.parametrize(
+    ("steps", "decoupled", "said"),
+    [
+        (("a in p", "b in q", "c p,q out"), "a b", "step 2 (c) joins step 0 (a) and step 1 (b)"),
+        (("a in p", "c p,in out"), "a", "step 1 (c) joins step 0 (a) and the request"),
+        (("a in p", "b in out"), "a", ""),
+        (("a in p", "b p q", "c p,q out"), "a", ""),
+        (("a in p", "b p q", "c p,q out"), "a b", "step 2 (c) joins step 0 (a) and step 1 (b)"),
+        (("a in p", "b in out"), "", ""),
+        (("inner in p", "c p,in out"), "a", "step 1 (c) joins step 0 (inner) and the request"),
+    ],
+)
+def test_what_a_decoupled_model_answers_is_not_joined_with_anything_else(steps, decoupled, said):
+    def written(step):
+        model, reads, writes = step.split()
+        maps = "".join(f'input_map {{ key: "{r}" value: "{r}" }} ' for r in reads.split(","))
+        maps += f'output_map {{ key: "y" value: "{writes}" }}'
+        return f'step {{ model_name: "{model}" model_version: -1 {maps} }}'
+
+    ends = 'output { name: "out" } input { name: "in" }'
+    text = f'platform: "ensemble" {ends} ensemble_scheduling {{ %s }}'
+    models = {m: parse("model_transaction_policy { decoupled: true }") for m in decoupled.split()}
+    models["inner"] = parse(text % written("a in out"))
+    ensemble = parse(text % " ".join(map(written, steps)))
+    found = [message for _, message, _ in mistakes_between(ensemble, models) if "joins" in message]
+    assert found == ([said] if said else [])
+
+
+def test_outputs_do_not_come_from_two_decoupled_models():
+    both = ENSEMBLE.replace('value: "middle"', 'value: "in"', 2).replace(
+        'output_map { key: "y" value: "in" }', 'output_map { key: "y" value: "first" }'
+    )
+    both += 'output { name: "first" data_type: TYPE_FP32 dims: 4 }'
+    models = {
+        "one": parse(MODEL + "model_transaction_policy { decoupled: true }"),
+        "two": parse(MODEL),
+    }
+    found = list(mistakes_between(parse(both), models))
+    assert [message for _, message, _ in found] == ["the outputs join step 0 (one) and the request"]
+
+
+@pytest.mark.parametrize(("batch", "fits"), [(4, True), (0, True), (None, False)])
+def test_dims_of_a_model_whose_batch_the_server_sets_are_read_both_ways(batch, fits):
+    """An ONNX model without outputs in its config; with both, the server sets nothing."""
+    ensemble = parse(ENSEMBLE)
+    ensemble.max_batch_size = batch or 0
+    for tensor in (*ensemble.input, *ensemble.output):
+        tensor.dims[:] = [4] if batch else [-1, 4]
+    onnx = parse(MODEL.replace("python", "onnxruntime").replace("max_batch_size: 4", ""))
+    if batch is not None:
+        del onnx.output[:]
+    assert (list(tensor_mistakes(ensemble, {"one": onnx})) == []) is fits

@@ -51,5 +51,52 @@ def test_backends_that_complete_their_config_take_tensors_without_types(backend)
 
 def test_a_profile_may_be_of_a_tensorrt_plan_that_names_no_backend():
     assert violations(parse('instance_group { profile: "0" }')) == []
-    (found,) = violations(parse('backend: "pytorch" instance_group { profile: "0" }'))
+    (found,) = violations(parse('backend: "openvino" instance_group { profile: "0" }'))
     assert found.rule is Rule.INSTANCE_PROFILE
+
+
+@pytest.mark.parametrize("named", ['backend: "pytorch"', 'platform: "pytorch_libtorch"'])
+def test_a_pytorch_model_needs_whole_inputs_and_outputs(named):
+    tensors = 'input { name: "x" dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }'
+    assert [v.message for v in violations(parse(named))] == [
+        "a PyTorch model without inputs: its backend completes none",
+        "a PyTorch model without outputs: its backend completes none",
+    ]
+    assert [v.message for v in violations(parse(f"{named} {tensors}"))] == [
+        "input x has no data_type"
+    ]
+    assert violations(parse(f'{named} runtime: "model.py"')) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ('platform: "onnxruntime"', "Triton knows no platform 'onnxruntime'"),
+        ('platform: "onnxruntime_onnx"', ""),
+        (
+            'platform: "tensorrt_plan" backend: "onnxruntime"',
+            "Triton knows no platform 'tensorrt_plan' of backend onnxruntime",
+        ),
+        ('platform: "any" backend: "mine"', ""),
+        ('platform: "any" default_model_filename: "model.py"', ""),
+    ],
+)
+def test_a_platform_is_one_that_triton_knows_for_the_backend(named, said):
+    tensors = 'input { name: "x" data_type: TYPE_FP32 dims: 4 }'
+    found = [(v.path, v.message) for v in violations(parse(f"{named} {tensors}"))]
+    assert found == ([("platform", said)] if said else [])
+
+
+def test_the_nearest_platform_and_the_values_of_a_parameter_are_told():
+    (found,) = violations(parse('platform: "onnxruntime"'))
+    assert found.hint == "did you mean onnxruntime_onnx?"
+    key = "execution_context_allocation_strategy"
+    text = f'backend: "tensorrt" parameters {{ key: "{key}" value {{ string_value: "ANY" }} }}'
+    (found,) = violations(parse(text))
+    assert found.message == f"{key} is 'ANY', and must be STATIC or ON_PROFILE_CHANGE"
+
+
+def test_an_empty_reshape_may_be_right_where_the_backend_sets_the_batch():
+    text = 'backend: "onnxruntime" input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { } }'
+    assert violations(parse(text)) == []
+    assert violations(parse(text + text.partition(" ")[2].partition(" ")[2].replace("in", "out")))

@@ -124,3 +124,10 @@ def test_a_mistake_is_told_with_its_place_and_the_model_it_is_in() -> None:
 def test_a_space_whose_steps_can_never_hold_the_ensembles_batches_is_told_why() -> None:
     with pytest.raises(NothingToSearchError, match="of 4, its model one only of 1"):
         space_of(models({BATCH: {"choice": [1, 2]}}, {}))
+
+
+def test_instances_of_an_ensemble_without_steps_are_not_sent_to_none() -> None:
+    with pytest.raises(
+        SpecError, match="search those of its steps, once it has some, under models"
+    ):
+        space_of({INSTANCES: {"int": [1, 2]}}, 'platform: "ensemble" ensemble_scheduling { }')
