@@ -48,8 +48,8 @@ def test_the_size_of_an_export_is_estimated_from_the_tensors(
     [
         (SMALL, 1, False, PERF_ANALYZER, ""),
         (SMALL, 1, True, OWN_CLIENT, "gives no result when a request is refused"),
-        (SMALL, 8, False, OWN_CLIENT, "about 20 kB for each request"),
-        (IMAGE, 1, False, OWN_CLIENT, "about 3.0 MB for each request"),
+        (SMALL, 8, False, OWN_CLIENT, "about 20 kB each"),
+        (IMAGE, 1, False, OWN_CLIENT, "about 3.0 MB each"),
     ],
 )
 def test_large_tensors_and_refusals_are_measured_with_tunes_own_client(

@@ -131,7 +131,7 @@ def test_it_survives_a_file() -> None:
     [
         (80, "8 % with the 3.4 s in which the machine stood still: the machine decides this SLO"),
         (12, "1.2 % with the 3.4 s in which the machine stood still"),
-        (None, "(at most"),
+        (None, "0.5 % late"),
     ],
 )
 def test_what_was_left_out_is_told_and_who_decides_the_slo(
@@ -149,6 +149,7 @@ def test_what_was_left_out_is_told_and_who_decides_the_slo(
         [P99_40MS],
     )
     assert found is not None
-    assert found.text.startswith("0.5 % late (at most ")
+    assert found.text.startswith("0.5 % late")
+    assert "at most" not in found.text  # from so few independent requests it would be a guess
     assert said in found.text
     assert found.machine_decides is (with_stalls == 80)

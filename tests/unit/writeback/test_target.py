@@ -63,9 +63,9 @@ def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path: Path, kind: str)
         plan.path.mkdir()
     else:
         plan.path.symlink_to("/dev/zero" if kind == "device" else tmp_path / "new")
-    with pytest.raises(SpecError, match="not a config"):
+    with pytest.raises(SpecError, match="is no config"):
         apply(plan)
-    with pytest.raises(SpecError, match="not a config"):
+    with pytest.raises(SpecError, match="is no config"):
         rollback(tmp_path, "m")
     assert not is_back(plan.path, plan.sha256_before, plan.sha256_after)
     assert sorted(p.name for p in plan.path.parent.iterdir()) == ["1", "config.pbtxt"]
