@@ -182,7 +182,7 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (["plan", "my spec.yaml"], 0),
+        (["plan", "my spec.yaml"], 2),
         (["lint", "my repository"], 2),
         (["lint", "my repository", "--model", "other"], 2),
         (["doctor", "my spec.yaml"], 4),
