@@ -23,8 +23,8 @@ from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.schema import enum_name
 from tuner.run.noise_file import read_noise
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import Proposal
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Endpoints, ServerLauncher
@@ -132,7 +132,7 @@ def _completion_notes(job: Job) -> Iterator[str]:
 
 def previews(job: Job, count: int) -> list[Preview]:
     """The first proposals: those that do not depend on scores."""
-    if job.spec.search.strategy is Strategy.TWIN:
+    if job.spec.search.strategy in (Strategy.TWIN, Strategy.GP):
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}

@@ -20,22 +20,22 @@ import numpy.typing as npt
 
 from tuner.bench.levels import sustained_level
 from tuner.score.load_plan import load_plan
-from tuner.score.trial import Predicted, Trial
+from tuner.score.trial import Trial
 from tuner.search.incumbent import leaders
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Told
-from tuner.search.strategies.gp import DECIMALS, GaussianStrategy
+from tuner.search.strategies.gp import DECIMALS, GaussianStrategy, own_error, predicted, surprises
 from tuner.search.strategies.pool import Pool
 from tuner.search.strategies.refusals import Refusals
-from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategies.twin.fitting import Fitting, in_words
-from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
+from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.twin.costs import Costs
-from tuner.twin.fit import Z90, Twin
+from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
 from tuner.twin.system import Network
 from tuner.twin.worth import NOTHING, Aim, Glances, looked_at
@@ -146,7 +146,8 @@ class TwinStrategy:
         late = number >= first + _LEAST_PROPOSED
         if late and best.gain < self.stop_below and self._leaders(history):
             return Enough(best.gain)
-        return Proposal(best.candidate, predicted=self._predicted(best), note=note)
+        expected = predicted(self.aim, best.worth, best.deviation)
+        return Proposal(best.candidate, predicted=expected, note=note)
 
     def _exhausted(self, taken: Set[str]) -> bool:
         """Whether these are all configs of the space, in which the current one need not lie."""
@@ -195,7 +196,7 @@ class TwinStrategy:
         level = sustained_level(leaders[0]) if leaders else None
         with ThreadPoolExecutor() as threads:
             look = _Look(twin, self.aim, level or self._lowest(history), threads)
-            own = own_error(self._surprises(history))
+            own = own_error(surprises(self.aim, history))
             correction = Correction(self._features, self._residuals(look, history), own)
             rough = look.glances([s for _, s in known])
             mean, deviation = correction.of([c for c, _ in known])
@@ -248,34 +249,11 @@ class TwinStrategy:
             return measured
         return worth + correction.of_measured(Residual(leader.candidate, measured - worth))
 
-    def _surprises(self, history: Sequence[Trial]) -> list[float]:
-        """How wrong predictions were, as far as known.
-
-        A lost race shows by how much, at least, a prediction was too high. About a prediction
-        below that load it shows nothing, not even that it was right.
-        """
-        found = []
-        for trial in history:
-            if trial.predicted is None:
-                continue
-            predicted = self.aim.worth(trial.predicted.value)
-            measured, bound = self.aim.measured(trial), self.aim.bound(trial)
-            if measured is not None:
-                found.append(measured - predicted)
-            elif bound is not None and predicted > bound:
-                found.append(bound - predicted)
-        return found
-
     def _prospect(
         self, candidate: Candidate, worth: float, deviation: float, best: float | None
     ) -> Prospect:
         gain = expected_gain(worth - best, deviation) if best is not None else math.exp(worth)
         return Prospect(candidate, worth, deviation, gain)
-
-    def _predicted(self, prospect: Prospect) -> Predicted:
-        width = Z90 * prospect.deviation
-        ends = [self.aim.score(prospect.worth + sign * width) for sign in (-1, 1)]
-        return Predicted(self.aim.score(prospect.worth), min(ends), max(ends))
 
     def _network(self, twin: Twin, candidate: Candidate) -> Network | None:
         """As simulated; a cache whose hits cannot be predicted is left to the correction."""
