@@ -10,6 +10,7 @@ import pytest
 from candidates import candidate_of
 from unit.search.surface import SURFACE, feasible, searched, strategy
 
+from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.search.searcher import Searcher
@@ -25,7 +26,6 @@ from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Strategy
-from tuner.twin.worth import STEEPNESS, Aim
 
 THREADS = "parameters.threads"
 ORDERED = {THREADS: {"choice": [1, 2, 4, 8, 16, 32, 64]}}

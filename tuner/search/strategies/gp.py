@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Predicted, Trial, TrialState
 from tuner.search.incumbent import leaders
@@ -30,7 +31,6 @@ from tuner.search.strategy import Enough, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.twin.worth import STEEPNESS, Aim
 
 Vector = npt.NDArray[np.float64]
 

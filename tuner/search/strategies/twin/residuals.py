@@ -39,7 +39,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class Correction:
-    """Fitted to residuals; see `tuner.twin.worth` for their unit.
+    """Fitted to residuals; see `tuner.score.aim` for their unit.
 
     Attributes:
         own: See `tuner.search.strategies.gp.own_error`.

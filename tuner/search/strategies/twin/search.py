@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.bench.levels import sustained_level
+from tuner.score.aim import NOTHING, Aim
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Trial
 from tuner.search.incumbent import leaders
@@ -33,12 +34,13 @@ from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.space import Space
+from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.model import Spec
 from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
 from tuner.twin.system import Network
-from tuner.twin.worth import NOTHING, Aim, Glances, looked_at
+from tuner.twin.worth import Glances, looked_at
 
 Vector = npt.NDArray[np.float64]
 
@@ -123,9 +125,14 @@ class TwinStrategy:
         """The first fit takes a while; the later ones begin where it ended."""
         first = self._designed
         taken = {t.candidate.key for t in history}
-        if len(history) != first or not self.aim.modelled or self._exhausted(taken):
+        if len(history) != first or not self._modelled or self._exhausted(taken):
             return None
         return f"fitting the twin, a simulation of Triton's scheduler, to {first} trials"
+
+    @property
+    def _modelled(self) -> bool:
+        """Whether the twin can tell candidates apart by the objective."""
+        return self.aim.objective.metric is not GPU_MEMORY
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
@@ -159,7 +166,7 @@ class TwinStrategy:
         self, number: int, history: Sequence[Trial], first: int
     ) -> tuple[Twin | Unmodelled, str | None]:
         """The twin, and what to report about it."""
-        if not self.aim.modelled:
+        if not self._modelled:
             return _NOT_SIMULATED, in_words(_NOT_SIMULATED) if number == first else None
         return self.fitting.fitted(history, first), self.fitting.news(history, first)
 
