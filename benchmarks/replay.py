@@ -215,7 +215,7 @@ def _steps(
 
 @dataclass
 class _Timed:
-    """A strategy whose proposals are timed, by number of the trial."""
+    """A strategy whose proposals are timed (seconds of CPU), by number of the trial."""
 
     strategy: SearchStrategy
     seconds: dict[int, float] = field(default_factory=dict)
@@ -234,11 +234,11 @@ class _Timed:
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
-        begin = time.perf_counter()
+        begin = time.process_time()
         try:
             return self.strategy.propose(number, history, taken)
         finally:
-            self.seconds[number] = time.perf_counter() - begin
+            self.seconds[number] = time.process_time() - begin
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from scipy.stats import spearmanr
 
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
-from tuner.search.strategies.twin.designs import designs
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.twin.fitting import in_words
 from tuner.space.space import Space
 from tuner.steps.job import Job

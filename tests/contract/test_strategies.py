@@ -87,7 +87,7 @@ def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
 @every_exhaustive_strategy
 @pytest.mark.parametrize("given", [TINY, COMPOSED_TINY], ids=["tiny", "composed"])
 def test_it_ends_when_the_space_is_exhausted(name: Strategy, given: dict[str, Any]) -> None:
-    space, chosen = strategy(name, given, stop_below=0)
+    space, chosen = strategy(name, given)
     trials = searched(Searcher(space, chosen), 1000)
     assert {t.candidate for t in trials} == {space.current, *space.enumerate()}
     assert len(trials) == len({space.current, *space.enumerate()})

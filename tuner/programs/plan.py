@@ -24,8 +24,8 @@ from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.path_steps import parse_steps
 from tuner.modelconfig.schema import enum_name
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategy import Proposal
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Endpoints, ServerLauncher
@@ -178,7 +178,7 @@ def _parameter_notes(job: Job) -> Iterator[str]:
 
 def previews(job: Job, count: int) -> list[Preview]:
     """The first proposals: those that do not depend on scores."""
-    if job.spec.search.strategy is Strategy.TWIN:
+    if job.spec.search.strategy in (Strategy.TWIN, Strategy.GP):
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}

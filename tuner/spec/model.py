@@ -177,7 +177,8 @@ class Search(Strict):
     )
     stop_below: Percent = Field(
         Percent(0.01),
-        description="strategy twin: stop when another trial is expected to gain less than this",
+        description="strategies twin and gp: stop when another trial is expected to gain less "
+        "than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
     startup_trials: Count = Field(

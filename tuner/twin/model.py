@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import Candidate
-from tuner.space.knob import Knob
-from tuner.spec.paths import (
-    CACHE_ENABLE,
-    DELAY,
-    DYNAMIC_BATCHING,
-    MAX_BATCH_SIZE,
-    PREFERRED,
-    is_inside,
-    is_instance_count,
-)
 from tuner.twin.system import (
     MAX_BATCH,
     MAX_INSTANCES,
@@ -30,40 +19,12 @@ from tuner.twin.system import (
     Step,
 )
 
-#: Fields of ModelConfig that change what the twin simulates. A field that starts with one of
-#: these names belongs to it; any other field may change what a batch costs.
-SIMULATED = (
-    MAX_BATCH_SIZE,
-    PREFERRED,
-    DELAY,
-    "dynamic_batching.default_queue_policy",
-    "dynamic_batching.priority_queue_policy",
-    "dynamic_batching.priority_levels",
-    "dynamic_batching.default_priority_level",
-    CACHE_ENABLE,
-)
-#: Whole messages: on or off.
-_BLOCKS = (DYNAMIC_BATCHING, "response_cache")
-
 
 @dataclass(frozen=True)
 class Unmodelled:
     """Why a candidate cannot be simulated, in a sentence."""
 
     reason: str
-
-
-@lru_cache(maxsize=1024)
-def is_simulated(path: str) -> bool:
-    """Whether the twin knows what a field does; any other may change what a batch costs."""
-    if path in _BLOCKS or is_instance_count(path):
-        return True
-    return any(path == known or is_inside(path, known) for known in SIMULATED)
-
-
-def service_key(candidate: Candidate) -> tuple[tuple[Knob, Any], ...]:
-    """What must be equal for two candidates to have the same service times."""
-    return tuple((k, v) for k, v in candidate.fields.items() if not is_simulated(k.path))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from tuner.measurement.measurement import LatencySource, LoadPoint, Measurement,
 from tuner.modelconfig.served import Served
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.twin.model import Plan, Unmodelled, network_of, plan_of, service_key
+from tuner.space.scheduling import service_key
+from tuner.twin.model import Plan, Unmodelled, network_of, plan_of
 from tuner.twin.system import Network, Traffic
 
 #: Arrivals are drawn for this long after the window, as `tuner.load.perf_analyzer.generator` does.

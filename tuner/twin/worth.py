@@ -1,21 +1,14 @@
-"""How good a candidate is for the objective, measured or simulated: the logarithm of its score.
-
-In logarithms a difference is a gain as a share, and what a model gets wrong is a factor.
-"""
+"""How good a simulated candidate is for the objective, as `Aim` counts it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from tuner.measurement.measurement import LoadPoint
-from tuner.score.load_plan import LoadPlan
-from tuner.score.trial import Trial, TrialState
-from tuner.spec.metrics import GPU_MEMORY
-from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo
+from tuner.score.aim import NOTHING, STEEPNESS, Aim
+from tuner.spec.objective import Goal
 from tuner.twin.capacity import (
     CLOSED_S,
     Requirement,
@@ -28,73 +21,14 @@ from tuner.twin.costs import Costs
 from tuner.twin.fit import Twin
 from tuner.twin.system import Network, Traffic
 
-#: A candidate that meets the SLOs at no load is worth less than any that meets them at some load.
-NOTHING = -30.0
 #: Of a first look at a candidate: simulated requests, its length at least, and before it.
 _FEW, _LEAST_S, _SETTLE_S = 400, 0.3, 0.15
 #: Load of a first look: a little above the load to beat, where good and bad candidates differ.
 _ABOVE = 1.05
-#: Latency grows faster than the load: a utilisation of 2 is about 20 % too much load.
-STEEPNESS = 3.5
 
 
-@dataclass(frozen=True)
-class Aim:
-    """What a search is after.
-
-    Attributes:
-        plan: Loads that may be asked for.
-    """
-
-    objective: Objective
-    slos: Sequence[Slo]
-    plan: LoadPlan
-
-    @property
-    def modelled(self) -> bool:
-        """Whether the twin can tell candidates apart by it."""
-        return self.objective.metric is not GPU_MEMORY
-
-    @property
-    def requirement(self) -> Requirement:
-        return Requirement(self.slos, self.plan.arrivals, self.plan.levels)
-
-    def measured(self, trial: Trial) -> float | None:
-        """None for a trial that met the SLOs at no load, or lost before that load was known."""
-        score = trial.score
-        if trial.state is not TrialState.MEASURED or score is None or not score.feasible:
-            return None
-        return self.worth(score.value)
-
-    def bound(self, trial: Trial) -> float | None:
-        """The most that a trial without a `measured` worth can be worth; None: nothing known.
-
-        It failed at a load, so that its capacity is below; and a saturated server cannot do more
-        than it answers.
-        """
-        if self.measured(trial) is not None or not self._goodput or not trial.points:
-            return None
-        failed = [p.measurement for p in trial.points if not p.passed]
-        least = [
-            min(m.throughput_infer_per_s, m.load.level * m.batch_size)
-            if m.load.arrivals.open_loop
-            else m.throughput_infer_per_s
-            for m in failed
-        ]
-        return self.worth(min(least)) if least else None
-
-    def worth(self, score: float) -> float:
-        if not score > 0.0:
-            return NOTHING
-        return math.log(score) if self._goodput else -math.log(score)
-
-    def score(self, worth: float) -> float:
-        """The objective's own unit again."""
-        return math.exp(worth if self._goodput else -worth)
-
-    @property
-    def _goodput(self) -> bool:
-        return self.objective.goal is Goal.MAXIMIZE_GOODPUT
+def requirement_of(aim: Aim) -> Requirement:
+    return Requirement(aim.slos, aim.plan.arrivals, aim.plan.levels)
 
 
 @dataclass(frozen=True)
@@ -125,7 +59,7 @@ class Glances:
         if self.traffics is None:
             return looked_at(self.twin, self.twin.costs, network, self.aim, self.level)
         outcome = self.twin.costs.simulate(network, self.traffics, 0)
-        probe = Simulated(outcome, self.level, self.aim.requirement)
+        probe = Simulated(outcome, self.level, requirement_of(self.aim))
         worth = self.aim.worth(outcome.throughput_infer_per_s)
         if probe.slo_utilisation is None:
             return worth if probe.passed else worth - 1.0
@@ -138,19 +72,19 @@ def looked_at(twin: Twin, costs: Costs, network: Network, aim: Aim, level: float
         return _minimised(twin, costs, network, aim)
     if aim.plan.listed is not None:
         return _listed(twin, costs, network, aim)
-    found = capacity_of(twin.setting, costs, network, aim.requirement, near=level)
+    found = capacity_of(twin.setting, costs, network, requirement_of(aim), near=level)
     if found <= 0.0:
         return NOTHING
     if aim.plan.arrivals.open_loop:
         return aim.worth(found * twin.setting.request_size)
-    seen = simulated(twin.setting, costs, network, aim.requirement, found)
+    seen = simulated(twin.setting, costs, network, requirement_of(aim), found)
     return aim.worth(seen.outcome.throughput_infer_per_s)
 
 
 def _listed(twin: Twin, costs: Costs, network: Network, aim: Aim) -> float:
     worth = NOTHING
     for level in aim.plan.listed or ():
-        seen = simulated(twin.setting, costs, network, aim.requirement, level)
+        seen = simulated(twin.setting, costs, network, requirement_of(aim), level)
         if not seen.passed:
             break
         worth = aim.worth(seen.outcome.throughput_infer_per_s)
@@ -161,7 +95,7 @@ def _minimised(twin: Twin, costs: Costs, network: Network, aim: Aim) -> float:
     objective = aim.objective
     assert objective.at_level is not None
     assert objective.metric is not None
-    seen = simulated(twin.setting, costs, network, aim.requirement, objective.at_level)
+    seen = simulated(twin.setting, costs, network, requirement_of(aim), objective.at_level)
     value = simulated_value(objective.metric, seen.outcome)
     if value is None or math.isnan(value):
         return NOTHING

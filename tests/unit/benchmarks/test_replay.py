@@ -18,7 +18,7 @@ from synthetic import synthetic_server
 
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
-from tuner.search.strategies.twin.designs import designs
+from tuner.search.strategies.designs import designs
 from tuner.steps.job import Job, Request, prepare
 from tuner.twin.fit import Twin
 from tuner.twin.system import Lock

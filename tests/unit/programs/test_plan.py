@@ -118,10 +118,11 @@ def test_candidates_are_shown_once_each_and_never_the_current_one(
         assert preview.server_args == ()
 
 
-def test_of_the_twin_only_what_needs_no_scores_is_shown(tmp_path: Path) -> None:
-    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n", 9)
+@pytest.mark.parametrize("strategy", ["twin", "gp"])
+def test_of_a_search_with_designs_only_those_are_shown(tmp_path: Path, strategy: str) -> None:
+    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", 9)
     assert 1 <= len(plan.candidates) < 4
-    assert len(planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n", 1).candidates) == 1
+    assert len(planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", 1).candidates) == 1
 
 
 def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:

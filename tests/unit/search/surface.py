@@ -142,7 +142,8 @@ def searched(searcher: Searcher, trials: int) -> list[Trial]:
 def strategy(
     name: Strategy, space: dict[str, Any], seed: int = 0, trials: int = 40, **search: Any
 ) -> tuple[Space, StrategyProtocol]:
-    search = {"seed": seed, "strategy": name.value, **search}
+    """One that does not end because little is to be gained."""
+    search = {"seed": seed, "strategy": name.value, "stop_below": 0, **search}
     spec = spec_of(space, search=search, budget={"trials": trials})
     built = space_of(space)
     return built, STRATEGIES[name](built, spec)

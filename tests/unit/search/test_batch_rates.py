@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
-from unit.search.surface import strategy
+from unit.search.surface import COMPOSED, COMPOSED_CACHED, strategy
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.score.point import judge_point
@@ -19,7 +19,7 @@ from tuner.spec.model import Strategy
 
 PARAMETERS = {
     "instance_group.count": {"int": [1, 4]},
-    "max_batch_size": {"choice": [4, 8, 64]},
+    "max_batch_size": {"choice": [4, 8, 16, 24, 64]},
     "dynamic_batching": {"choice": [False, True]},
 }
 ON, OFF = {"dynamic_batching": True}, {"dynamic_batching": None}
@@ -28,7 +28,8 @@ ON, OFF = {"dynamic_batching": True}, {"dynamic_batching": None}
 def rates() -> BatchRates:
     built = strategy(Strategy.GP, PARAMETERS)[1]
     assert isinstance(built, GaussianStrategy)
-    return replace(built.rates, within_s=0.0401)
+    visits = replace(built.rates.visits[""], within_s=0.0401)
+    return replace(built.rates, visits={"": visits})
 
 
 def trial(instances: int, *table: tuple[int, float]) -> Trial:
@@ -74,3 +75,48 @@ def test_what_instances_take_from_each_other_is_left_to_the_trials() -> None:
     log_rate = rates().learned([trial(4, (1, 20.0), (8, 28.0)), trial(1, (1, 5.25), (8, 7.0))])
     assert math.exp(log_rate(config(8))) == pytest.approx(8 / 7e-3)
     assert log_rate(config(8, instances=4)) == log_rate(config(8))
+
+
+def test_a_step_in_the_times_is_kept_as_it_was_measured() -> None:
+    """A kernel that takes 16 in the time of 1, and then twice as long: no straight line."""
+    log_rate = rates().learned([trial(1, (1, 4.0), (16, 4.0), (17, 8.0), (32, 8.0))])
+    assert math.exp(log_rate(config(8))) == pytest.approx(8 / 4e-3)
+    assert math.exp(log_rate(config(16))) == pytest.approx(16 / 4e-3)
+    assert math.exp(log_rate(config(24))) == pytest.approx(16 / 4e-3)
+
+
+def test_a_rare_slow_batch_is_no_reason_to_prefer_larger_ones() -> None:
+    """Larger batches take no less: what looks so is averaged, by how often each was seen."""
+    log_rate = rates().learned([trial(1, (1, 2.0), (4, 8.0)), trial(1, (8, 7.0))])
+    assert math.exp(log_rate(config(4))) == pytest.approx(4 / 7.5e-3)
+    assert math.exp(log_rate(config(8))) == pytest.approx(8 / 7.5e-3)
+
+
+def test_nothing_is_expected_of_larger_batches_where_one_size_was_seen() -> None:
+    log_rate = rates().learned([trial(1, (4, 8.0))])
+    assert log_rate(config(8)) == pytest.approx(log_rate(config(4)))
+
+
+def test_of_several_models_the_one_that_bounds_the_mix_counts() -> None:
+    """A model with a quarter of the load may take three times as long."""
+    built = strategy(Strategy.GP, COMPOSED_CACHED)[1]
+    assert isinstance(built, GaussianStrategy)
+    assert {label: v.inferences for label, v in built.rates.visits.items()} == {
+        "one": 0.75,
+        "two": 0.25,
+    }
+    counted = ServerStatistics(100, 0, 100, 50, 10.0, 1.0, 100.0, 1.0)
+    stats = {"one": ((1, 10, 50_000_000),), "two": ((1, 10, 120_000_000),)}
+    models = {la: replace(counted, batch_stats=rows) for la, rows in stats.items()}
+    measurement = replace(synthetic_measurement(100.0, 10e3), models=models)
+    point = judge_point([NO_ERRORS], measurement)
+    candidate = candidate_of({})
+    history = [Trial(0, candidate, TrialState.MEASURED, points=(point,))]
+    found = math.exp(built.rates.learned(history)(candidate))
+    assert found == pytest.approx(1 / 5e-3 / 0.75)
+
+
+def test_an_ensemble_has_no_batches_of_its_own() -> None:
+    built = strategy(Strategy.GP, COMPOSED)[1]
+    assert isinstance(built, GaussianStrategy)
+    assert set(built.rates.visits) == {"one", "two"}

@@ -10,16 +10,22 @@ import pytest
 from candidates import candidate_of
 from unit.search.surface import SURFACE, feasible, searched, strategy
 
+from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.search.searcher import Searcher
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.gaussian import Told
-from tuner.search.strategies.gp import GaussianStrategy, overshoot, told
-from tuner.search.strategy import Proposal
+from tuner.search.strategies.gp import (
+    GaussianStrategy,
+    overshoot,
+    own_error,
+    told,
+)
+from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Strategy
-from tuner.twin.worth import STEEPNESS, Aim
 
 THREADS = "parameters.threads"
 ORDERED = {THREADS: {"choice": [1, 2, 4, 8, 16, 32, 64]}}
@@ -89,10 +95,52 @@ def test_only_a_lost_race_leaves_it_open_whether_the_slos_can_be_met() -> None:
     ]
 
 
+def test_it_begins_with_the_design_that_is_likeliest_to_be_good() -> None:
+    """Then comes the current config, which only has to lose the race, and the other designs."""
+    space, built = strategy(Strategy.GP, SURFACE)
+    trials = searched(Searcher(space, built), 4)
+    first, *others = designs(space)
+    assert [t.candidate for t in trials] == [first, space.current, *others]
+    alone = strategy(Strategy.GP, SURFACE, trials=1)[1]
+    assert built.first_guess is not None
+    assert alone.first_guess is None
+
+
+def test_it_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
+    """More threads were worse each time, and it was sure of the next one."""
+    space, built = strategy(Strategy.GP, {THREADS: {"int": [1, 20]}}, stop_below=0.01)
+    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
+    history = [measured(n, every[n], 100.0 * 0.9**n) for n in range(8)]
+    ended = built.propose(8, history, {t.candidate.key for t in history})
+    assert isinstance(ended, Enough)
+    assert 0.0 < ended.expected_gain < 0.01
+    eager = strategy(Strategy.GP, {THREADS: {"int": [1, 20]}})[1]
+    assert isinstance(eager.propose(8, history, {t.candidate.key for t in history}), Proposal)
+
+
+def test_predictions_that_came_true_make_it_surer() -> None:
+    space, built = strategy(Strategy.GP, ORDERED)
+    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
+    history = [measured(n, every[n], 100.0 + n) for n in range(4)]
+    proposal = built.propose(4, history, {t.candidate.key for t in history})
+    assert isinstance(proposal, Proposal)
+    predicted = proposal.predicted
+    assert predicted is not None
+    assert predicted.low < 100.0 < predicted.value < predicted.high
+    assert own_error([0.0] * 6) < own_error([]) < own_error([-0.2])
+    assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
+
+
 @functools.cache
 def tried(name: Strategy, seed: int) -> tuple[Trial, ...]:
-    """Of a whole search; each proposal of the Gaussian process takes a second."""
-    return tuple(searched(Searcher(*strategy(name, SURFACE, seed)), 24))
+    """Of a whole search without designs, of which this surface has the worst delay.
+
+    Each proposal of the Gaussian process takes a second.
+    """
+    space, built = strategy(name, SURFACE, seed)
+    if isinstance(built, GaussianStrategy):
+        built._designs = ()
+    return tuple(searched(Searcher(space, built), 24))
 
 
 def test_it_finds_more_than_random_search() -> None:

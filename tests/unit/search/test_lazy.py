@@ -8,7 +8,7 @@ MODULES = [
     "tuner.space.build",
     "tuner.space.draft",
     "tuner.search.budget",
-    "tuner.search.strategies.twin.designs",
+    "tuner.search.strategies.designs",
     "tuner.search.strategies.twin.fitting",
     "tuner.search.incumbent",
     "tuner.search.strategies.registry",

@@ -15,11 +15,11 @@ from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED
 from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.pool import NEAR, RANDOM, Pool, neighbours
 from tuner.search.strategies.refusals import Refusals
-from tuner.search.strategies.twin.designs import designs
-from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
+from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
 from tuner.spec.slo import Slo
@@ -49,7 +49,7 @@ class TestDesigns:
         assert sizes.count(None) == len(found) - 1
         assert sizes[-1] == 64 << 20
 
-    def test_what_no_twin_knows_stays_as_it_is(self) -> None:
+    def test_what_no_design_is_about_stays_as_it_is(self) -> None:
         space = space_of(OTHER, OTHER_CONFIG)
         assert {str(c.of("")["parameters.threads"]) for c in designs(space)} == {"2"}
 
@@ -107,10 +107,6 @@ OWN = 0.03
 
 
 class TestCorrection:
-    def test_predictions_that_came_true_make_it_surer(self) -> None:
-        assert own_error([0.0] * 6) < own_error([]) < own_error([-0.2])
-        assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
-
     def test_without_residuals_nothing_is_known(self) -> None:
         features = Features(space_of(SURFACE))
         mean, deviation = Correction(features, [], OWN).of([space_of(SURFACE).current])

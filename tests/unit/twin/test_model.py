@@ -10,7 +10,8 @@ from serving import served_one
 
 from tuner.space.candidate import FieldValue
 from tuner.space.knob import Knob
-from tuner.twin.model import Unmodelled, service_key
+from tuner.space.scheduling import service_key
+from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.system import QueuePolicy, Scheduler
 

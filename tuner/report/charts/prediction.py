@@ -33,7 +33,7 @@ def predicted(data: ReportData) -> Chart | None:
     return Chart(
         name="predicted",
         title="Predicted and measured",
-        note=f"Each trial's {name} as the scheduler's twin predicted it before the measurement. On "
+        note=f"Each trial's {name} as the search predicted it before the measurement. On "
         f"the line, the prediction was right. {_how_good(pairs)}",
         figure={
             "data": [equal, _points(data, pairs, factor)],

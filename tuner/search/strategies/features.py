@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
+from tuner.space.scheduling import is_scheduling
 from tuner.space.space import Space
-from tuner.twin.model import is_simulated
 
 #: A parameter that is set is at least so far from one that is not (or is 0).
 _SET = 0.5
@@ -31,8 +31,8 @@ class Features:
 
     @property
     def unknown(self) -> tuple[bool, ...]:
-        """Of each parameter whether no twin knows what it does."""
-        return tuple(p.knob != CACHE and not is_simulated(p.path) for p in self.space.parameters)
+        """True for each parameter that may change what a batch costs."""
+        return tuple(p.knob != CACHE and not is_scheduling(p.path) for p in self.space.parameters)
 
     def squares(
         self, one: Sequence[Candidate], other: Sequence[Candidate]

@@ -1,8 +1,9 @@
-"""A search by a Gaussian process alone: what goes on where no twin fits.
+"""A search by a Gaussian process, begun with designed trials.
 
 Expected improvement under noise: over what the model believes of the best config so far, not over
 what that was lucky to show (Letham, Karrer, Ottoni and Bakshy 2019), times the chance that the
-candidate meets what is asked at all (Gardner et al. 2014).
+candidate meets what is asked at all (Gardner et al. 2014). Each candidate has an error of its own,
+which no other one shows; how large such errors are is learned from how wrong predictions were.
 """
 
 from __future__ import annotations
@@ -15,27 +16,39 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.load_plan import load_plan
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import Predicted, Trial, TrialState
 from tuner.search.incumbent import leaders
 from tuner.search.strategies.batch_rates import BatchRates
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
 from tuner.search.strategies.pool import Pool
 from tuner.search.strategies.random_search import draw_new
 from tuner.search.strategies.refusals import Refusals
-from tuner.search.strategy import Enough, Proposal, Quick, chance
+from tuner.search.strategy import Enough, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.twin.worth import STEEPNESS, Aim
 
 Vector = npt.NDArray[np.float64]
 
 #: Most trials the model is fitted to: the best and the latest ones.
 _BEST, _LATEST = 30, 30
-#: Most random trials before the model is used, which needs fewer than a density does.
+#: Most trials before the model is used, which needs fewer than a density does. Designs come first;
+#: where a space has few of them, random trials make up for it.
 _STARTUP = 4
+#: Trials that the model proposed before the search may end by itself.
+_LEAST_PROPOSED = 3
+#: The error of each candidate alone, which no other one shows, before any prediction was checked;
+#: it weighs as much as this many checked predictions.
+_OWN, _OWN_COUNT = 0.05, 2
+#: How much of a candidate's individual error is its own, and not luck of the measurement: as long
+#: as none is measured twice, nothing distinguishes the two.
+LASTS = 0.5
+#: Half width of a 90 % interval in standard deviations.
+_Z90 = 1.645
 #: Good trials whose neighbours are looked at in a large space.
 _GOOD = 4
 #: Of a gain's logarithm; what lies behind them is rounding, which is not the same each time. So two
@@ -49,11 +62,13 @@ _FAILED = 0.2
 
 
 @dataclass
-class GaussianStrategy(Quick):
-    """Random at first, then by expected improvement under a Gaussian process.
+class GaussianStrategy:
+    """Designed trials, then by expected improvement under a Gaussian process.
 
     Attributes:
         startup_trials: Trials, the current config included, before the model is used.
+        stop_below: Expected gain, as a share, below which another trial is not worth it.
+        trials: The most that the run may measure.
     """
 
     at_once: ClassVar[int] = 1
@@ -63,22 +78,39 @@ class GaussianStrategy(Quick):
     seed: int
     startup_trials: int
     rates: BatchRates
+    stop_below: float
+    trials: int
+    _designs: tuple[Candidate, ...] = field(init=False)
     _pool: Pool = field(init=False)
     _features: Features = field(init=False)
 
     def __post_init__(self) -> None:
+        self._designs = designs(self.space)
         self._pool = Pool(self.space)
         self._features = Features(self.space)
 
     @classmethod
     def of(cls, space: Space, spec: Spec) -> Self:
         aim = Aim(spec.objective, spec.slos, load_plan(spec.workload, spec.objective))
-        startup = min(spec.search.startup_trials, _STARTUP)
-        return cls(space, aim, spec.search.seed, startup, BatchRates.of(space, spec))
+        search, rates = spec.search, BatchRates.of(space, spec)
+        startup = min(search.startup_trials, _STARTUP)
+        end = float(search.stop_below)
+        return cls(space, aim, search.seed, startup, rates, end, spec.budget.trials)
+
+    @property
+    def first_guess(self) -> Candidate | None:
+        """The design that is likeliest to be good, unless the current config is the only trial."""
+        return next(iter(self._designs), None) if self.trials > 1 else None
+
+    def outlook(self, history: Sequence[Trial]) -> None:
+        return None  # it proposes in no time
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
+        designed = [c for c in self._designs if c.key not in taken]
+        if designed and number <= len(self._designs):
+            return Proposal(designed[0], informative=True)
         rng = chance(self.seed, number)
         if len(history) < self.startup_trials:
             return draw_new(self.space, rng, taken)
@@ -90,16 +122,25 @@ class GaussianStrategy(Quick):
             return draw_new(self.space, rng, taken)
         rng.shuffle(left)  # among equals chance decides
         used = _used(history, best)
-        promise = self._log_gain(left, used, best) + self._log_served(left, used)
-        return Proposal(left[int(np.argmax(np.round(promise, DECIMALS)))])
+        served = self._log_served(left, used)
+        outlook = self._outlook(left, used, best) if best else None
+        promise = served if outlook is None else served + outlook.log_gain
+        chosen = int(np.argmax(np.round(promise, DECIMALS)))
+        if outlook is None:
+            return Proposal(left[chosen])
+        gain, first = math.exp(promise[chosen]), max(len(self._designs) + 1, self.startup_trials)
+        if number >= first + _LEAST_PROPOSED and gain < self.stop_below:
+            return Enough(gain)
+        expected = float(outlook.worth[chosen]), float(outlook.deviation[chosen])
+        return Proposal(left[chosen], predicted=predicted(self.aim, *expected))
 
-    def _log_gain(
+    def _outlook(
         self, candidates: Sequence[Candidate], used: Sequence[Trial], best: Sequence[Trial]
-    ) -> Vector:
-        """Logarithm of the expected gain in the worth; 0 while nothing is known of any worth."""
+    ) -> _Outlook | None:
+        """None while nothing is known of any worth."""
         known = [(t.candidate, found) for t in used if (found := told(self.aim, t)) is not None]
-        if not best or not known:
-            return np.zeros(len(candidates))
+        if not known:
+            return None
         where, prior = [c for c, _ in known], self._prior(used)
         values = np.array([value for _, (value, _) in known]) - prior(where)
         kinds = [kind for _, (_, kind) in known]
@@ -107,9 +148,13 @@ class GaussianStrategy(Quick):
         middle = float(np.median(exact)) if exact.size else float(values.max())
         model = self._learned(where, values - middle, kinds, Priors())
         mean, deviation = self._at(model, candidates, where)
+        deviation = np.hypot(deviation, own_error(surprises(self.aim, used)))
+        worth = mean + middle + prior(candidates)
         leader = [best[0].candidate]
-        reference = float((self._at(model, leader, where)[0] + prior(leader))[0])
-        return log_expected_gain(mean + prior(candidates) - reference, deviation)
+        believed = float((self._at(model, leader, where)[0] + middle + prior(leader))[0])
+        seen = self.aim.measured(best[0])
+        believed += 0.0 if seen is None else LASTS * (seen - believed)
+        return _Outlook(worth, deviation, log_expected_gain(worth - believed, deviation))
 
     def _prior(self, used: Sequence[Trial]) -> Callable[[Sequence[Candidate]], Vector]:
         """What is expected of candidates but for a common factor; of a minimised metric nothing."""
@@ -144,6 +189,51 @@ class GaussianStrategy(Quick):
         self, found: Posterior, candidates: Sequence[Candidate], where: Sequence[Candidate]
     ) -> tuple[Vector, Vector]:
         return found.at(self._features.squares(candidates, where))
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """What the model expects of candidates: worth, its standard deviation, and expected gain."""
+
+    worth: Vector
+    deviation: Vector
+    log_gain: Vector
+
+
+def predicted(aim: Aim, worth: float, deviation: float) -> Predicted:
+    """The score, from its logarithm."""
+    ends = [aim.score(worth + sign * _Z90 * deviation) for sign in (-1, 1)]
+    return Predicted(aim.score(worth), min(ends), max(ends))
+
+
+def surprises(aim: Aim, history: Sequence[Trial]) -> list[float]:
+    """How wrong predictions were, as far as known.
+
+    A lost race shows by how much, at least, a prediction was too high. About a prediction below
+    that load it shows nothing, not even that it was right.
+    """
+    found = []
+    for trial in history:
+        if trial.predicted is None:
+            continue
+        predicted = aim.worth(trial.predicted.value)
+        measured, bound = aim.measured(trial), aim.bound(trial)
+        if measured is not None:
+            found.append(measured - predicted)
+        elif bound is not None and predicted > bound:
+            found.append(bound - predicted)
+    return found
+
+
+def own_error(surprises: Sequence[float]) -> float:
+    """Standard deviation of the error of a candidate alone.
+
+    Args:
+        surprises: Measured worth less predicted worth of candidates that were predicted before
+            they were measured: residuals of a model that has seen them would look too good.
+    """
+    total = _OWN_COUNT * _OWN**2 + sum(s * s for s in surprises)
+    return math.sqrt(total / (_OWN_COUNT + len(surprises)))
 
 
 def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:

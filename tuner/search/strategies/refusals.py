@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.scheduling import service_key
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import MAX_BATCH_SIZE, is_instance_count
 from tuner.spec.slo import Slo
-from tuner.twin.model import service_key
 
 #: Trials with a memory reading before memory is predicted.
 _READINGS = 2

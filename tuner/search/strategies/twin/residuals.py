@@ -7,7 +7,6 @@ trial.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
+from tuner.search.strategies.gp import LASTS
 from tuner.space.candidate import Candidate
 
 Vector = npt.NDArray[np.float64]
@@ -24,14 +24,8 @@ Vector = npt.NDArray[np.float64]
 #: Standard deviation of errors before any was seen: of all alike, of near ones, and of what no
 #: twin knows, which trials of a single value say nothing about.
 _COMMON, _NEAR, _UNKNOWN = 0.3, Prior(0.08, 0.7), Prior(0.25, 0.3)
-#: The error of each candidate alone, which no other one shows, before any prediction was checked;
-#: it weighs as much as this many checked predictions.
-_OWN, _OWN_COUNT = 0.05, 2
 #: How sure the run's predictions are of the noise that the residuals are to show.
 _NOISE_SPREAD = 0.5
-#: How much of a candidate's individual error is its own, and not luck of the measurement: as long
-#: as none is measured twice, nothing distinguishes the two.
-_LASTS = 0.5
 
 
 @dataclass(frozen=True)
@@ -43,23 +37,12 @@ class Residual:
     told: Told = Told.VALUE
 
 
-def own_error(surprises: Sequence[float]) -> float:
-    """Standard deviation of the error of a candidate alone.
-
-    Args:
-        surprises: Measured worth less predicted worth of candidates that were predicted before
-            they were measured: residuals of a fit that has seen them would look too good.
-    """
-    total = _OWN_COUNT * _OWN**2 + sum(s * s for s in surprises)
-    return math.sqrt(total / (_OWN_COUNT + len(surprises)))
-
-
 @dataclass(frozen=True)
 class Correction:
-    """Fitted to residuals; see `tuner.twin.worth` for their unit.
+    """Fitted to residuals; see `tuner.score.aim` for their unit.
 
     Attributes:
-        own: See `own_error`.
+        own: See `tuner.search.strategies.gp.own_error`.
     """
 
     features: Features
@@ -76,7 +59,7 @@ class Correction:
     def of_measured(self, residual: Residual) -> float:
         """Mean of the error of a measured candidate: part of what it showed was luck."""
         mean = float(self.of([residual.candidate])[0][0])
-        return mean + _LASTS * (residual.value - mean)
+        return mean + LASTS * (residual.value - mean)
 
     @property
     def _known(self) -> list[Candidate]:

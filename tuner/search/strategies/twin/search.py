@@ -19,26 +19,28 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.bench.levels import sustained_level
+from tuner.score.aim import NOTHING, Aim
 from tuner.score.load_plan import load_plan
-from tuner.score.trial import Predicted, Trial
+from tuner.score.trial import Trial
 from tuner.search.incumbent import leaders
+from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Told
-from tuner.search.strategies.gp import DECIMALS, GaussianStrategy
+from tuner.search.strategies.gp import DECIMALS, GaussianStrategy, own_error, predicted, surprises
 from tuner.search.strategies.pool import Pool
 from tuner.search.strategies.refusals import Refusals
-from tuner.search.strategies.twin.designs import designs
 from tuner.search.strategies.twin.fitting import Fitting, in_words
-from tuner.search.strategies.twin.residuals import Correction, Residual, own_error
+from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.search.strategy import Enough, Proposal, Strategy, chance
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.space import Space
+from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.model import Spec
 from tuner.twin.costs import Costs
-from tuner.twin.fit import Z90, Twin
+from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
 from tuner.twin.system import Network
-from tuner.twin.worth import NOTHING, Aim, Glances, looked_at
+from tuner.twin.worth import Glances, looked_at
 
 Vector = npt.NDArray[np.float64]
 
@@ -123,9 +125,14 @@ class TwinStrategy:
         """The first fit takes a while; the later ones begin where it ended."""
         first = self._designed
         taken = {t.candidate.key for t in history}
-        if len(history) != first or not self.aim.modelled or self._exhausted(taken):
+        if len(history) != first or not self._modelled or self._exhausted(taken):
             return None
         return f"fitting the twin, a simulation of Triton's scheduler, to {first} trials"
+
+    @property
+    def _modelled(self) -> bool:
+        """Whether the twin can tell candidates apart by the objective."""
+        return self.aim.objective.metric is not GPU_MEMORY
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
@@ -146,7 +153,8 @@ class TwinStrategy:
         late = number >= first + _LEAST_PROPOSED
         if late and best.gain < self.stop_below and self._leaders(history):
             return Enough(best.gain)
-        return Proposal(best.candidate, predicted=self._predicted(best), note=note)
+        expected = predicted(self.aim, best.worth, best.deviation)
+        return Proposal(best.candidate, predicted=expected, note=note)
 
     def _exhausted(self, taken: Set[str]) -> bool:
         """Whether these are all configs of the space, in which the current one need not lie."""
@@ -158,7 +166,7 @@ class TwinStrategy:
         self, number: int, history: Sequence[Trial], first: int
     ) -> tuple[Twin | Unmodelled, str | None]:
         """The twin, and what to report about it."""
-        if not self.aim.modelled:
+        if not self._modelled:
             return _NOT_SIMULATED, in_words(_NOT_SIMULATED) if number == first else None
         return self.fitting.fitted(history, first), self.fitting.news(history, first)
 
@@ -195,7 +203,7 @@ class TwinStrategy:
         level = sustained_level(leaders[0]) if leaders else None
         with ThreadPoolExecutor() as threads:
             look = _Look(twin, self.aim, level or self._lowest(history), threads)
-            own = own_error(self._surprises(history))
+            own = own_error(surprises(self.aim, history))
             correction = Correction(self._features, self._residuals(look, history), own)
             rough = look.glances([s for _, s in known])
             mean, deviation = correction.of([c for c, _ in known])
@@ -248,34 +256,11 @@ class TwinStrategy:
             return measured
         return worth + correction.of_measured(Residual(leader.candidate, measured - worth))
 
-    def _surprises(self, history: Sequence[Trial]) -> list[float]:
-        """How wrong predictions were, as far as known.
-
-        A lost race shows by how much, at least, a prediction was too high. About a prediction
-        below that load it shows nothing, not even that it was right.
-        """
-        found = []
-        for trial in history:
-            if trial.predicted is None:
-                continue
-            predicted = self.aim.worth(trial.predicted.value)
-            measured, bound = self.aim.measured(trial), self.aim.bound(trial)
-            if measured is not None:
-                found.append(measured - predicted)
-            elif bound is not None and predicted > bound:
-                found.append(bound - predicted)
-        return found
-
     def _prospect(
         self, candidate: Candidate, worth: float, deviation: float, best: float | None
     ) -> Prospect:
         gain = expected_gain(worth - best, deviation) if best is not None else math.exp(worth)
         return Prospect(candidate, worth, deviation, gain)
-
-    def _predicted(self, prospect: Prospect) -> Predicted:
-        width = Z90 * prospect.deviation
-        ends = [self.aim.score(prospect.worth + sign * width) for sign in (-1, 1)]
-        return Predicted(self.aim.score(prospect.worth), min(ends), max(ends))
 
     def _network(self, twin: Twin, candidate: Candidate) -> Network | None:
         """As simulated; a cache whose hits cannot be predicted is left to the correction."""

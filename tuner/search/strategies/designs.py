@@ -2,7 +2,7 @@
 
 What a batch costs shows where large batches form (one instance, no delay, overloaded), and what
 runs alone on the device shows where several and where many instances work at once. The batcher's
-own settings need no trial of their own: the twin has its rules from Triton's source.
+own settings need no trial of their own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _new(space: Space, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _corner(space: Space, picks: Mapping[str, _Pick]) -> Candidate:
-    """One candidate; what the twin knows nothing about stays as it is where it can."""
+    """One candidate; what no design is about stays as it is where it can."""
     now = space.values(space.current)
     smallest = dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY, CACHE_SIZE), _first)
     # INSTANCES stands for every number of instances.
