@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tuner.modelconfig.ensembles import is_ensemble
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served
 from tuner.score.trial import Trial
