@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import host
 from tuner.triton import container_owner, docker
 from tuner.triton.docker import DockerLauncher, Network
@@ -74,11 +74,6 @@ def test_gpus(launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.Monk
 def test_no_gpus_are_hidden_from_the_runtime_too(launcher: DockerLauncher) -> None:
     options = launcher.options(Network.HOST, PORTS, [])
     assert options["environment"] == {"NVIDIA_VISIBLE_DEVICES": "void"}
-
-
-def test_arguments_set_by_the_launcher_are_refused(launcher: DockerLauncher) -> None:
-    with pytest.raises(SpecError, match="--http-port=9"):
-        replace(launcher, args=("--http-port=9",)).options(Network.HOST, PORTS, [])
 
 
 def test_a_mount_must_exist(launcher: DockerLauncher, tmp_path: Path) -> None:

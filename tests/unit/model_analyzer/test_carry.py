@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,9 @@ def test_a_yaml_becomes_the_expected_spec(name: str, tmp_path: Path) -> None:
 def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
     target = tmp_path / "spec.yaml"
     target.write_text((CASES / "good" / f"{name}.expected").read_text())
+    (tmp_path / "inputs").mkdir()
+    for file in re.findall(r"file: (inputs/[^,} ]+)", target.read_text()):
+        (tmp_path / file).touch()
     spec = load_spec(target).spec
     space = build_space(spec, served_one(model_config(Path("model_repository"), spec.name)))
     assert space.size().count > 1
