@@ -31,14 +31,15 @@ def finished_rows(stored: Sequence[Repeat]) -> int:
     """
     if not stored or stored[-1].of_soak:
         return len(stored)
-    last = stored[-1]
-    simpler = last.role is Role.SIMPLER  # it is measured in all rounds before another is
-    same_round = (
-        (row.round, row.role is Role.SIMPLER, simpler and row.candidate_key)
-        == (last.round, simpler, simpler and last.candidate_key)
-        for row in reversed(stored)
-    )
-    return next((len(stored) - n for n, same in enumerate(same_round) if not same), 0)
+    kept, last = len(stored), _round_of(stored[-1])
+    while kept and _round_of(stored[kept - 1]) == last:
+        kept -= 1
+    return kept
+
+
+def _round_of(row: Repeat) -> tuple[int, str]:
+    """A simpler config is measured in all its rounds before another is."""
+    return row.round, row.candidate_key if row.role is Role.SIMPLER else ""
 
 
 class ResumedBench:

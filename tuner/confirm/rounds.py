@@ -50,7 +50,6 @@ class Row:
 
     @property
     def kept(self) -> Repeat:
-        """As the run keeps it."""
         return Repeat(self.round, self.order, self.role, self.candidate.key, self.point)
 
 
@@ -78,15 +77,9 @@ class Rounds:
         least_s: float = 0.0,
         arrivals: int | None = None,
     ) -> Round:
-        """One round of one config.
+        """One round of one config, as ``search`` makes it of a function that measures a level.
 
-        Args:
-            number: Of the round, from 0.
-            role: What the config is measured for.
-            candidate: The config.
-            search: From what measures a level to the round.
-            least_s: A measurement lasts at least this long.
-            arrivals: The round whose arrivals it has; None: its own.
+        ``arrivals``: the round whose arrivals it has; None: its own, ``number``.
         """
         self.bench.deploy(candidate, fresh=True)
         seed = self.seed + (number if arrivals is None else arrivals)
