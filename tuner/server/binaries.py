@@ -53,6 +53,7 @@ class Installation:
         backend_directory: For ``--backend-directory``; None where its own default is right.
         cache_directory: For ``--cache-directory``; likewise.
         python: The Python whose packages Python models import; None for the server's own.
+        cpus: CPUs that its processes may use; empty: any.
     """
 
     binary: Path
@@ -62,6 +63,7 @@ class Installation:
     backend_directory: Path | None = None
     cache_directory: Path | None = None
     python: Path | None = None
+    cpus: tuple[int, ...] = ()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tuner.spec.environment import EnvironmentValue
 from tuner.spec.fields import (
     Count,
+    Cpus,
     Flag,
     Natural,
     PositiveNumber,
@@ -60,9 +61,9 @@ class ModeFacts:
 
 
 MODES = {
-    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus")),
+    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus", "cpus")),
     ServerMode.DOCKER: ModeFacts(
-        ("args", "environment", "gpus", "image", "mounts", "shm_size"),
+        ("args", "environment", "gpus", "cpus", "image", "mounts", "shm_size"),
         needed={"image": "the image's name"},
     ),
     ServerMode.REMOTE: ModeFacts(
@@ -118,6 +119,11 @@ class Server(Strict):
     image: str | None = Field(None, description="docker: the image, e.g. NVIDIA's tritonserver")
     gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (
         Field("all", description="local and docker: GPUs the server may see: all, none or numbers")
+    )
+    cpus: Cpus = Field(
+        None,
+        description="local and docker: CPUs the server may use, such as 0-5; default: all but a "
+        "quarter of this machine's, which its load generator has; all: no limit",
     )
     mounts: dict[str, str] = Field(
         default_factory=dict, description="docker: host path to container path, read-only"

@@ -14,6 +14,7 @@ from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.steps.outcome import Side
 from tuner.steps.session import Session
+from tuner.triton.launchers import cores_of
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 _NEARLY = 0.99
@@ -41,7 +42,8 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
 
     A claim that had to be lowered must still be worth a change. Where the gain, lowered alike, is
     not, the current config is soaked too, at the load that would make the two equally good. The
-    winner is refused if that load holds. Where client and server share a full CPU there is no soak.
+    winner is refused if that load holds. Where client and server share a full CPU, since they have
+    none of their own, there is no soak.
 
     Raises:
         TrialError: The winner could not be served, or no load gave a result.
@@ -49,7 +51,8 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     """
     if not _wanted(session):
         return Proven(None)
-    if shared := _short_of_cpu(proof.points):
+    apart = cores_of(session.spec).apart
+    if not apart and (shared := _short_of_cpu(proof.points)):
         return _unknown(session, Soak(reason=shared))
     session.events.phase("soaking the winner")
     begin = first_level(proof, session.plan)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from tuner import __version__
+from tuner.machine.cores import Cores
 from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
@@ -16,7 +17,7 @@ from tuner.server import binaries
 from tuner.server.binaries import Installation
 from tuner.server.server import ServerLauncher
 from tuner.steps.job import Job
-from tuner.triton.launchers import server_launcher
+from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.local import LocalLauncher, find_backends
 from tuner.triton.models_python import numpy_of_models
 
@@ -34,6 +35,7 @@ class Programs:
     perf_analyzer: Installation
     host: Host
     server_version: str
+    cores: Cores = Cores()
 
     def versions(self) -> dict[str, str]:
         return {
@@ -45,7 +47,7 @@ class Programs:
         }
 
     def fingerprint(self) -> str:
-        return self.host.fingerprint(self.server_version)
+        return self.host.fingerprint(self.server_version, self.cores)
 
 
 @contextmanager
@@ -70,7 +72,9 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         in_python = any(_may_be_python(model.base.file) for model in models)
         if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)
-        yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
+        cores = cores_of(spec)
+        client = replace(perf_analyzer, cpus=cores.load)
+        yield Programs(launcher, client, read_host(environment), launcher.version(), cores)
 
 
 def _may_be_python(config: ModelConfig) -> bool:

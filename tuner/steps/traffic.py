@@ -11,6 +11,7 @@ from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs, StreamSpec
 from tuner.steps.job import Job, drawn_tensors
+from tuner.triton.launchers import cores_of
 
 _POLICY = "queue_policy"
 
@@ -31,9 +32,14 @@ def _demand(job: Job, stream: StreamSpec, may_refuse: bool) -> Demand:
 
 
 def client_notes(job: Job) -> list[str]:
-    """One sentence where perf_analyzer does not measure."""
-    choice = client_of(job)
-    return [f"measured with {choice.kind.title}: {choice.why}"] if choice.why else []
+    """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
+
+    Raises:
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+    """
+    choice, cores = client_of(job), str(cores_of(job.spec))
+    who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
+    return [note for note in (who, cores) if note]
 
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.

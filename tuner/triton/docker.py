@@ -95,6 +95,7 @@ class DockerLauncher:
         gpus: GPUs the container sees; "all" is none on a machine that has none.
         mounts: Host path to container path, read-only.
         shm_size_bytes: Size of /dev/shm.
+        cpus: CPUs it may use, where it is known to be on this machine; empty: any.
         start_timeout_s: A server that is not ready by then counts as hung.
         network: Chosen to suit the engine when None.
     """
@@ -107,6 +108,7 @@ class DockerLauncher:
     gpus: Gpus = "all"
     mounts: Mapping[str, str] = field(default_factory=dict)
     shm_size_bytes: int = 1 << 30
+    cpus: tuple[int, ...] = ()
     start_timeout_s: float = 120.0
     network: Network | None = None
     restartable: ClassVar[bool] = True
@@ -173,6 +175,8 @@ class DockerLauncher:
             "cap_add": list(_CAPABILITIES),
             "security_opt": ["no-new-privileges"],
         }
+        if self.cpus and network is Network.HOST:
+            options["cpuset_cpus"] = ",".join(map(str, self.cpus))
         if network is Network.PUBLISHED:
             options["ports"] = {f"{port}/tcp": (ADDRESS, None) for port in ports}
         return options

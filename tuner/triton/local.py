@@ -172,6 +172,7 @@ class LocalLauncher:
                     env=self._environment(),
                     stdout=output,
                     leftovers=[f"{SHM}/{shm_prefix}*", str(repository)],
+                    cpus=self.installation.cpus,
                 )
             )
             endpoints = endpoints_at(ports, key)

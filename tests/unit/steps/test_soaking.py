@@ -238,7 +238,8 @@ def run_on(used_percent: float, cores: int | None) -> tuple[Lasting, Verdict]:
             host = replace(found.host, cpu_percent=used_percent, cores=cores)
             return replace(found, host=host)
 
-    bench = Busy(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+    shared = {"server": {"cpus": "all"}, "workload": {"cpus": "all"}}
+    bench = Busy(spec_of(**shared), {CURRENT: 100.0, OTHER: 1000.0}, {})
     return bench, told(bench)[0]
 
 

@@ -67,7 +67,7 @@ class PerfAnalyzer(Setup):
                 try:
                     ended = process.run(
                         run.command,
-                        self.site.program.environment,
+                        self.site.program,
                         run.log,
                         alive=lambda: health.live(self.site.endpoints),
                         complete=lambda: export.is_complete(run.files.export),  # written last

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load.perf_analyzer.error_text import tells_of_error, useful_words
 from tuner.machine.process import child
+from tuner.server.binaries import Installation
 
 _POLL_S = 0.01
 #: perf_analyzer may take this long to end by itself once its results are there.
@@ -55,7 +56,7 @@ def never() -> bool:
 
 def run(
     argv: Sequence[str],
-    environment: Mapping[str, str],
+    program: Installation,
     log: Path,
     *,
     alive: Callable[[], bool],
@@ -77,7 +78,7 @@ def run(
 
     Args:
         argv: Its command line.
-        environment: Its whole environment.
+        program: Has its environment and its CPUs.
         log: Its output goes here.
         alive: Whether the server answers, asked when there are no results.
         complete: Whether its results are all written.
@@ -93,7 +94,7 @@ def run(
     deadline = time.monotonic() + deadline_s
     with (
         log.open("wb") as output,
-        child(argv, env=environment, stdout=output) as process,
+        child(argv, env=program.environment, stdout=output, cpus=program.cpus) as process,
     ):
         wait = _Wait(process, log, complete, hopeless)
         if reason := wait.for_results(deadline):
