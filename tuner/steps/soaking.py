@@ -87,7 +87,8 @@ def _short_of_cpu(points: Sequence[Point]) -> str:
         return ""
     return (
         f"server and load generator share a CPU that was {median(used):.0f} % busy in the rounds, "
-        "so that a soak would test both: put the load on from another machine (server.mode)"
+        "so that a soak would test both: keep them apart (server.cpus, workload.cpus), or put the "
+        "load on from another machine (server.mode)"
     )
 
 

@@ -247,7 +247,7 @@ def test_a_run_whose_client_and_server_share_a_full_cpu_ends_before_its_soak() -
     bench, verdict = run_on(99.0, 4)
     assert verdict.status is Status.UNCONFIRMED
     assert bench.soaks == []
-    said = "share a CPU that was 99 % busy in the rounds, so that a soak would test both: put"
+    said = "share a CPU that was 99 % busy in the rounds, so that a soak would test both: keep"
     assert said in verdict.reasons[-1]
 
 
