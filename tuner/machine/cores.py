@@ -40,6 +40,10 @@ class Cores:
         return f"the server has {server} and the load generator {load}"
 
 
+#: Server and load generator may use any CPU.
+NOT_SPLIT = Cores()
+
+
 def share_cores(server: Cpus, load: Cpus) -> Cores:
     """The split that a spec asks for; where it leaves one open, that gets what the other has not.
 

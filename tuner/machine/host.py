@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.machine.cores import Cores
+from tuner.machine.cores import NOT_SPLIT, Cores
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version")
@@ -54,7 +54,7 @@ class Host:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
 
-    def fingerprint(self, triton_version: str, cores: Cores = Cores()) -> str:
+    def fingerprint(self, triton_version: str, cores: Cores = NOT_SPLIT) -> str:
         """The same on machines whose measurements may be compared (16 hex digits).
 
         Made of CPU model, cores and how they are shared, GPU models, driver and server version;

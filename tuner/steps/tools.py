@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from tuner import __version__
-from tuner.machine.cores import Cores
+from tuner.machine.cores import NOT_SPLIT, Cores
 from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
@@ -35,7 +35,7 @@ class Programs:
     perf_analyzer: Installation
     host: Host
     server_version: str
-    cores: Cores = Cores()
+    cores: Cores = NOT_SPLIT
 
     def versions(self) -> dict[str, str]:
         return {
