@@ -68,7 +68,8 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
     ):
         if isinstance(launcher, LocalLauncher):
-            find_backends(models, launcher.args, launcher.installation.backend_directory)
+            files = [model.files for model in models]
+            find_backends(files, launcher.args, launcher.installation.backend_directory)
         in_python = any(_may_be_python(model.base.file) for model in models)
         if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)

@@ -114,7 +114,9 @@ def _tritonserver(server: Server, environment: Mapping[str, str], models: _Model
                 _checked(
                     "backends",
                     "backends of the models",
-                    lambda: find_backends(models(), server.args, directory),
+                    lambda: find_backends(
+                        [model.files for model in models()], server.args, directory
+                    ),
                 )
             )
             return _told(installation)

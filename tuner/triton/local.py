@@ -20,7 +20,7 @@ import psutil
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.ports import ADDRESS, free_ports
-from tuner.modelconfig.served import ServedModel
+from tuner.modelconfig.files import ModelFiles
 from tuner.server import access
 from tuner.server.binaries import Installation
 from tuner.server.log import OTHER_BACKENDS
@@ -34,9 +34,7 @@ _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whateve
 _CLOCK_S = 1.0  # processes and files are dated by different clocks
 
 
-def find_backends(
-    models: Iterable[ServedModel], args: Iterable[str], installed: Path | None
-) -> str:
+def find_backends(models: Iterable[ModelFiles], args: Iterable[str], installed: Path | None) -> str:
     """The models' backends, in the directory that is ``installed`` or that ``args`` name.
 
     Raises:
@@ -47,7 +45,7 @@ def find_backends(
     directory = Path(named[-1]) if named else installed
     if directory is None:
         return "wherever this tritonserver looks for them"
-    wanted = {model.files.backend(model.base.file): model.files.directory for model in models}
+    wanted = {files.backend(files.config()): files.directory for files in models}
     for backend, model in wanted.items():
         library = f"libtriton_{backend}*.so"
         places = (directory / backend, model, *model.iterdir())

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import yaml
 from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.run.result_schema import check
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,6 +55,43 @@ def test_init_drafts_a_spec_that_loads(
     assert prepare(Request(spec=target)).space.size().count > 1
     assert guarded(cli, [*arguments, "--output", str(target)]) == 2
     assert "--force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "server"),
+    [
+        (["--image", "triton:26.09"], {"mode": "docker", "image": "triton:26.09"}),
+        (
+            ["--server", "gpu-7"],
+            {"mode": "remote", "http": "gpu-7:8000", "grpc": "gpu-7:8001", "metrics": "gpu-7:8002"},
+        ),
+    ],
+)
+def test_init_drafts_the_server_that_is_named(
+    options: list[str], server: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["init", "tiny-bert", "--repository", str(ROOT / "model_repository")]
+    assert guarded(cli, [*arguments, "--output", "-", *options]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["server"] == server
+
+
+def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.onnx").touch()
+    (tmp_path / "backends" / "python").mkdir(parents=True)
+    wheel = Installation(Path("tritonserver"), "2.51.0", Origin.WHEEL, {}, tmp_path / "backends")
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(wheel))
+    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["server"]["mode"] == "docker"
+    assert "# here: m needs the onnxruntime backend, and this tritonserver has only python" in text
+
+
+def test_init_takes_one_server_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["init", "m", "--image", "i", "--server", "s"]) == 2
+    assert "give one of them" in capsys.readouterr().err
 
 
 def test_init_of_an_unknown_model_names_the_known_ones(
