@@ -34,7 +34,7 @@ from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
-from tuner.steps import session
+from tuner.steps import ending, session
 from tuner.steps.job import Job
 from tuner.steps.outcome import Side, Verdict
 from tuner.steps.proving import prove
@@ -502,7 +502,7 @@ def test_a_signal_while_writing_comes_after_the_result_is_stored(
         signal.raise_signal(number)
         return done
 
-    monkeypatch.setattr(pipeline, "write_back", written)
+    monkeypatch.setattr(ending, "write_back", written)
     code = workplace.tune("run", "my spec.yaml", "--progress", "none")
     assert code == (130 if number == signal.SIGTERM else 0)
     assert workplace.config.read_text() == workplace.result["config_after"]
