@@ -1,4 +1,4 @@
-"""A run, a check and a baseline as version 1 wrote them: they open, and come back as they were."""
+"""Runs, a check and a baseline as they were written: they open, and come back as they were."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tuner.run.identity import question_in
 from tuner.run.store import RunStore
 from tuner.spec.load import load_spec
 
-OLD = Path(__file__).parents[2] / "runs" / "version-1"
+OLD = Path(__file__).parents[2] / "runs" / "one-model"
 STORE = RunStore(OLD)
 
 
@@ -45,18 +45,19 @@ def test_rows_are_read_and_written_with_the_same_keys_and_values(name: str) -> N
     assert plain([found.to_json() for found in READ[name]()]) == rows(name)
 
 
-def test_the_manifest_is_read_as_one_of_today() -> None:
-    """Whose config stood among the facts of the run, which was about one model."""
-    old, read = whole("manifest.json"), plain(STORE.manifest().to_json())
-    (config,) = read.pop("models").values()
-    moved = {"model": "name", "overridden": "overridden", "completed": "completed"}
-    moved |= {f"config_{name}": name for name in ("path", "text", "sha256", "encoding")}
-    assert config.pop("parts") == []
-    assert read.pop("streams") == {"": ""}
-    assert config == {new: old.pop(key) for key, new in moved.items()}
-    assert read.pop("name") == config["name"]
-    assert (old.pop("schema_version"), read.pop("schema_version")) == (1, 2)
-    assert read == old
+def test_the_manifest_comes_back_as_it_was_written() -> None:
+    assert plain(STORE.manifest().to_json()) == whole("manifest.json")
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 2}, {"models": None}])
+def test_a_manifest_of_another_version_is_refused_by_its_number(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    kept = {**whole("manifest.json"), **change}
+    manifest = {key: value for key, value in kept.items() if value is not None}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(SpecError, match=f"manifest version {kept['schema_version']} of another"):
+        RunStore(tmp_path).manifest()
 
 
 def test_the_spec_of_the_manifest_is_that_of_todays_reading(tmp_path: Path) -> None:
@@ -84,8 +85,8 @@ def test_the_run_is_reported() -> None:
     assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]
 
 
-def test_a_run_of_an_ensemble_is_read_and_comes_back_as_version_2_wrote_it() -> None:
-    store = RunStore(OLD.with_name("version-2"))
+def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None:
+    store = RunStore(OLD.with_name("ensemble"))
     files = {path.name: path.read_text() for path in store.directory.iterdir()}
     assert plain(store.manifest().to_json()) == json.loads(files["manifest.json"])
     trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
