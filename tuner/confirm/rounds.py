@@ -16,16 +16,32 @@ from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.bound import WIDE, capacity_level, chord, is_near, steepness
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.run.confirmation import Repeat, Role
-from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
+from tuner.score.capacity import (
+    WIDE,
+    Bracket,
+    LevelRange,
+    NoResult,
+    Probe,
+    capacity_level,
+    chord,
+    is_near,
+    saturated,
+    steepness,
+)
+from tuner.score.next_load import Steps, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 
 #: A round measures this share below the expected capacity, and as far above it.
 SPREAD = 0.04
-#: Most measurements in one round; from the third on each step is twice the last.
+#: A round may end without a failed level nearby once this much of the bound was used up.
+CLOSE = 0.85
+#: From the load below the expected capacity to the one above it, and less far down.
+ROUND = Steps(first=2 * SPREAD, least=SPREAD, close=CLOSE, wide=WIDE)
+ROUGH = Steps(first=4 * SPREAD, least=2 * SPREAD, close=CLOSE, wide=math.inf)
+#: Most measurements in one round.
 MOST_STEPS = 6
 #: The flattest and the steepest line considered, and the difference between the capacities they
 #: give, as a share, above which another measurement is made in between.
@@ -34,8 +50,6 @@ STRAIGHT = 0.01
 #: A round was led astray if a failure on a disturbed machine ended it below this share of what was
 #: expected: a disturbance never makes a server faster.
 ASTRAY = 0.9
-#: A round may end without a failed level nearby once this much of the bound was used up.
-CLOSE = 0.85
 
 
 @dataclass(frozen=True)
@@ -262,7 +276,7 @@ def search_round(
         ClientLimitError: The load generator cannot even send what the config should sustain.
         LoadFailedError: No result came from any load that it was measured at.
     """
-    how = _How(expected, levels, brief=brief, fine=fine, rough=rough, least=least)
+    how = _How(expected, levels, ROUGH if rough else ROUND, brief, fine, least)
     found = _search(measure, how, known)
     if _led_astray(found, expected):
         found = _search(measure, how, [p for p in found.points if not _spoilt(p)])
@@ -275,19 +289,16 @@ class _How:
 
     expected: float
     levels: LevelRange
+    steps: Steps
     brief: bool
     fine: bool
-    rough: bool
     least: float
 
     def begin(self, known: Sequence[Probe]) -> float | None:
         """The first level: below what is expected, or between what is known already."""
         level = self.levels.nearest(self.expected * (1.0 - SPREAD))
         told = (p.level >= level if p.passed else p.level <= level for p in known)
-        return self.next(known) if any(told) else level
-
-    def next(self, probes: Sequence[Probe]) -> float | None:
-        return _next_level(probes, self.levels, rough=self.rough)
+        return next_load(known, self.levels, self.steps) if any(told) else level
 
     def over(self, last: Probe) -> bool:
         if self.brief and last.passed and is_near(last):
@@ -310,7 +321,7 @@ def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point]
         probes = _probes(points, drowned)
         if how.over(probes[-1]):
             break
-        level = how.next(probes)
+        level = next_load(probes, how.levels, how.steps)
         if level is None and fine:
             level, fine = _where_it_bends(probes, how.levels), False
     return Round(tuple(points), drowned=tuple(drowned))
@@ -332,33 +343,6 @@ def _spoilt(point: Point) -> bool:
 
 def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:
     return [*points, *map(NoResult, drowned)]
-
-
-def _next_level(probes: Sequence[Probe], levels: LevelRange, *, rough: bool) -> float | None:
-    """None when the round is over."""
-    bracket = Bracket.of(probes)
-    floor, ceiling = bracket.floor, bracket.ceiling
-    step = (4.0 if rough else 2.0) * SPREAD * 2.0 ** max(len(probes) - 2, 0)
-    least = 1.0 if levels.whole else 0.0
-    close = floor is not None and (floor.slo_utilisation or 0.0) >= CLOSE and not levels.whole
-    if floor is None and ceiling is None:
-        return None  # too few answers for a verdict; fewer clients or requests give none
-    if ceiling is None and floor is not None:
-        if close and len(probes) > 1:
-            return None
-        level = max(floor.level * (1.0 + step), floor.level + least)
-    elif floor is None and ceiling is not None:
-        if len(probes) == 1 and (ceiling.slo_utilisation or math.inf) <= 1.0 / CLOSE:
-            step = SPREAD  # a near miss; what is credited need not be far below
-        level = min(ceiling.level / (1.0 + step), ceiling.level - least)
-        if ceiling.served_per_s:
-            level = min(level, ceiling.served_per_s)
-    elif floor is not None and ceiling is not None:
-        if close or rough or bracket.gap <= WIDE:
-            return None
-        level = crossing(floor, ceiling)
-    level = levels.nearest(level)
-    return None if any(p.level == level for p in probes) else level
 
 
 def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
