@@ -12,7 +12,6 @@ from probes import Probe
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.confirm.rounds import (
-    MOST_STEPS,
     Contender,
     Entrant,
     Round,
@@ -57,57 +56,6 @@ def levels_of(found: Round) -> list[float]:
 
 def contender(*rounds: Sequence[Point]) -> Contender:
     return Contender(Entrant(Candidate(), 100.0), [Round(tuple(points)) for points in rounds])
-
-
-class Robbed:
-    """A config of whose first measurements the hypervisor takes a share, the same of its capacity.
-
-    Args:
-        taken: Of each measurement, the rest is quiet; 1 is all of it.
-    """
-
-    def __init__(self, capacity: float, *taken: float) -> None:
-        self.capacity, self.taken = capacity, list(taken)
-
-    def __call__(self, level: float) -> Point:
-        taken = self.taken.pop(0) if self.taken else 0.0
-        point = rising((1.0 - taken) * self.capacity, power=12.0)(level)
-        said = (f"{taken:.0%} was taken.",) if taken else ()
-        return replace(point, measurement=replace(point.measurement, disturbances=said))
-
-
-class TestADisturbedRound:
-    def test_what_failed_while_cpu_was_taken_does_not_lead_a_round_astray(self) -> None:
-        """Three rounds of a config gave 2602, 2494 and, in a spell of stolen CPU, 1499."""
-        found = search_round(Robbed(2600.0, 0.4, 0.4, 0.4, 0.35, 0.0), 2550.0, RATES)
-        assert Contender(Entrant(Candidate(), 2550.0), [found]).levels() == pytest.approx(
-            [2600.0], rel=0.02
-        )
-        assert found.astray == ""
-        assert not any(p.measurement.disturbances for p in found.points)
-
-    def test_it_goes_on_from_what_failed_while_all_was_quiet(self) -> None:
-        """A config that sustains less is not measured all over again."""
-        measure = Robbed(2000.0, 0.0, 0.0, 0.5, 0.5)
-        found = search_round(measure, 2550.0, RATES)
-        asked = levels_of(found)
-        assert len(asked) == len(set(asked))
-        (capacity,) = Contender(Entrant(Candidate(), 2550.0), [found]).levels()
-        assert capacity == pytest.approx(2000.0, rel=0.05)
-
-    def test_one_that_is_robbed_to_the_end_is_told_and_over(self) -> None:
-        measured: list[float] = []
-        robbed = Robbed(2600.0, *[0.5] * 40)
-        found = search_round(lambda v: measured.append(v) or robbed(v), 2550.0, RATES)
-        assert found.astray == "50% was taken."
-        assert not found.bounded
-        assert len(measured) <= 2 * MOST_STEPS
-
-    def test_a_failure_close_to_what_was_expected_is_measured_once(self) -> None:
-        measured: list[float] = []
-        robbed = Robbed(100.0, 0.0, 0.03)
-        search_round(lambda v: measured.append(v) or robbed(v), 100.0, RATES)
-        assert len(measured) == 2
 
 
 class TestLevels:
