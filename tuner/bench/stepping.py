@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 from tuner.bench.again import TOO_HIGH
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.score.capacity import LevelRange, NoResult
+from tuner.score.next_load import Steps, next_load
 
-#: It is lowered to this share of what the load generator did send; without a result, to half the
-#: level.
-BELOW_SENT, BELOW = 0.9, 0.5
+#: It is lowered to this share of what the load generator did send, where that is known.
+UNSENT = Steps(of_served=0.9)
 
 Result = TypeVar("Result")
 
@@ -49,20 +49,13 @@ class FromAbove(Generic[Result]):
     def lower(self, error: TrialError, level: float) -> float:
         """The next load to try after ``level`` gave no result; raises ``error`` without one."""
         self.steps += 1
-        if self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
+        sent_per_s = error.sent_per_s if isinstance(error, ClientLimitError) else None
+        lower = next_load([NoResult(level, sent_per_s)], self.levels, UNSENT)
+        if lower is None or self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
             self.client_limit = error
-            lower = self.levels.nearest(below_sent(error, level))
             self.levels = replace(self.levels, highest=lower)
         else:
             self.drowned.append(NoResult(level))
-            lower = self.levels.nearest(BELOW * level)
-        if lower >= level:
-            raise error
         return lower
-
-
-def below_sent(error: ClientLimitError, level: float) -> float:
-    """What the load generator can send, where ``level`` was too much for it."""
-    return BELOW * level if error.sent_per_s is None else BELOW_SENT * min(error.sent_per_s, level)

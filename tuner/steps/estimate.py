@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
-from tuner.bench.levels import sustained_level
 from tuner.confirm.interim import MOST
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import most_claim_window_s
@@ -195,7 +194,7 @@ def seen_before(results: Path, job: Job) -> Seen | None:
 
 def _seen(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> Seen:
     loads = [t.time.deploying_s for t in trials if t.deployment in _LOADED]
-    rate = next((level for t in trials if (level := sustained_level(t))), None)
+    rate = next((level for t in trials if (level := t.sustained_level)), None)
     load_s = median(loads) if loads else Seen().load_s
     windows_s = [r.point.measurement.duration_s for r in repeats if not r.of_soak]
     return Seen(

@@ -56,7 +56,7 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
         return _unknown(session, Soak(reason=shared))
     session.events.phase("soaking the winner")
     begin = first_level(proof, session.plan)
-    found = _soak(session, proof.candidate, begin, proof.points, proof.own.steepness())
+    found = _soak(session, proof.candidate, begin, proof.points)
     if found.held is None and found.reason:
         return _unknown(session, found)
     if found.held is not None and not found.failures:
@@ -145,7 +145,6 @@ def _soak(
     candidate: Candidate,
     level: float,
     points: Sequence[Point],
-    slope: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
     searched = session.plan.listed is None and session.plan.arrivals.open_loop
@@ -159,4 +158,4 @@ def _soak(
         told=lambda text: session.events.note(f"soak: {text}"),
         headroom=float(session.spec.confirm.headroom) if searched else 0.0,
     )
-    return soak(session.bench, candidate, level, rules, slope=slope, at_most=at_most)
+    return soak(session.bench, candidate, level, rules, at_most=at_most)

@@ -12,7 +12,6 @@ from candidates import candidate_of
 from emulated import EmulatedBench, a_session
 from synthetic import synthetic_measurement
 
-from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
     ClientLimitError,
     DeployRefusedError,
@@ -128,11 +127,11 @@ def test_a_worse_candidate_is_pruned_after_one_measurement() -> None:
 def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
     session, searcher = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[1]])
     trials, _ = searched(session, searcher)
-    best = sustained_level(trials[0])
+    best = trials[0].sustained_level
     assert best is not None
     asked = trials[1].points[0].measurement.load.level
     assert asked == pytest.approx(best * 1.02, rel=1e-3)
-    capacity = capacity_level(trials[0])
+    capacity = trials[0].capacity_level
     assert capacity is not None
     assert best <= capacity <= best * 1.04
 
@@ -428,7 +427,7 @@ def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
     best = trials[1].score
     assert best is not None
     assert best.value == pytest.approx(2394.0, rel=0.05)
-    assert trials[1].points[0].measurement.load.level == sustained_level(trials[0])
+    assert trials[1].points[0].measurement.load.level == trials[0].sustained_level
 
 
 def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
@@ -475,7 +474,7 @@ def test_a_near_miss_is_measured_again_at_the_incumbents_own_load_under_other_ar
     bench = EmulatedBench(capacity, weather=0.0)
     session, searcher = a_search(bench, CANDIDATES[:2])
     first, second = searched(session, searcher)[0]
-    own = sustained_level(first)
+    own = first.sustained_level
     assert own is not None
     race, again = second.points
     assert not passes(race.slo)

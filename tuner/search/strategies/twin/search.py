@@ -18,7 +18,6 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tuner.bench.levels import sustained_level
 from tuner.score.aim import NOTHING, Aim
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Trial
@@ -200,7 +199,7 @@ class TwinStrategy:
         ]
         if not known:
             return []
-        level = sustained_level(leaders[0]) if leaders else None
+        level = leaders[0].sustained_level if leaders else None
         with ThreadPoolExecutor() as threads:
             look = _Look(twin, self.aim, level or self._lowest(history), threads)
             own = own_error(surprises(self.aim, history))
