@@ -10,8 +10,7 @@ from tuner.load.generator import Target
 from tuner.load.generators import GENERATORS, GeneratorKind
 from tuner.load.probes.answers import Answers, ask
 from tuner.load.probes.cache_fill import Filling, fill, together
-from tuner.load.probes.first_answers import await_first_answers
-from tuner.load.probes.slow_model import seconds_for
+from tuner.load.probes.first_answers import await_first_answers, seconds_for
 from tuner.load.restarts import Restarted
 from tuner.load.setup import Setup, Site
 from tuner.load.stream import Stream, in_turn
@@ -80,7 +79,7 @@ class StreamsLoad(Restarted):
             await_first_answers(*_of(stream), self._config(stream), patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
-        """Sends requests at once, from each stream its share; see `probes.slow_model`."""
+        """Sends requests at once, from each stream its share; see `probes.first_answers`."""
         turns = in_turn(self.setup.streams, count).tolist()
         asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
         return seconds_for(self.setup.site.endpoints.grpc, asked, patience_s)
