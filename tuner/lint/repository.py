@@ -44,7 +44,6 @@ def lint_repository(
     """Findings about one model, or about all, by model, file and line.
 
     Args:
-        repository: Directory with one directory for each model.
         model: Check this one only; the others are still read for its ensemble steps.
         ignore: Rules to switch off; comments in the files name more
             (`rules.silenced_in`).
@@ -179,7 +178,7 @@ def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Ite
 def _reached_configs(
     repository: Path, config: ModelConfig, names: list[str]
 ) -> dict[str, ModelConfig]:
-    """Of the steps' models, of their steps' models, and so on, where they can be read."""
+    """Configs of the steps' models, of their steps' models, and so on, if they can be read."""
     configs: dict[str, ModelConfig] = {}
     waiting = [step.model_name for step in config.ensemble_scheduling.step]
     for name in waiting:  # grows

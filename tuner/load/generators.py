@@ -21,8 +21,6 @@ class GeneratorKind:
     """A way to send requests and measure their latencies.
 
     Attributes:
-        name: In the files of a run.
-        title: In what users read.
         cannot: Why it cannot measure a run with these streams; empty where it can.
     """
 

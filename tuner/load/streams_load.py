@@ -33,11 +33,7 @@ from tuner.spec.workload import (
 
 @dataclass(frozen=True)
 class Asked:
-    """What a stream asks; see `tuner.load.stream.Stream`.
-
-    Attributes:
-        model: Its name.
-    """
+    """What a stream asks; see `tuner.load.stream.Stream`."""
 
     model: str
     inputs: Inputs = field(default_factory=lambda: RandomInputs(kind="random"))
@@ -122,11 +118,7 @@ def streams_load(
     """Load on models that are loaded; it stays good when they are reloaded.
 
     Args:
-        workload: From the spec: what all streams have in common.
-        streams: What is asked, by the name of the stream.
         served: Names of all models that answer to it, the steps of ensembles too, by label.
-        site: Where they are.
-        kind: Who measures.
 
     Raises:
         SpecError: The inputs do not fit a model's.

@@ -1,4 +1,4 @@
-"""Where Python's parser of protobuf's text format differs from C++'s, which Triton uses.
+"""Differences of Python's parser of protobuf's text format to C++'s, which Triton uses.
 
 Tried with tritonserver 2.51 (24.10) and protoc: Python accepts any Unicode white space between
 tokens, and plus signs and underscores in numbers; C++ does not. C++ accepts space between a minus
@@ -41,7 +41,7 @@ def as_python_reads(text: str) -> str:
 
 
 def moved_starts(text: str) -> dict[int, int]:
-    """Where tokens begin that `as_python_reads` changes, to where they begin in ``text``."""
+    """Starts of the tokens that `as_python_reads` changes, with their starts in ``text``."""
     starts = {}
     for part in _PART.finditer(text) if _MOVING.search(text) else ():
         if part["apart"] is not None:

@@ -91,7 +91,7 @@ def to_load_json(message: ModelConfig) -> str:
 
 
 def to_text(message: ModelConfig) -> str:
-    """As a config.pbtxt has it, every field on its line."""
+    """The message as text of a config.pbtxt, every field on its line."""
     from google.protobuf import text_format
 
     return str(text_format.MessageToString(message))

@@ -26,7 +26,6 @@ class Searcher:
     before each proposal, and what they have claimed is not proposed.
 
     Args:
-        history: Trials of the run so far, in order.
         record: The study to write the trials into; where workers put theirs.
         keep: Stores each trial with its number in the run, a worker's when it is taken over.
         note: Receives a sentence about each trial that is dropped, since it does not fit the

@@ -16,13 +16,7 @@ _SOKAL = 5.0
 
 
 def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course | None:
-    """How latency developed over a window; None where there are too few requests.
-
-    Args:
-        latencies_us: Of each request, in the order in which they were due.
-        due_s: When each was due, from the start of the window, ascending.
-        duration_s: Length of the window.
-    """
+    """How latency developed over a window; None where there are too few requests."""
     if latencies_us.size < _LEAST:
         return None
     growth, error = _trend(latencies_us, due_s, duration_s)

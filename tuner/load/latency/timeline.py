@@ -74,9 +74,6 @@ def observe_open(
     each other this takes a request to be due earlier than it was, never later.)
 
     Args:
-        requests: From the export.
-        due_s: When each request is due, in seconds from the start of the load.
-        window: Warm-up and length.
         refused_s: When the refused requests were due, which are in neither of these.
         spells_ns: Stalls of the machine, on the wall clock: left out with the requests they
             delayed, see `tuner.load.latency.quiet`.
@@ -137,7 +134,7 @@ def _by_arrival(
     refused_s: npt.NDArray[np.float64] | None,
     window: Window,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Of the window's requests in the order they were due; infinite latency for those refused."""
+    """The window's requests in the order they were due; refused ones have infinite latency."""
     refused_s = np.array([]) if refused_s is None else refused_s
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
     due_s = np.append(due_s, refused_s)
@@ -163,12 +160,8 @@ def slices_of(
     Empty where the window asks for no slices.
 
     Args:
-        due_s: When each request that was not refused was due, from the start of the load.
-        answered_s: When each answer came.
         latency_us: Of each request of ``due_s``; what was not answered counts as slower than
             all others.
-        window: The run's spans.
-        refused_s: When each refused request was due; these have no latency.
     """
     if window.slice_s is None:
         return ()
@@ -217,9 +210,7 @@ def within_bounds(
     """Whether every bound was met; None without one.
 
     Args:
-        ascending: Latencies in microseconds.
         lost_count: Requests without a latency, since they were refused or failed: slower than all.
-        bounds: Percentiles that SLOs bound.
     """
     if not bounds:
         return None
@@ -240,17 +231,7 @@ def measurement_of(
     failed_count: int = 0,
     rejected_count: int = 0,
 ) -> Measurement:
-    """The figures of a window; what time stamps do not tell is left to the caller.
-
-    Args:
-        observed: The window.
-        load: That was put on.
-        seed: Of the arrivals.
-        batch_size: Inferences in one request.
-        bounds: Percentiles that SLOs bound.
-        failed_count: Requests that have no latency, the rejected included.
-        rejected_count: Those of them that a queue policy refused.
-    """
+    """The figures of a window; what time stamps do not tell is left to the caller."""
     duration_s = seconds_of(observed.quiet)
     return Measurement(
         load=load,

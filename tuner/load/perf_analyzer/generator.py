@@ -103,12 +103,7 @@ class PerfAnalyzer(Setup):
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of perf_analyzer: what it was given, and what its results mean.
-
-    Attributes:
-        due_s: When requests are due, in seconds from the start; None for a closed loop.
-        log: Its words.
-    """
+    """One run of perf_analyzer: what it was given, and what its results mean."""
 
     tool: PerfAnalyzer
     load: LoadPoint
@@ -185,7 +180,6 @@ class _Run:
         """perf_analyzer may blame nobody, or leave failed requests out of its results.
 
         Args:
-            watched: Knows how many had failed before.
             dropped: It was killed; see `refuse_failures`.
 
         Raises:

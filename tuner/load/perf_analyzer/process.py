@@ -76,11 +76,7 @@ def run(
     crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests).
 
     Args:
-        argv: Its command line.
-        environment: Its whole environment.
-        log: Its output goes here.
         alive: Whether the server answers, asked when there are no results.
-        complete: Whether its results are all written.
         at_rest: Whether the server lives and comes to rest, asked once perf_analyzer was killed.
         deadline_s: It is killed after this long.
         patience_s: Or this long after its results are there.
@@ -146,7 +142,7 @@ class _Wait:
 
 
 def _busiest_thread_s(pid: int) -> float:
-    """Of those that send and receive; the main thread only writes the results, in the end."""
+    """CPU time of the busiest thread that sends; the main thread only writes the results."""
     import psutil
 
     with suppress(psutil.Error):

@@ -82,7 +82,7 @@ def ask(
 
 
 def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
-    """Where ``other`` answers otherwise than ``one``: a sentence for each input and output.
+    """A sentence for each input and output for which ``other`` answers otherwise than ``one``.
 
     Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own
     size, since a batch is summed in another order than a single input. They may also be off by

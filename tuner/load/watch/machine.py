@@ -101,12 +101,12 @@ def read_machine(ours: OwnProcesses | None) -> MachineReading:
 
 
 def busy_percent(before: MachineReading, after: MachineReading) -> float | None:
-    """Of all cores, 0..100."""
+    """Percent of all cores in use."""
     return _percent(before, after, after.total_s - after.idle_s - before.total_s + before.idle_s)
 
 
 def other_percent(before: MachineReading, after: MachineReading) -> float | None:
-    """Of all cores, 0..100, by processes that are not ours; None where ours are not known."""
+    """Share of all cores used by processes that are not ours; None if ours are not known."""
     if before.ours_s is None or after.ours_s is None:
         return None
     ours_s = after.ours_s - before.ours_s
@@ -114,7 +114,7 @@ def other_percent(before: MachineReading, after: MachineReading) -> float | None
 
 
 def stolen_percent(before: MachineReading, after: MachineReading) -> float | None:
-    """Of all cores, 0..100."""
+    """Percent of all cores taken by the hypervisor."""
     return _percent(before, after, after.stolen_s - before.stolen_s)
 
 

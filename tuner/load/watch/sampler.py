@@ -58,13 +58,9 @@ class Sampler:
     happened.
 
     Args:
-        snapshot: Reads the models' statistics.
-        scrape: Reads the server's metrics.
         place: Where the server runs. The processes of a remote server are not known, and those of
             a container only where its engine shows them here; a remote server may have other GPUs
             than this machine.
-        gpus: Of this machine's GPUs those that the server may see.
-        stalls: Of this machine; read when its context has ended.
     """
 
     def __init__(

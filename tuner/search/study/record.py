@@ -81,9 +81,7 @@ class StudyRecord:
 
     Args:
         storage: SQLAlchemy URL, ``sqlite:///DIRECTORY/study.db`` for a run of its own.
-        name: The study's name.
         run: Run id; several runs may share a study.
-        worker: Who writes, where that is not the run itself.
 
     Raises:
         EnvironmentNotReadyError: The storage cannot be opened.
@@ -200,7 +198,7 @@ class StudyRecord:
         return bool(self._storage.get_study_user_attrs(self._id).get(searching_key(self._run)))
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
-        """Of this run, in the order of their claims."""
+        """The trials of this run, in the order of their claims."""
         with quiet_optuna():
             try:
                 everything = self._study.get_trials(deepcopy=False)
