@@ -10,8 +10,7 @@ from pathlib import Path
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
-from tuner.load.watch.idle import becomes_idle
-from tuner.load.watch.sampler import PERIOD_S, Sampler
+from tuner.load.watch.sampler import PERIOD_S, Sampler, becomes_idle
 from tuner.load.watch.stalls import watch_stalls
 from tuner.measurement.measurement import ServerStatistics
 from tuner.measurement.window import NO_BOUND, LatencyBound

@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.modelconfig import layout
-from tuner.modelconfig.dialect import as_python_reads
+from tuner.modelconfig.encoding import as_python_reads
 from tuner.modelconfig.layout import Splice
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import descend, element_index, in_order, with_fields

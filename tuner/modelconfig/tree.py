@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.modelconfig.dialect import as_python_reads, moved_starts
+from tuner.modelconfig.encoding import as_python_reads, moved_starts
 
 _CLOSING = {"{": "}", "<": ">"}
 _QUOTES = ("'", '"')

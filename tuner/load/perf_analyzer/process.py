@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
-from tuner.load.perf_analyzer.error_text import tells_of_error, useful_words
+from tuner.load.perf_analyzer.outputs import tells_of_error, useful_words
 from tuner.machine.process import child
 
 _POLL_S = 0.01

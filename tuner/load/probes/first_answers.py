@@ -21,7 +21,7 @@ import grpc  # type: ignore[import-untyped]
 
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
 from tuner.load.client.channel_options import asking, reply_to
-from tuner.load.perf_analyzer.error_text import bare_words
+from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.line_file import read_lines
 from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.regular import read_regular
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
 CALM, OVERLOAD = 0.8, 1.2
@@ -197,3 +197,17 @@ def expected_requests(load: LoadPoint, seconds: float) -> int:
     """About how many requests a load takes in a time."""
     rate = load.level if load.arrivals.open_loop else load.level / _ASSUMED_LATENCY_S
     return math.ceil(rate * seconds)
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a plain file.
+
+    Raises:
+        SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
+    """
+    try:
+        return read_regular(path).decode("utf-8").splitlines()
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: not UTF-8 text") from error
