@@ -177,9 +177,9 @@ def _analyzer_run(text: bytes, directory: Path) -> None:
 
 
 def _csv_run(text: bytes, directory: Path) -> None:
-    from tuner.load.perf_analyzer import csv_report
+    from tuner.load.perf_analyzer import outputs
 
-    csv_report.read(directory / "input")
+    outputs.read_report(directory / "input")
 
 
 def _export_run(text: bytes, directory: Path) -> None:

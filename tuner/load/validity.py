@@ -29,7 +29,6 @@ def warnings_about(
     """Sentences about the load, the client and the sample; empty when nothing is wrong.
 
     Args:
-        measurement: What was measured.
         bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
     """
     return (

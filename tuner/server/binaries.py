@@ -35,7 +35,7 @@ _INSTALL_HINT = (
 
 
 class Origin(Enum):
-    """Where a binary was found."""
+    """The place where a binary was found."""
 
     SPEC = "the spec"
     VARIABLE = "the environment variable"
@@ -49,7 +49,6 @@ class Installation:
     """A program that was verified to run.
 
     Attributes:
-        environment: Whole environment for its processes.
         backend_directory: For ``--backend-directory``; None where its own default is right.
         cache_directory: For ``--cache-directory``; likewise.
         python: The Python whose packages Python models import; None for the server's own.
@@ -71,7 +70,6 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
     """A tritonserver that runs; its private directories last as long as the context.
 
     Args:
-        named: Path or name from the spec, if any.
         environment: Variables of this process, with those the spec adds for the server.
 
     Raises:

@@ -88,13 +88,10 @@ class DockerLauncher:
 
     Attributes:
         image: Must be on the machine and have `tritonserver` on its PATH.
-        repository: Mounted read-only.
         engine_environment: This process's variables: `DOCKER_HOST` and the like name the engine.
         args: tritonserver arguments from the spec; a candidate's come after them and win.
-        environment: Variables added inside the container.
         gpus: GPUs the container sees; "all" is none on a machine that has none.
         mounts: Host path to container path, read-only.
-        shm_size_bytes: Size of /dev/shm.
         cpus: CPUs it may use, where it is known to be on this machine; empty: any.
         start_timeout_s: A server that is not ready by then counts as hung.
         network: Chosen to suit the engine when None.
@@ -145,9 +142,6 @@ class DockerLauncher:
         """What the engine is to create: arguments of the SDK's ``containers.create``.
 
         Args:
-            network: How the server is to be reached.
-            ports: The server's own HTTP, gRPC and metrics ports.
-            server_args: A candidate's arguments.
             key: To the server's control; None leaves that open.
 
         Raises:

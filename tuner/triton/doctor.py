@@ -41,9 +41,7 @@ class Check:
     """One fact of the machine.
 
     Attributes:
-        id: Stable name for scripts.
         ok: False when a run would fail or could not be trusted.
-        found: What was found.
         mend: What to do or know about it; empty when it is fine.
     """
 
@@ -66,10 +64,7 @@ def run_checks(
     """Everything a run needs, in the order it needs it.
 
     Args:
-        environment: Variables of this process.
         server: From the spec; the default local server when None.
-        models: Reads those that the server is to load.
-        perf_analyzer: Binary named in the spec, if any.
         repository: Model repository to read, and at the end to write to.
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """

@@ -22,9 +22,7 @@ def server_launcher(
     """What starts the server the spec asks for; use it as a context manager.
 
     Args:
-        spec: Its `server` and `repository` are used.
         models: Names of the models of the run, parts before wholes.
-        environment: Variables of this process.
 
     Raises:
         EnvironmentNotReadyError: There is no tritonserver that runs here.

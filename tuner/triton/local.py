@@ -85,7 +85,6 @@ class LocalLauncher:
 
     Attributes:
         args: Arguments from the spec; a candidate's come after them and win.
-        gpus: GPUs the server may see.
         start_timeout_s: A server that is not ready by then counts as hung.
         restricted: What the server does only for a client that has its key.
     """
@@ -122,15 +121,7 @@ class LocalLauncher:
         shm_prefix: str,
         key: str | None = None,
     ) -> list[str]:
-        """The exact command line.
-
-        Args:
-            repository: The real one, or its mirror.
-            server_args: A candidate's arguments.
-            ports: HTTP, gRPC, metrics.
-            shm_prefix: Start of the names of its files in /dev/shm.
-            key: To its control; None leaves that open.
-        """
+        """The exact command line."""
         directories = {
             "--backend-directory": self.installation.backend_directory,
             "--cache-directory": self.installation.cache_directory,

@@ -563,7 +563,7 @@ def full_database(*_: object) -> None:
     [
         (RunStore, "append_trial", full_disk),
         (RunStore, "write_best", full_disk),
-        (StudyRecord, "finished", full_database),
+        (StudyRecord, "write", full_database),
         (StudyRecord, "close_to_workers", full_database),
     ],
 )

@@ -276,7 +276,7 @@ def _wait(
 
 
 def _latencies(result: Measurement) -> dict[str, Times]:
-    """Of each stream's requests, ascending."""
+    """The latencies of each stream's requests, ascending."""
     found = {name: own.latencies_us for name, own in {"": result, **result.streams}.items()}
     return {name: latencies for name, latencies in found.items() if latencies is not None}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
-from tuner.load.perf_analyzer.error_text import tells_of_error, useful_words
+from tuner.load.perf_analyzer.outputs import tells_of_error, useful_words
 from tuner.machine.process import child
 from tuner.server.binaries import Installation
 
@@ -77,11 +77,7 @@ def run(
     crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests).
 
     Args:
-        argv: Its command line.
-        program: Has its environment and its CPUs.
-        log: Its output goes here.
         alive: Whether the server answers, asked when there are no results.
-        complete: Whether its results are all written.
         at_rest: Whether the server lives and comes to rest, asked once perf_analyzer was killed.
         deadline_s: It is killed after this long.
         patience_s: Or this long after its results are there.
@@ -147,7 +143,7 @@ class _Wait:
 
 
 def _busiest_thread_s(pid: int) -> float:
-    """Of those that send and receive; the main thread only writes the results, in the end."""
+    """CPU time of the busiest thread that sends; the main thread only writes the results."""
     import psutil
 
     with suppress(psutil.Error):

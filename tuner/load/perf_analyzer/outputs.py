@@ -1,8 +1,17 @@
-"""What perf_analyzer and the model say about a failure, without the rest of their output."""
+"""What perf_analyzer and the model say: its report as CSV, and its words about a failure.
+
+The CSV of ``-f`` and ``--verbose-csv`` has one row, with averages in microseconds.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
 import re
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from tuner.errors import LoadFailedError
 
 _ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
 _THREAD = re.compile(r"^Thread \[\d+\] had error: ")
@@ -16,6 +25,49 @@ _PREAMBLE = re.compile(
     r"^(\*|Using |Service Kind|Batch size|Measurement|Minimum|Stabiliz|Request|Concurrency|"
     r"Latency limit|Sending |Inferences)"
 )
+
+_COLUMNS = (
+    "Inferences/Second",
+    "Avg latency",
+    *(f"p{percent} latency" for percent in (50, 90, 95, 99)),
+    "Client Send",
+    "Client Recv",
+    "Network+Server Send/Recv",
+)
+
+
+@dataclass(frozen=True)
+class WindowReport:
+    """perf_analyzer's own figures, over its three windows together; in the order of `_COLUMNS`."""
+
+    throughput_infer_per_s: float
+    avg_latency_us: float
+    p50_latency_us: float
+    p90_latency_us: float
+    p95_latency_us: float
+    p99_latency_us: float
+    client_send_us: float
+    client_recv_us: float
+    network_us: float
+
+
+def read_report(path: Path) -> WindowReport:
+    """Reads the report.
+
+    Raises:
+        LoadFailedError: It is missing, empty, or a column is (another version's layout).
+    """
+    try:
+        with path.open(newline="") as file:
+            row = next(csv.DictReader(file))
+        report = WindowReport(*(float(row[column]) for column in _COLUMNS))
+        if not all(math.isfinite(value) for value in astuple(report)):
+            raise ValueError("a figure is no finite number")
+        return report
+    except (OSError, StopIteration) as error:
+        raise LoadFailedError("perf_analyzer wrote no report") from error
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
+        raise LoadFailedError(f"perf_analyzer's report cannot be read: {error}") from error
 
 
 def tells_of_error(text: str) -> bool:
