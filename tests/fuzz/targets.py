@@ -131,7 +131,7 @@ def _spec_run(text: bytes, directory: Path) -> None:
     loaded = load_spec(directory / "spec.yaml")
     effective_yaml(loaded.spec)
     own = {"repository": directory / "models", "model": "m"}
-    job = job_from(loaded, loaded.spec.model_copy(update=own))
+    job = job_from(loaded, loaded.spec.model_copy(update=own), {})
     job.space.size()
     _ = estimate_run(job).text
     previews(job, 3)

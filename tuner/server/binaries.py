@@ -102,8 +102,9 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
     The wheel's binary wants two libraries that most machines lack; the server's wheel has them
     under other names, so they are linked into a private directory.
     """
-    wheel = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
-    binary, origin = _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, wheel)
+    binary, origin = _find(
+        "perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, _wheel_perf_analyzer()
+    )
     with private_directory() as private:
         variables = {**environment, "no_proxy": _no_proxy(environment)}
         _link_missing(_missing_libraries(binary, variables), private)
@@ -117,6 +118,19 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
                 "the package `perf-analyzer` on PyPI is an empty placeholder; " + _INSTALL_HINT,
             )
         yield Installation(binary, version[1], origin, variables)
+
+
+def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether there is one, or one is named, which is then to be used."""
+    try:
+        _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, _wheel_perf_analyzer())
+    except EnvironmentNotReadyError:
+        return bool(named or environment.get("TUNE_PERF_ANALYZER"))
+    return True
+
+
+def _wheel_perf_analyzer() -> Path:
+    return Path(sysconfig.get_path("scripts")) / "perf_analyzer"
 
 
 def _find(

@@ -15,6 +15,7 @@ from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.score.load_plan import LoadPlan, load_plan
+from tuner.server.binaries import has_perf_analyzer
 from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
@@ -60,6 +61,7 @@ class Job:
         served: The models, with their configs as far as they are known: what the files say, until
             a server was asked.
         space: Over these configs.
+        has_perf_analyzer: There is one here; otherwise our own client measures.
     """
 
     loaded: LoadedSpec
@@ -67,6 +69,7 @@ class Job:
     served: Served
     space: Space
     plan: LoadPlan
+    has_perf_analyzer: bool = True
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -97,7 +100,7 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
         EnvironmentNotReadyError: There is no such repository or model.
     """
     loaded = loaded or load_spec(request.spec)
-    return job_from(loaded, _with_words_of(request, loaded.spec))
+    return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
 
 
 def models_of(spec: Spec) -> Served:
@@ -108,7 +111,7 @@ def models_of(spec: Spec) -> Served:
     return read_served(spec.repository, names, calls, on_cpu=on_cpu)
 
 
-def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
+def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The models that a checked spec is about, and the space of both.
 
     Raises:
@@ -126,6 +129,7 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
         served,
         space,
         load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
+        has_perf_analyzer(spec.workload.perf_analyzer, environment),
     )
 
 

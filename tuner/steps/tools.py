@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 
 from tuner import __version__
 from tuner.machine.cores import NOT_SPLIT, Cores
@@ -14,7 +16,7 @@ from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.server import binaries
-from tuner.server.binaries import Installation
+from tuner.server.binaries import Installation, Origin
 from tuner.server.server import ServerLauncher
 from tuner.steps.job import Job
 from tuner.triton.launchers import cores_of, server_launcher
@@ -65,7 +67,7 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     models = job.served.models.values()
     with (
         server_launcher(spec, [model.name for model in models], environment) as launcher,
-        binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
+        _load_program(job, environment) as program,
     ):
         if isinstance(launcher, LocalLauncher):
             files = [model.files for model in models]
@@ -74,8 +76,18 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)
         cores = cores_of(spec)
-        client = replace(perf_analyzer, cpus=cores.load)
+        client = replace(program, cpus=cores.load)
         yield Programs(launcher, client, read_host(environment), launcher.version(), cores)
+
+
+@contextmanager
+def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installation]:
+    """perf_analyzer, or this Python, which runs our own client, where there is none."""
+    if not job.has_perf_analyzer:
+        yield Installation(Path(sys.executable), "none", Origin.PATH, environment)
+        return
+    with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
+        yield found
 
 
 def _may_be_python(config: ModelConfig) -> bool:

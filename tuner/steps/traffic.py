@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.load.generator import Demand
-from tuner.load.generators import Choice, choose, may_reject
+from tuner.load.generators import OWN_CLIENT, Choice, choose, may_reject
 from tuner.load.traffic.tensors import content_bytes
 from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
@@ -21,6 +21,8 @@ def client_of(job: Job) -> Choice:
     may_refuse = any(
         may_reject(model.base.completed) for model in job.served.models.values()
     ) or any(_POLICY in path for path in job.space.paths)
+    if not job.has_perf_analyzer:
+        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
     return choose([_demand(job, stream, may_refuse) for stream in job.spec.streams.values()])
 
 

@@ -135,6 +135,8 @@ def _told(installation: binaries.Installation) -> str:
 
 
 def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
+    if not binaries.has_perf_analyzer(named, environment):
+        return "there is none: tune's own client measures"
     with binaries.perf_analyzer(named, environment) as installation:
         return _told(installation)
 

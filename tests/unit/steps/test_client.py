@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+from tuner.steps import job as job_steps
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.traffic import client_notes, client_of
 
@@ -52,6 +53,17 @@ def test_a_run_says_which_cpus_server_and_load_generator_have(
     spec = spec.model_copy(update={"workload": spec.workload.model_copy(update={"cpus": None})})
     assert client_notes(replace(found, spec=spec)) == [
         "the server has CPUs 0-2 and the load generator CPU 3"
+    ]
+
+
+def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
+    found = job(tmp_path, "8")
+    assert client_of(found).kind is OWN_CLIENT
+    assert client_notes(found) == [
+        "measured with tune's own client: there is no perf_analyzer here"
     ]
 
 
