@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -76,7 +75,6 @@ def run_checks(
             "perf_analyzer starts",
             lambda: _perf_analyzer(perf_analyzer, environment),
         ),
-        *_placeholder(),
         _checked("ports", "ports of 127.0.0.1", _ports),
         _checked("gpu", "GPUs", lambda: _gpus(environment)),
         _checked("shm", "shared memory (/dev/shm)", _shm),
@@ -139,22 +137,6 @@ def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
         return "there is none: tune's own client measures"
     with binaries.perf_analyzer(named, environment) as installation:
         return _told(installation)
-
-
-def _placeholder() -> Iterator[Check]:
-    """The package of that name on PyPI holds nothing, and people install it."""
-    try:
-        version = importlib.metadata.version("perf-analyzer")
-    except importlib.metadata.PackageNotFoundError:
-        return
-    if version.startswith("0."):
-        yield Check(
-            "perf_analyzer_package",
-            "no empty perf-analyzer package",
-            ok=False,
-            found=f"perf-analyzer {version} from PyPI is an empty placeholder",
-            mend="pip uninstall perf-analyzer; pip install tritonclient==2.51.0",
-        )
 
 
 def _remote(server: Server, _: Mapping[str, str], __: _Models) -> list[Check]:
