@@ -170,8 +170,9 @@ def _wheel_surroundings(
     """Environment and backend directory for the server of the wheel.
 
     The Python backend expects its stub next to its library, while the wheel keeps one for each
-    Python elsewhere: a private directory holds links to both. The stub finds the packages of
-    the Python that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
+    Python elsewhere: a private directory holds copies of both (for a backend in Python, the
+    server takes no library that is a link out of it). The stub finds the packages of the Python
+    that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
     """
     stubs = root / "python_backend_stubs"
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -187,7 +188,7 @@ def _wheel_surroundings(
     backend.mkdir(parents=True)
     libraries.mkdir()
     for file in [stub, *(f for f in (root / "backends" / "python").iterdir() if f.is_file())]:
-        (backend / file.name).symlink_to(file)
+        shutil.copy(file, backend)
     if libpython := _libpython():
         (libraries / libpython.name).symlink_to(libpython)
     for other in (root / "backends").iterdir():
