@@ -22,7 +22,7 @@ from tuner.measurement.window import Window
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
 LONG = Window(duration_s=2.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)

@@ -18,7 +18,7 @@ from tuner.measurement.window import Window
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
 SERVICE_US = SERVICE_S * 1e6
@@ -42,6 +42,7 @@ def _leaves_nothing_behind(bench: Bench) -> Iterator[None]:
     assert not any(metrics.values("nv_inference_pending_request_count"))
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_below_saturation_everything_is_answered(bench: Bench, protocol: str) -> None:
     generator = bench.generator("plain", protocol=protocol)
@@ -60,6 +61,7 @@ def test_below_saturation_everything_is_answered(bench: Bench, protocol: str) ->
     assert found.host.cpu_percent is not None
 
 
+@pytest.mark.measuring
 def test_a_closed_loop_keeps_its_concurrency(bench: Bench) -> None:
     found = bench.generator("plain").measure(closed(3), SHORT, seed=1)
     assert 0.6 * CAPACITY_PER_S < found.throughput_infer_per_s <= CAPACITY_PER_S
@@ -70,6 +72,7 @@ def test_a_closed_loop_keeps_its_concurrency(bench: Bench) -> None:
     assert found.late_sends is None
 
 
+@pytest.mark.measuring
 def test_overload_is_not_hidden_and_a_queue_left_behind_is_told(bench: Bench) -> None:
     """Twice the capacity: half of what is due by the end is still waiting."""
     generator = bench.generator("plain")
@@ -93,6 +96,7 @@ def _waiting(bench: Bench) -> bool:
     return any(metrics.values("nv_inference_pending_request_count", model="plain"))
 
 
+@pytest.mark.measuring
 def test_batches_count_as_several_inferences(bench: Bench) -> None:
     found = bench.generator("plain", batch_size=4).measure(poisson(40.0), SHORT, seed=1)
     assert found.throughput_infer_per_s == pytest.approx(160.0, abs=12.0)
@@ -101,6 +105,7 @@ def test_batches_count_as_several_inferences(bench: Bench) -> None:
     assert found.server.batch_stats[0][0] == 4
 
 
+@pytest.mark.measuring
 def test_unique_inputs_miss_the_cache_and_zipf_repeats_hit_it(bench: Bench) -> None:
     def hit_rate(**inputs: Any) -> float:
         generator = bench.generator("cached", inputs={"kind": "random", **inputs})
@@ -149,6 +154,7 @@ def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:
     assert found.failed_count == 0
 
 
+@pytest.mark.measuring
 def test_little_time_is_spent_beside_the_load(bench: Bench) -> None:
     generator = bench.generator("plain")
     walls = [generator.measure(poisson(40.0), SHORT, seed).wall_s for seed in (1, 2, 3)]

@@ -30,6 +30,8 @@ from tuner.spec.model import Strategy
 from tuner.twin.fit import Twin
 from tuner.twin.model import Unmodelled
 
+pytestmark = pytest.mark.long
+
 
 def off(candidate: Candidate) -> float:
     """Service times differ by up to 5 % for reasons that no twin knows."""

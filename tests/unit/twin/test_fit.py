@@ -34,6 +34,8 @@ from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.system import Network, Service, Way
 
+pytestmark = pytest.mark.long
+
 SETTING = Setting(
     served_one('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]')
 )
