@@ -14,10 +14,9 @@ from tuner.bench.protocol import Bench
 from tuner.confirm.rounds import Row
 from tuner.errors import TrialError
 from tuner.measurement.window import Window
-from tuner.run.confirmation import CurvePoint, LoadCurve, Role
-from tuner.score.judge import tail_slo, tails
+from tuner.run.confirmation import LoadCurve, Role, Soaked
+from tuner.score.judge import tail_slo
 from tuner.score.late_share import measured_late_share
-from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
@@ -44,8 +43,8 @@ def measure_curve(
         candidate: The config.
         credited: Requests per second.
         slos: One of them is on the tail of the latency.
-        window_at: Requests per second to the window that a verdict on them needs.
-        seed: Of the arrivals, which are the same at each load up to a factor.
+        window_at: Requests per second to the window that a verdict needs.
+        seed: Of the arrivals at every load.
         record: Stores a row at once.
     """
     points, short, left_out = [], list[str](), list[str]()
@@ -61,7 +60,8 @@ def measure_curve(
             left_out.append(f"{rate} and above ({error.message.rstrip('.')})")
             break
         record(Row(0, order, Role.CURVE, candidate, point))
-        points.append(_curve_point(share, point, slos))
+        late = measured_late_share(point.measurement, slos)
+        points.append(Soaked(point.measurement, point.slo, late))
         if point.measurement.backlog and share != SHARES[-1]:
             left_out.append(f"above {rate} (requests were still unanswered after it)")
             break
@@ -69,18 +69,3 @@ def measure_curve(
         left_out.insert(0, f"{', '.join(short)} ({LASTS_S:.0f} s are too short for a verdict)")
     slo = tail_slo(slos)
     return LoadCurve("latency" if slo is None else slo.metric.name, tuple(points), tuple(left_out))
-
-
-def _curve_point(share: float, point: Point, slos: Sequence[Slo]) -> CurvePoint:
-    measurement = point.measurement
-    late = measured_late_share(measurement, slos)
-    readings = [(point.reading(s.metric, s.stream), s.bound) for s in tails(slos)]
-    return CurvePoint(
-        share=share,
-        level=point.level,
-        requests=measurement.completed_count,
-        p50_latency_us=point.limiting.p50_latency_us,
-        p99_latency_us=point.limiting.p99_latency_us,
-        late_share=None if late is None else late.share,
-        slo_utilisation=max(value / bound for value, bound in readings if value is not None),
-    )

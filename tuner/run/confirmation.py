@@ -114,52 +114,33 @@ class Soaked(Facts):
 
 
 @dataclass(frozen=True)
-class CurvePoint(Facts):
-    """What a config answers at one load near the one that it is credited with.
-
-    Attributes:
-        share: Of the credited load.
-        level: Requests per second.
-        requests: Answered, of those due in the window.
-        late_share: Of its requests, 0..1; None where the latency of each is not known.
-        slo_utilisation: Reading over bound, of the SLO on the tail of the latency.
-    """
-
-    share: float
-    level: float
-    requests: int
-    p50_latency_us: float
-    p99_latency_us: float
-    late_share: float | None
-    slo_utilisation: float
-
-
-@dataclass(frozen=True)
 class LoadCurve(Facts):
     """How the latency rises around the credited load.
 
     Attributes:
-        metric: The latency whose SLO the utilisation is of.
+        metric: The latency whose SLO the sentence is about.
         points: By rising load.
         left_out: Which loads are missing, and why.
     """
 
     metric: str
-    points: tuple[CurvePoint, ...]
+    points: tuple[Soaked, ...]
     left_out: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """`at 2180/s its p99_latency is still within 80 % of the SLO`; what was left out."""
-        easy = [p.level for p in takewhile(lambda p: p.slo_utilisation <= AT_EASE, self.points)]
-        within = f"within {AT_EASE:.0%} of the SLO".replace("%", " %")
         said = []
-        if easy:
-            said = [f"at {digits(easy[-1], 4)}/s its {self.metric} is still {within}"]
-        elif self.points:
-            at = f"{digits(self.points[0].level, 4)}/s"
-            said = [f"at {at} its {self.metric} is not {within} any more"]
+        if self.points:
+            easy = [*takewhile(self._at_ease, self.points)]
+            how = "is still" if easy else "is not"
+            at = f"{digits((easy or self.points)[-1 if easy else 0].level, 4)}/s"
+            said = [f"at {at} its {self.metric} {how} within {100 * AT_EASE:.0f} % of the SLO"]
         return "; ".join([*said, *(f"left out: {reason}" for reason in self.left_out)])
+
+    def _at_ease(self, found: Soaked) -> bool:
+        own = (s.margin for s in found.slo if s.metric == self.metric)
+        return all(margin is not None and margin >= 1.0 - AT_EASE for margin in own)
 
 
 @dataclass(frozen=True)

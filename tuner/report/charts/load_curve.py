@@ -16,56 +16,51 @@ from tuner.report.charts.chart import (
     scatter,
 )
 from tuner.report.data import ReportData
-from tuner.report.quantities import latency_text, rate_text, share_text
-from tuner.run.confirmation import LoadCurve
+from tuner.report.quantities import latency_text, load_text, share_text
+
+_HEADS = ("of the credited load", "load", "p50", "p99", "late", "requests")
 
 
 def load_curve(data: ReportData) -> Chart | None:
     """p99 and p50 against the load, for the config that the verdict is about."""
-    curve = None if data.subject is None else data.subject.soak.curve
-    if curve is None or not curve.points:
+    soak = None if data.subject is None else data.subject.soak
+    if soak is None or soak.curve is None or not soak.curve.points:
         return None
-    loads = [p.level for p in curve.points]
-    parts = (
-        ("p99", BEST, [p.p99_latency_us for p in curve.points]),
-        ("p50", GREY, [p.p50_latency_us for p in curve.points]),
+    points, credited = soak.curve.points, soak.credited_level or 0.0
+    own = [s.point.limiting for s in points]
+    rows = tuple(
+        (
+            f"{100 * s.level / credited:.0f} %",
+            load_text(s.measurement.load),
+            latency_text(m.p50_latency_us),
+            latency_text(m.p99_latency_us),
+            share_text(s.late.share if s.late else None),
+            f"{m.completed_count:,}",
+        )
+        for s, m in zip(points, own, strict=True)
     )
-    slos = [row.found for row in data.slo if row.found.metric == curve.metric]
-    shown = [us * MS for _, _, values in parts for us in values]
+    slos = [row.found for row in data.slo if row.found.metric == soak.curve.metric]
+    parts = {
+        ("p99", BEST): [m.p99_latency_us * MS for m in own],
+        ("p50", GREY): [m.p50_latency_us * MS for m in own],
+    }
+    shown = [ms for part in parts.values() for ms in part]
     layout: dict[str, Any] = {
         "xaxis": axis("load (requests/s)", rangemode="normal"),
         "yaxis": axis("latency (ms)", [*shown, *(slo.bound * MS for slo in slos)]),
     }
     bound_lines(layout, slos)
-    texts = [
-        hover(*(f"{h}: {c}" for h, c in zip(_HEADS, row, strict=True))) for row in _rows(curve)
-    ]
+    texts = [hover(*(f"{h}: {c}" for h, c in zip(_HEADS, row, strict=True))) for row in rows]
+    loads, mode = [s.level for s in points], "lines+markers"
     traces = [
-        scatter(name, loads, [us * MS for us in us_], color=color, text=texts, mode="lines+markers")
-        for name, color, us_ in parts
+        scatter(name, loads, ms, color=color, text=texts, mode=mode)
+        for (name, color), ms in parts.items()
     ]
-    sentence = curve.sentence[0].upper() + curve.sentence[1:]
+    said = soak.curve.sentence
     return Chart(
         name="load-curve",
         title="Latency around the credited load",
-        note=f"{sentence}. Each load lasted 5 s, on the server that was soaked: rough figures.",
+        note=f"{said[0].upper()}{said[1:]}. Each load lasted 5 s, on the server that was soaked.",
         figure={"data": traces, "layout": layout},
-        table=Table(_HEADS, _rows(curve)),
-    )
-
-
-_HEADS = ("of the credited load", "load", "p50", "p99", "late", "requests")
-
-
-def _rows(curve: LoadCurve) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            f"{100 * p.share:.0f} %",
-            rate_text(p.level),
-            latency_text(p.p50_latency_us),
-            latency_text(p.p99_latency_us),
-            share_text(p.late_share),
-            f"{p.requests:,}",
-        )
-        for p in curve.points
+        table=Table(_HEADS, rows),
     )
