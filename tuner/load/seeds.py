@@ -42,6 +42,11 @@ def of_soak(first_round: int) -> int:
     return first_round + 100_000
 
 
+def of_curve(first_round: int) -> int:
+    """Of all loads around what was soaked, after rounds that began with this seed."""
+    return first_round + 200_000
+
+
 def of_overload(search_seed: int) -> int:
     """Seed of a run's overloads."""
     return search_seed * 1000 + 700_000

@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from tuner.confirm.confirm import Confirmation, Outcome
+from tuner.confirm.curve import measure_curve
 from tuner.confirm.soak import MOST, OF_MEAN, SoakRules, first_level, remembered_s, soak
 from tuner.load import seeds
+from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
+from tuner.spec.workload import CacheState
 from tuner.steps.outcome import Side
+from tuner.steps.overloading import why_none
+from tuner.steps.rig import curve_window
 from tuner.steps.session import Session
 from tuner.triton.launchers import cores_of
 
@@ -59,6 +64,7 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     found = _soak(session, proof.candidate, begin, proof.points)
     if found.held is None and found.reason:
         return _unknown(session, found)
+    found = _with_curve(session, proof.candidate, found)
     if found.held is not None and not found.failures:
         return Proven(found)
     reason = f"what it sustained in its rounds does not last: {'; '.join(found.failures)}"
@@ -133,7 +139,31 @@ def soak_kept(session: Session, side: Side | None) -> Side | None:
     level = min(p.level for p in sustained)
     if session.plan.listed is None and session.plan.arrivals.open_loop:
         level = session.plan.levels.nearest(OF_MEAN * level)
-    return replace(side, soak=_soak(session, side.candidate, level, sustained))
+    found = _soak(session, side.candidate, level, sustained)
+    return replace(side, soak=_with_curve(session, side.candidate, found))
+
+
+def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
+    """With how the latency rises around the credited load, on the server that was soaked.
+
+    Nothing where no capacity was searched, nor where each load needs a new server.
+    """
+    spec, plan, level = session.spec, session.plan, found.credited_level
+    emptied = candidate.cache_bytes and spec.workload.cache is CacheState.EMPTY
+    if level is None or emptied or why_none(spec, plan):
+        return found
+    session.events.phase("measuring loads around the claim")
+    curve = measure_curve(
+        session.bench,
+        candidate,
+        level,
+        spec.slos,
+        lambda rate: curve_window(spec, LoadPoint(plan.arrivals, rate)),
+        seeds.of_curve(session.first_seed),
+        session.record,
+    )
+    session.events.note(f"load curve: {curve.sentence}")
+    return replace(found, curve=curve)
 
 
 def _wanted(session: Session) -> bool:
