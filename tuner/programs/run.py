@@ -29,9 +29,8 @@ from tuner.spec.load import load_spec
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
 from tuner.steps.lengths import trace_notes
-from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
 from tuner.steps.opening import OpenRun, open_run, open_store, refuse_another_start
 from tuner.steps.outcome import Change, Verdict, result_of, side_of_trial
@@ -102,6 +101,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
         job = prepare(request, loaded)
+        refuse_missing_extra(job)
         refuse_too_short(job)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
         if request.resume is not None:
@@ -114,8 +114,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         ):
             run = _Run(request, job, store, neighbours, book, stop, events, report)
             try:
-                with meanwhile(job.spec, book):
-                    return _serve(run, programs)
+                return _serve(run, programs)
             except Exception as error:
                 _end_early(run, explain_error(error, store.directory))
                 raise
