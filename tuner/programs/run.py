@@ -18,9 +18,8 @@ from tuner.steps.ending import Ending, Finished
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
-from tuner.steps.job import Request, prepare
+from tuner.steps.job import Request, prepare, refuse_missing_extra
 from tuner.steps.lengths import trace_notes
-from tuner.steps.meanwhile import meanwhile
 from tuner.steps.neighbours import among_neighbours, only_one_on
 from tuner.steps.opening import open_run, open_store, refuse_another_start
 from tuner.steps.overloading import probe_overload
@@ -66,6 +65,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
         job = prepare(request, loaded)
+        refuse_missing_extra(job)
         refuse_too_short(job)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
         if request.resume is not None:
@@ -76,7 +76,6 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         store = enter(open_store(job, programs, request, run_id))
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))
-        enter(meanwhile(job.spec, book))
         served = enter(serving(job, programs, store.logs, book))
         opened = enter(open_run(served.job, store, request, book, events.note))
         for note in _beforehand(served, write=request.write):

@@ -42,7 +42,7 @@ from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
-from tuner.steps.job import Job, job_from
+from tuner.steps.job import Job, job_from, refuse_missing_extra
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.opening import with_completed
 from tuner.steps.searching import search
@@ -200,6 +200,7 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
     path = offer.directory / Path(manifest.spec_path).name
     loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
     job = job_from(loaded, spec, environment)
+    refuse_missing_extra(job)
     for label, model in job.served.models.items():
         kept = manifest.models.get(label)
         if kept is None or model.files.file_sha256 != kept.sha256:

@@ -80,10 +80,6 @@ class Searcher:
             return self._strategy.propose(number, self.history, self._taken(self.history))
         return proposal
 
-    def outlook(self) -> str | None:
-        """What `next` will take seconds for; None when it is quick."""
-        return self._strategy.outlook(self.history)
-
     def start(self, candidate: Candidate) -> bool:
         """``candidate`` is about to be measured as the next trial; False when a worker has it.
 

@@ -346,7 +346,7 @@ def _batching(part: Part, slo: Slo, *, alone: bool) -> Iterator[str]:
 
 
 def _tail(machine: Machine, given: Given | None) -> list[str]:
-    trials, search = 30, ["search: {strategy: twin, seed: 0}"]
+    trials, search = 30, ["search: {strategy: gp, seed: 0}"]
     if given is not None:
         trials = given.trials or trials
         own = f"search: {{strategy: model-analyzer, mode: {given.search}}}"

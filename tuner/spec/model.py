@@ -153,8 +153,8 @@ class Server(Strict):
 
 
 class Strategy(Enum):
-    TWIN = "twin"
     GP = "gp"
+    TWIN = "twin"
     TPE = "tpe"
     RANDOM = "random"
     GRID = "grid"
@@ -173,17 +173,17 @@ class Search(Strict):
     """How the space is searched."""
 
     strategy: Strategy = Field(
-        Strategy.TWIN,
-        description="twin simulates the scheduler and needs the fewest trials; gp (a Gaussian "
-        "process) and tpe learn from their trials alone; random and grid do not learn; "
-        "model-analyzer is NVIDIA's own search",
+        Strategy.GP,
+        description="gp (a Gaussian process begun with designed trials) needs few trials; twin "
+        "simulates the scheduler as well, and needs the extra triton-tune[twin]; tpe is Optuna's; "
+        "random and grid do not learn; model-analyzer is NVIDIA's own search",
     )
     mode: ModelAnalyzerMode = Field(
         ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches to use"
     )
     stop_below: Percent = Field(
         Percent(0.01),
-        description="strategies twin and gp: stop when another trial is expected to gain less "
+        description="strategies gp and twin: stop when another trial is expected to gain less "
         "than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.tensors import TensorShape, resolve
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.base import Base
@@ -20,7 +21,7 @@ from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
-from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.model import ModelSpec, Spec, Strategy
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
 from tuner.spec.workload import RandomInputs, StreamSpec
@@ -101,6 +102,19 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     """
     loaded = loaded or load_spec(request.spec)
     return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
+
+
+def refuse_missing_extra(job: Job) -> None:
+    """Before anything is started.
+
+    Raises:
+        EnvironmentNotReadyError: The strategy is twin, whose compiler is not installed.
+    """
+    if job.spec.search.strategy is Strategy.TWIN and find_spec("numba") is None:
+        raise EnvironmentNotReadyError(
+            f"{job.loaded.strategy_position or job.loaded.path}: strategy twin needs the extra",
+            "pip install 'triton-tune[twin]', or search with strategy gp",
+        )
 
 
 def models_of(spec: Spec) -> Served:

@@ -65,8 +65,6 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         session.book.lap()
         if reason := _over(session, history, budget, clock):
             return history, reason
-        if outlook := searcher.outlook():
-            session.events.note(outlook)
         with session.book.phase(Phase.SEARCHING):
             proposal = searcher.next()
         if reason := _over(session, history, budget, clock):  # workers may have finished something

@@ -73,7 +73,6 @@ class Workplace:
 
     Attributes:
         overloading: Called when the winner would be overloaded.
-        aside: When what is made ready aside begins and ends.
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +85,6 @@ class Workplace:
         self.results = directory / "results"
         self.bench = Bench()
         self.overloading: Callable[[], object] = lambda: None
-        self.aside: list[str] = []
 
         @contextmanager
         def find_programs(*_: object) -> Iterator[Any]:
@@ -104,12 +102,6 @@ class Workplace:
             self.overloading()
             return verdict
 
-        @contextmanager
-        def meanwhile(*_: object) -> Iterator[None]:
-            self.aside.append("begun")
-            yield
-            self.aside.append(f"ended after {len(self.bench.asked)} measurements")
-
         monkeypatch.chdir(directory)
         monkeypatch.setattr(pipeline, "find_programs", find_programs)
         monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
@@ -117,7 +109,6 @@ class Workplace:
         monkeypatch.setattr(session, "set_up_bench", set_up_bench)
         monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
-        monkeypatch.setattr(pipeline, "meanwhile", meanwhile)
         # Rendering it takes longer than all else in most of these tests.
         monkeypatch.setattr(render, "report_run", lambda run, **_: (run / "report.html").touch())
 
@@ -149,12 +140,6 @@ def printed_command(err: str) -> list[str]:
     """What follows `go on with:`, as a shell would read it."""
     (line,) = [line for line in err.splitlines() if "go on with: " in line]
     return shlex.split(line.partition("go on with: ")[2])
-
-
-def test_what_is_needed_later_is_made_ready_beside_the_whole_run(workplace: Workplace) -> None:
-    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
-    assert workplace.aside == ["begun", f"ended after {len(workplace.bench.asked)} measurements"]
-    assert workplace.bench.asked
 
 
 def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> None:

@@ -11,7 +11,7 @@ from unit.space.spaces import INSTANCES, space_of
 from tuner.score.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import Enough, Proposal, Quick
+from tuner.search.strategy import Enough, Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
@@ -115,8 +115,9 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         {INSTANCES: {"int": [1, 6]}, "response_cache.size": {"choice": [False, "1MiB"]}}
     )
 
-    class InOrder(Quick):
+    class InOrder:
         at_once = 4
+        first_guess: Candidate | None = None
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             free = (c for c in space.enumerate() if c.key not in taken)
@@ -178,7 +179,7 @@ def test_a_worker_leaves_the_current_config_to_the_run(url: str) -> None:
     first_guess = next(c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current))
     seen = []
 
-    class Leads(Quick):
+    class Leads:
         at_once = 1
 
         def __init__(self) -> None:
@@ -201,8 +202,9 @@ def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
 ) -> None:
     asked = []
 
-    class Done(Quick):
+    class Done:
         at_once = 1
+        first_guess: Candidate | None = None
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             asked.append(len(history))

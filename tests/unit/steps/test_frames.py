@@ -64,9 +64,6 @@ class Searcher:
     def __init__(self) -> None:
         self.history: list[Trial] = []
 
-    def outlook(self) -> None:
-        return None
-
     def next(self) -> Proposal | None:
         return dict(enumerate([Proposal(CURRENT), Proposal(OTHER)])).get(len(self.history))
 

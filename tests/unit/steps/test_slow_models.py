@@ -116,9 +116,6 @@ class Listed:
         self.candidates = [candidate_of({"instance_group.count": n}) for n in counts]
         self.history: list[Any] = []
 
-    def outlook(self) -> None:
-        return None
-
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
         return Proposal(left[0]) if left else None

@@ -29,7 +29,7 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Slo
 from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs, Figure, figures_of
-from tuner.twin.fit import Twin, fit
+from tuner.twin.fitting import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.system import Network, Service, Way

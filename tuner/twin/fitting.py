@@ -122,6 +122,11 @@ class Fitness:
     off: Mapping[Figure, float]
     reason: str | None
 
+    def __str__(self) -> str:
+        shown = {"throughput": Figure.THROUGHPUT, "p50": Figure.P50, "p99": Figure.P99}
+        each = ", ".join(f"{name} {self.off[figure]:.1%}" for name, figure in shown.items())
+        return f"{each} off in the median of what it was fitted to"
+
 
 @dataclass(frozen=True)
 class Twin:
