@@ -107,13 +107,6 @@ def test_images_have_the_latency_of_each_request(bench: Bench) -> None:
     assert found.server.success_count == pytest.approx(found.completed_count, rel=0.1)
 
 
-def test_a_full_queue_over_http(bench: Bench) -> None:
-    queue(bench, max_queue_size=8)
-    found = client(bench, "plain", protocol="http").measure(OVERLOAD, SHORT, seed=1)
-    assert found.failed_count == found.rejected_count > 0
-    assert found.sent_per_s == pytest.approx(OVERLOAD.level, rel=0.1)
-
-
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_it_agrees_with_perf_analyzer(bench: Bench, protocol: str) -> None:
     """The same load in turns; a busy machine only ever makes latencies longer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from integration.load.repository import CAPACITY_PER_S, SERVICE_S
@@ -96,29 +96,6 @@ def _waiting(bench: Bench) -> bool:
     return any(metrics.values("nv_inference_pending_request_count", model="plain"))
 
 
-@pytest.mark.measuring
-def test_batches_count_as_several_inferences(bench: Bench) -> None:
-    found = bench.generator("plain", batch_size=4).measure(poisson(40.0), SHORT, seed=1)
-    assert found.throughput_infer_per_s == pytest.approx(160.0, abs=12.0)
-    assert found.completed_count == pytest.approx(40, abs=3)
-    assert found.server is not None
-    assert found.server.batch_stats[0][0] == 4
-
-
-@pytest.mark.measuring
-def test_unique_inputs_miss_the_cache_and_zipf_repeats_hit_it(bench: Bench) -> None:
-    def hit_rate(**inputs: Any) -> float:
-        generator = bench.generator("cached", inputs={"kind": "random", **inputs})
-        found = generator.measure(poisson(80.0), SHORT, seed=1)
-        assert found.server is not None
-        assert found.server.cache_hit_rate is not None
-        assert found.host.cache_entries is not None
-        return found.server.cache_hit_rate
-
-    assert hit_rate(unique=5000) == 0.0
-    assert hit_rate(unique=100, repeat={"kind": "zipf", "exponent": 1.5}) > 0.5
-
-
 def test_a_failing_request_gives_the_models_own_words(bench: Bench, tmp_path: Path) -> None:
     values = [[1.0] * 8] * 20 + [[-1.0] * 8]
     path = tmp_path / "inputs.json"
@@ -152,10 +129,3 @@ def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:
     found = generator.measure(poisson(50.0), SHORT, seed=1)
     assert found.completed_count > 40
     assert found.failed_count == 0
-
-
-@pytest.mark.measuring
-def test_little_time_is_spent_beside_the_load(bench: Bench) -> None:
-    generator = bench.generator("plain")
-    walls = [generator.measure(poisson(40.0), SHORT, seed).wall_s for seed in (1, 2, 3)]
-    assert min(walls) - SHORT.total_s < 0.7

@@ -113,7 +113,7 @@ def test_the_cells_that_a_twin_is_fitted_to_begin_with_those_a_search_measures_f
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
-    """Of a simulated grid that was cut short: a part of the pair's configs, see simulated_pair."""
+    """Of a simulated grid that was cut short: a part of the pair's configs."""
     growing = Path(__file__).with_name("pair.jsonl")
     monkeypatch.setattr(tables, "growing_path", lambda _: growing)
     replay.world_of.cache_clear()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
+from unit.report.synthetic import CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -17,18 +17,6 @@ from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 
 ROOT = Path(__file__).parents[3]
-
-
-def test_schema_is_the_one_checked_in(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["schema"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed == json.loads((ROOT / "search_spaces" / "tune.schema.json").read_text())
-
-
-def test_lint_finds_nothing_wrong_with_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["lint", str(ROOT / "model_repository"), "--format", "json"]) == 0
-    findings = json.loads(capsys.readouterr().out)
-    assert [f for f in findings if f["severity"] == "error"] == []
 
 
 def test_lint_fails_on_a_broken_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,23 +97,6 @@ def test_report_lists_no_runs_where_there_are_none(
     out, err = capsys.readouterr()
     assert out == ""
     assert "no runs" in err
-
-
-def test_apply_says_how_to_take_it_back_and_what_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run(tmp_path, Toy(trials=5))
-    config = tmp_path / "models" / "toy" / "config.pbtxt"
-    config.parent.mkdir(parents=True)
-    config.write_text(CONFIG)
-    edit_config(run, path=str(config))
-    assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
-    assert f"next:  tune apply {run}\n" in capsys.readouterr().err
-    assert guarded(cli, ["apply", str(run)]) == 0
-    err = capsys.readouterr().err
-    assert f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in err
-    assert "next:  tune check search_spaces/toy.yaml --update-baseline " in err
-    assert config.read_text() == BETTER
 
 
 def test_reports_say_what_apply_and_rollback_did(

@@ -320,7 +320,7 @@ def test_a_slow_current_config_far_behind_costs_one_measurement_of_the_proof() -
     before = len(server.windows)
     verdict = prove(session, trials)
     assert [level for level, _ in server.windows[before:] if level < 4.0] == pytest.approx(
-        [0.966], rel=1e-3
+        [0.970], rel=1e-3
     )
     assert verdict.confirmation is not None
     assert verdict.confirmation.gain is not None
