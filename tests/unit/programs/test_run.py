@@ -456,7 +456,7 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     assert "nothing was written; 4 trials and " in err
     assert " measurements of its confirmation kept" in err
     assert workplace.config.read_bytes() == before
-    assert [repeat.role.value for repeat in workplace.store.confirmation()][-1] == "soak"
+    assert "soak" in [repeat.role.value for repeat in workplace.store.confirmation()]
     monkeypatch.setattr(workplace.bench, "soak", soak)
     rows, asked = workplace.store.confirmation(), len(workplace.bench.asked)
     assert workplace.tune(*printed_command(err)[1:]) == 0
