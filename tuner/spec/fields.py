@@ -110,6 +110,10 @@ def gpu_numbers(value: Any) -> Any:
     raise ValueError("all, none or a list of GPU numbers such as [0, 1] is expected")
 
 
+#: Linux numbers no more CPUs than this (NR_CPUS).
+MOST_CPUS = 8192
+
+
 def cpu_numbers(value: Any) -> Any:
     """Reads ``all``, a number, a list of numbers, or ranges as Linux writes them: ``0-5,8``."""
     if value is None or value == "all":
@@ -120,6 +124,8 @@ def cpu_numbers(value: Any) -> Any:
         first, dash, last = str(part).strip().partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash)):
             raise ValueError("all, or CPU numbers such as 3, 0-5 or [0, 1] are expected")
+        if int(last or first) > MOST_CPUS:
+            raise ValueError(f"{part} is no CPU number: no Linux machine has more than {MOST_CPUS}")
         numbers += range(int(first), int(last or first) + 1)
     if not numbers:
         raise ValueError("at least one CPU is needed; all sets no limit")

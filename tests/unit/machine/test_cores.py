@@ -9,7 +9,7 @@ import pytest
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import cores
 from tuner.machine.cores import Cores, share_cores
-from tuner.spec.fields import Cpus
+from tuner.spec.fields import Cpus, cpu_numbers
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,17 @@ def test_the_split_is_told_in_ranges() -> None:
     said = str(Cores((0, 1, 2, 4), (3,)))
     assert said == "the server has CPUs 0-2,4 and the load generator CPU 3"
     assert str(Cores()) == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("all", "all"), (None, None), (3, [3]), ("0-2, 8", [0, 1, 2, 8]), ([1, 0], [0, 1])],
+)
+def test_cpus_are_written_as_linux_writes_them(written: object, read: object) -> None:
+    assert cpu_numbers(written) == read
+
+
+@pytest.mark.parametrize("written", ["x", "", "3-", "5-3", [], True, "0-99999999999"])
+def test_what_is_no_set_of_cpus_is_refused_at_once(written: object) -> None:
+    with pytest.raises(ValueError, match="CPU"):
+        cpu_numbers(written)
