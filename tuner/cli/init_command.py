@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -107,13 +107,12 @@ def _named_server(image: str | None, host: str | None) -> dict[str, str]:
         raise SpecError(
             f"--server {host}: a host's name is expected", "set the ports in the draft: http, grpc"
         )
-    return {"mode": "remote", "http": f"{host}:8000", "grpc": f"{host}:8001"} | {
-        "metrics": f"{host}:8002"
-    }
+    ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
+    return {"mode": "remote", **{name: f"{host}:{port}" for name, port in ports.items()}}
 
 
-def _found_server(models: Iterable[ModelFiles]) -> tuple[dict[str, str], str]:
-    """Where the server is to come from, and why: a container where this machine's cannot serve."""
+def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
+    """A container, and why, where this machine's server lacks a backend; else what a draft has."""
     from tuner.server.binaries import tritonserver
     from tuner.triton.local import find_backends
 
@@ -123,8 +122,9 @@ def _found_server(models: Iterable[ModelFiles]) -> tuple[dict[str, str], str]:
             with tritonserver(None, children_environment()) as found:
                 find_backends(others, (), found.backend_directory)
         except EnvironmentNotReadyError as error:
-            return {"mode": "docker", "image": IMAGE}, f"here: {error.message}"
-    return {"mode": "local"}, "local, docker or remote"
+            server = {"mode": "docker", "image": IMAGE}
+            return {"server": server, "why": f"here: {error.message}"}
+    return {}
 
 
 def _drafted(
@@ -169,22 +169,12 @@ def _drafted(
     machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
     where = os.path.relpath(repository, directory)
     calls, parts = _parts_of(repository, model)
-    why = "local, docker or remote"
-    if not (server or given):
-        server, why = _found_server(read_model(repository, name) for name in (model, *parts))
-    return draft_spec(
-        model,
-        config,
-        machine,
-        where,
-        slo,
-        given,
-        completes=completes,
-        calls=calls,
-        parts=parts,
-        server=server,
-        why=why,
-    )
+    more: dict[str, Any] = {"completes": completes, "calls": calls, "parts": parts}
+    if server:
+        more["server"] = server
+    elif given is None:
+        more |= _needed_server(read_model(repository, name) for name in (model, *parts))
+    return draft_spec(model, config, machine, where, slo, given, **more)
 
 
 def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, Part]]:

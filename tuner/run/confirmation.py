@@ -133,9 +133,9 @@ class LoadCurve(Facts):
         said = []
         if self.points:
             easy = [*takewhile(self._at_ease, self.points)]
-            how = "is still" if easy else "is not"
-            at = f"{digits((easy or self.points)[-1 if easy else 0].level, 4)}/s"
-            said = [f"at {at} its {self.metric} {how} within {100 * AT_EASE:.0f} % of the SLO"]
+            told, how = (easy[-1], "is still") if easy else (self.points[0], "is not")
+            within = f"{how} within {100 * AT_EASE:.0f} % of the SLO"
+            said = [f"at {digits(told.level, 4)}/s its {self.metric} {within}"]
         return "; ".join([*said, *(f"left out: {reason}" for reason in self.left_out)])
 
     def _at_ease(self, found: Soaked) -> bool:

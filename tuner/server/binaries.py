@@ -102,9 +102,7 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
     The wheel's binary wants two libraries that most machines lack; the server's wheel has them
     under other names, so they are linked into a private directory.
     """
-    binary, origin = _find(
-        "perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, _wheel_perf_analyzer()
-    )
+    binary, origin = _find_perf_analyzer(named, environment)
     with private_directory() as private:
         variables = {**environment, "no_proxy": _no_proxy(environment)}
         _link_missing(_missing_libraries(binary, variables), private)
@@ -123,14 +121,15 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
 def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
     """Whether there is one, or one is named, which is then to be used."""
     try:
-        _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, _wheel_perf_analyzer())
+        _find_perf_analyzer(named, environment)
     except EnvironmentNotReadyError:
         return bool(named or environment.get("TUNE_PERF_ANALYZER"))
     return True
 
 
-def _wheel_perf_analyzer() -> Path:
-    return Path(sysconfig.get_path("scripts")) / "perf_analyzer"
+def _find_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
+    wheel = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
+    return _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, wheel)
 
 
 def _find(

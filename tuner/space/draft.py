@@ -12,7 +12,7 @@ from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.schema import enum_name
-from tuner.space.experts import EXPERTS, UNKNOWN
+from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.space.judge import refuse_unmeasurable
 from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
@@ -273,7 +273,7 @@ def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[s
         yield f"{path}: {{choice: {_flow(fit)}}}"
     yield from _instances(config, machine)
     if config.max_batch_size > 1:
-        yield from _batching(part, slo, alone=alone)
+        yield from _batching(part, expert, slo, alone=alone)
     elif part.completes and not config.max_batch_size:
         yield from _completed_batching(slo)
     else:
@@ -322,9 +322,8 @@ def _longest_delay(slo: Slo) -> int:
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
-def _batching(part: Part, slo: Slo, *, alone: bool) -> Iterator[str]:
+def _batching(part: Part, expert: Expert, slo: Slo, *, alone: bool) -> Iterator[str]:
     config, delay = part.config, _longest_delay(slo)
-    expert = EXPERTS.get(config.backend, UNKNOWN)
     largest = config.max_batch_size
     above = (2 * largest,) if expert.larger and alone else ()
     sizes = [s for s in (largest // 4, largest // 2, largest, *above) if s > 1]

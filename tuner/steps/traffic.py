@@ -18,11 +18,11 @@ _POLICY = "queue_policy"
 
 def client_of(job: Job) -> Choice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
+    if not job.has_perf_analyzer:
+        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
     may_refuse = any(
         may_reject(model.base.completed) for model in job.served.models.values()
     ) or any(_POLICY in path for path in job.space.paths)
-    if not job.has_perf_analyzer:
-        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
     return choose([_demand(job, stream, may_refuse) for stream in job.spec.streams.values()])
 
 

@@ -77,5 +77,5 @@ def test_backends_beside_the_python_one_of_the_wheel_are_there_too(
 def test_a_perf_analyzer_that_is_named_is_never_done_without(
     named: str | None, environment: dict[str, str], has: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binaries, "_wheel_perf_analyzer", lambda: Path("/no/such/program"))
+    monkeypatch.setattr(binaries.sysconfig, "get_path", lambda _: "/no/such/directory")
     assert binaries.has_perf_analyzer(named, {"PATH": "", **environment}) is has
