@@ -120,6 +120,7 @@ def test_a_rate_too_low_for_the_window_says_so(bench: Bench) -> None:
         bench.generator("plain").measure(poisson(0.1), window, seed=1)
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:
     shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
