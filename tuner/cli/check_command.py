@@ -36,6 +36,7 @@ _COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusiv
 )
 @options.results_option
 @options.quiet_option
+@options.overrides_option
 @options.output_format
 def command(
     spec: Path,
@@ -43,6 +44,7 @@ def command(
     any_machine: bool,
     output: Path,
     quiet: int,
+    overrides: tuple[str, ...],
     output_format: str,
 ) -> int:
     """Measure the config in the repository, and compare it with the last accepted result.
@@ -61,6 +63,7 @@ def command(
     job = Request(
         spec=spec,
         output=output,
+        overrides=overrides,
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )

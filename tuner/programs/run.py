@@ -61,7 +61,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
     with ExitStack() as contexts:
         enter = contexts.enter_context
         enter(stop.listening())
-        loaded = load_spec(request.spec)
+        loaded = load_spec(request.spec, request.overrides)
         for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
         job = prepare(request, loaded)
