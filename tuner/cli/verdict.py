@@ -23,9 +23,9 @@ from tuner.spec.objective import Goal, Objective
 
 _HEADLINES = {
     Status.IMPROVED: ("green", "improved"),
-    Status.KEPT: ("cyan", "kept: nothing better than the current config"),
+    Status.KEPT: ("cyan", "kept: no config is better than the current one"),
     Status.INFEASIBLE: ("red", "no config meets the SLOs"),
-    Status.UNCONFIRMED: ("yellow", "the winner of the search was not confirmed"),
+    Status.UNCONFIRMED: ("yellow", "not known: no config was confirmed to be better"),
     Status.INTERRUPTED: ("yellow", "interrupted"),
     Status.FAILED: ("red", "failed"),
 }

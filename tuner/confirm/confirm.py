@@ -51,12 +51,14 @@ COMPARABLE = 0.75
 #: Where each finalist sustained this many times the load of the current config in the search, a
 #: percent in the capacity of a round does not matter.
 LARGE = 1.5
+_ANOTHER = "another finalist sustains more when measured again"
 
 
 class Outcome(Enum):
     CONFIRMED = "confirmed"
     NOT_FEASIBLE = "an SLO was missed when measured again"
     NOT_BETTER = "no gain worth a change when measured again"
+    UNDECIDED = "a gain worth a change was neither shown nor ruled out"
     NOT_MEASURED = "the load generator gave no result when it was measured again"
     NOT_COMPARED = "the current config met the SLOs in the search, but not when measured again"
 
@@ -240,19 +242,38 @@ class _Rotation:
         compared = self._current_sustains and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
         for side in self._in_order(sides, number):
-            try:
-                side.rounds.append(self._measure(side, number))
-                if side is self._current and not side.rounds[-1].compares:
-                    self._measure_again(number)
-            except TrialError as error:
-                if side is self._current:
-                    raise
-                side.dropped = error.message
-                self._outcomes[side.candidate] = _outcome_of(error)
-        for side in self._racing():
-            if not side.rounds[-1].passed:
-                side.dropped = "it missed an SLO when measured again on a fresh server"
-                self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+            self._take_part(side, number)
+        if len(self._racing()) < len([s for s in sides if s is not self._current]):
+            self._bring_back(number)
+
+    def _take_part(self, side: Contender, number: int) -> None:
+        """One round of one side; a finalist that cannot be measured, or misses an SLO, leaves."""
+        try:
+            side.rounds.append(self._measure(side, number))
+            if side is self._current and not side.rounds[-1].compares:
+                self._measure_again(number)
+        except TrialError as error:
+            if side is self._current:
+                raise
+            side.dropped = error.message
+            self._outcomes[side.candidate] = _outcome_of(error)
+            return
+        if side is not self._current and not side.rounds[-1].passed:
+            side.dropped = "it missed an SLO when measured again on a fresh server"
+            self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+
+    def _bring_back(self, number: int) -> None:
+        """Finalists that were dropped only beside one that has left since take its place.
+
+        They are measured in the rounds that they have missed, under the arrivals of each.
+        """
+        bar = max((geometric_mean(f.capacities()) for f in self._racing()), default=0.0)
+        for finalist in self._finalists:
+            if finalist.dropped != _ANOTHER or geometric_mean(finalist.capacities()) < BEHIND * bar:
+                continue
+            finalist.dropped = ""
+            while not finalist.dropped and len(finalist.rounds) <= number:
+                self._take_part(finalist, len(finalist.rounds))
 
     def _measure_again(self, number: int) -> None:
         """The current config, which has sustained a load before: one bad server must not decide."""
@@ -300,7 +321,7 @@ class _Rotation:
             if means[finalist.candidate] < now:
                 finalist.dropped = "it sustains less than the current config when measured again"
             elif means[finalist.candidate] < bar:
-                finalist.dropped = "another finalist sustains more when measured again"
+                finalist.dropped = _ANOTHER
 
     def _current_is_outclassed(self) -> bool:
         racing, searched = self._racing(), self._current.entrant.level
@@ -337,10 +358,12 @@ class _Rotation:
                 "the current config met every SLO in the search, but under no load when measured "
                 "again on fresh servers: there is nothing to compare with"
             )
-        return Outcome.NOT_BETTER, (
+        ruled_out = ratio.high < 1.0 + self._rules.min_gain
+        shows = "rules out" if ruled_out else "neither proves nor rules out"
+        return Outcome.NOT_BETTER if ruled_out else Outcome.UNDECIDED, (
             f"measured again in {len(finalist.rounds)} rounds, it is {digits(ratio.estimate)} "
             f"times the current config (95 % interval {digits(ratio.low)} to "
-            f"{digits(ratio.high)}), which does not prove the {self._rules.min_gain:.0%} gain that "
+            f"{digits(ratio.high)}), which {shows} the {self._rules.min_gain:.0%} gain that "
             "a change must be worth"
         )
 

@@ -130,10 +130,12 @@ def _improved(data: ReportData) -> str:
 def _kept(data: ReportData) -> str:
     standing = f"; the current config: {_standing(data, data.current)}" if data.current else ""
     tried = count_text(data.measured_count, "config")
+    whole = ", the whole space" if data.tried_all else ""
     looked_better = any(r.role is Role.CANDIDATE for r in data.repeats)
     again = ", and what looked better was not better when measured again" if looked_better else ""
     return (
-        f"nothing better than the current config was found among {tried} measured{again}{standing}."
+        f"nothing better than the current config was found among {tried} measured{whole}{again}"
+        f"{standing}."
     )
 
 

@@ -93,6 +93,17 @@ def test_every_status_has_its_sentence_and_next_step(made: Made, status: str, st
     assert any(command.startswith("tune ") for _, command in next_steps(data))
 
 
+def test_a_search_is_not_to_go_on_in_a_space_that_was_tried_completely(made: Made) -> None:
+    data = made("kept")
+    ((advice, _),) = next_steps(data)
+    assert advice.startswith("search further")
+    tried = len({t.candidate for t in data.trials})
+    whole = replace(data, manifest=replace(data.manifest, space_size=tried))
+    ((advice, _),) = next_steps(whole)
+    assert advice.startswith("every config of the space was tried")
+    assert "the whole space" in verdict_sentence(whole)
+
+
 def test_a_minimised_metric_is_told_at_its_load(made: Made) -> None:
     data = made("improved", objective="minimize p99_latency at 100/s")
     assert re.search(r"p99_latency [\d.]+ ms at [\d.]+/s within", verdict_sentence(data))

@@ -236,6 +236,15 @@ def test_each_round_of_a_config_and_of_a_change_undone_is_told_once() -> None:
     assert len(set(rounds.told)) == len(rounds.told)
 
 
+def test_a_gain_that_is_left_open_is_not_called_kept() -> None:
+    """Whether a config is better is not known: that has an exit code of its own."""
+    bench = ProvingBench(spec_of(), {CURRENT: 980.0, OTHER: 1000.0}, noise=0.03, seed=2)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 930), trial(bench, 1, OTHER, 980))
+    assert verdict.status is Status.UNCONFIRMED
+    assert (Status.KEPT.exit_code, verdict.status.exit_code) == (0, 11)
+    assert "neither proves nor rules out" in verdict.reasons[0]
+
+
 def test_a_kept_config_has_the_numbers_of_being_measured_again() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 1000.0, OTHER: 1000.0})
     lucky = trial(bench, 1, OTHER, 980)
