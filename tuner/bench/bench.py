@@ -18,6 +18,7 @@ from tuner.bench.cache import CacheRules, no_caches
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
 from tuner.bench.rejects import Rejects, doubt_about
+from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -115,6 +116,7 @@ class TritonBench:
         self._must_be_empty = False
         self._unmeasured = False  # it was loaded, and not measured yet
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
+        self.sendable = Sendable()
 
     @property
     def arrivals(self) -> Arrivals:
@@ -196,6 +198,11 @@ class TritonBench:
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
+        except ClientLimitError as error:
+            if load.arrivals.open_loop:
+                self.sendable.fell_behind(error, level)
+            raise
+        self.sendable.kept_up(level)
         self._rejects.keep(point.measurement)
         self._rules.measured(point)
         return point

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
@@ -19,6 +19,7 @@ from tuner.score.capacity import (
 from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
+from tuner.spec.digits import digits
 from tuner.spec.objective import Goal, Objective
 
 #: At most this many measurements of a candidate, the race included.
@@ -138,12 +139,8 @@ def evaluate(
         known: What a race that it did not lose has measured.
     """
     points, above = list(known), FromAbove(measure, plan.levels)
-    first = plan.levels.nearest(start)
-    while not points:
-        try:
-            points.append(measure(first))
-        except (ClientLimitError, LoadFailedError) as error:
-            first = above.lower(error, first)
+    if not points:
+        points.append(above.result(start))
     seen: list[Probe] = [*points, *above.drowned]
     left = at_most - len(points)
     search = CapacitySearch(start, above.levels, at_most=left, known=seen)
@@ -156,20 +153,22 @@ def evaluate(
                 if not any(p.passed for p in points):
                     raise
                 search.tell(NoResult(level))  # too much, since a lower one has passed
+            except ClientLimitError as error:
+                above.lower(error, level)
+                left = at_most - len(points)
+                search = CapacitySearch(start, above.levels, at_most=left, known=search.probes)
     except (ClientLimitError, OutOfTimeError) as error:
         if not any(p.passed for p in points):
             raise  # what was measured, if anything, says nothing about the config
         limit: str | None = error.message
     else:
-        limit = _limit_of(Bracket.of(search.probes), above)
-    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
-
-
-def _limit_of(bracket: Bracket, above: FromAbove[Point]) -> str | None:
-    """What the load generator could not send, where the candidate sustains all that it could."""
-    floor, limit = bracket.floor, above.client_limit
-    found = limit is not None and floor is not None and floor.level >= above.levels.highest
-    return limit.message if limit is not None and found else None
+        limit = None
+    score, floor = score_points(objective, points), Bracket.of(search.probes).floor
+    if floor is not None and above.levels.reached_by(floor):
+        limit = f"it sustains all that the load generator can send, {digits(floor.level, 4)}/s"
+        # whatever was answered by chance, it is equal to others that sustain it
+        score = replace(score, value=floor.level * points[0].measurement.batch_size)
+    return Evaluation(TrialState.MEASURED, tuple(points), score, limit)
 
 
 def evaluate_listed(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tuner.bench.again import TOO_HIGH
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.load.validity import client_behind, client_kept_up
+from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import LevelRange, NoResult
 
 #: It is lowered to this share of what the load generator did send; without a result, to half the
@@ -18,19 +21,48 @@ Result = TypeVar("Result")
 
 
 @dataclass
+class Sendable:
+    """What the load generator can send on this machine, as far as a run has seen it.
+
+    Attributes:
+        most: The highest level to ask for; infinite until one could not be sent.
+        sent: The highest level that was sent.
+    """
+
+    most: float = math.inf
+    sent: float = 0.0
+
+    @classmethod
+    def seen(cls, kept: Iterable[Measurement], rejected: Iterable[Measurement]) -> Sendable:
+        """By what an earlier part of the run has measured."""
+        found = cls(sent=max((m.load.level for m in kept), default=0.0))
+        for m in rejected:
+            if m.load.arrivals.open_loop and not client_kept_up(m):
+                found.fell_behind(client_behind(m), m.load.level)
+        return found
+
+    def kept_up(self, level: float) -> None:
+        self.sent = max(self.sent, level)
+        self.most = max(self.most, level)
+
+    def fell_behind(self, error: ClientLimitError, level: float) -> None:
+        """Where it has sent as much before, that was the config's fault, or chance."""
+        if level > self.sent:
+            self.most = max(min(self.most, below_sent(error, level)), self.sent)
+
+
+@dataclass
 class FromAbove(Generic[Result]):
     """Measures at a level, or at the first below it that gives a result.
 
     Attributes:
         levels: Allowed ones; lowered to what the load generator can send once that is known.
         drowned: Loads that gave no result though they were sent.
-        client_limit: What the load generator could not send; None while it could.
     """
 
     measure: Callable[[float], Result]
     levels: LevelRange
     drowned: list[NoResult] = field(default_factory=list)
-    client_limit: ClientLimitError | None = None
     steps: int = 0
 
     def result(self, level: float) -> Result:
@@ -52,9 +84,8 @@ class FromAbove(Generic[Result]):
         if self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
-            self.client_limit = error
-            lower = self.levels.nearest(below_sent(error, level))
-            self.levels = replace(self.levels, highest=lower)
+            self.levels = self.levels.below(below_sent(error, level))
+            lower = self.levels.highest
         else:
             self.drowned.append(NoResult(level))
             lower = self.levels.nearest(BELOW * level)

@@ -110,7 +110,8 @@ def outcome_text(trial: Trial) -> str:
         return f"misses the SLOs at every load tried, down to {lowest.measurement.load}: {nearest}"
     best = trial.points[trial.score.best_point]
     rate = best.measurement.throughput_infer_per_s
-    return f"{digits(rate, 4)}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
+    least = "at least " if trial.limit else ""
+    return f"{least}{digits(rate, 4)}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
 
 
 def first_line(text: str) -> str:

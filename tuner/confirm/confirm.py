@@ -301,6 +301,7 @@ class _Rotation:
             levels, expected = self._rules.levels, side.expected_level()
             if levels is None:
                 return measure_fixed_round(measure, side.entrant.level or expected)
+            levels = self._rounds.sendable(levels)
             if self._far_behind and side is self._current:
                 others = [f.expected_level() for f in self._racing()]
                 return search_far_behind(measure, expected, others, levels, self._rules.length_s)

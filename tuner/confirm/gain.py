@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -56,6 +57,9 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     if other.outclassed:
         return _over_outclassed(own, other, error)
     one, two = readings(own, objective)[:rounds], readings(other, objective)[:rounds]
+    if objective.goal is not Goal.MINIMIZE:  # what the other may sustain beyond is not known
+        limited = [r.limit < math.inf for r in other.rounds]
+        one = [min(pair) if cut else pair[0] for *pair, cut in zip(one, two, limited, strict=False)]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
     means = (geometric_mean(one), geometric_mean(two))

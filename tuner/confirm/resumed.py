@@ -60,6 +60,7 @@ class ResumedBench:
         forget: Callable[[int], None],
     ) -> None:
         self._bench, self._record, self._forget = bench, record, forget
+        self.sendable = bench.sendable
         self._stored, self._used = list(stored), 0
         self._asked: Candidate | None = None  # to be deployed once something must be measured
         self._fresh = False

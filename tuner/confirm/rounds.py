@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
+from tuner.bench.stepping import FromAbove
 from tuner.confirm.bound import WIDE, capacity_level, chord, is_near, steepness
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.run.confirmation import Repeat, Role
@@ -66,6 +67,10 @@ class Rounds:
     seed: int
     record: Callable[[Row], None]
     _made: Counter[int] = field(default_factory=Counter)
+
+    def sendable(self, levels: LevelRange) -> LevelRange:
+        """Those of them that the load generator can send, as far as is known by now."""
+        return levels.below(self.bench.sendable.most)
 
     def measure(
         self,
@@ -119,6 +124,7 @@ class Round:
         missed: Its one load is certainly not sustained; what it does sustain was not searched.
         astray: What disturbed the machine when a failed level ended the round far below what was
             expected, and again when that level was repeated; empty where nothing did.
+        limit: All that the load generator could send, where it sustained that; else infinite.
     """
 
     points: tuple[Point, ...]
@@ -126,6 +132,7 @@ class Round:
     drowned: tuple[float, ...] = ()
     missed: bool = False
     astray: str = ""
+    limit: float = math.inf
 
     @property
     def probes(self) -> list[Probe]:
@@ -206,11 +213,17 @@ class Contender:
         """Its capacities are loads that it does not sustain."""
         return any(r.missed for r in self.rounds)
 
+    @property
+    def limited(self) -> bool:
+        """It sustained all that the load generator could send: its capacity may be higher."""
+        return any(r.limit < math.inf for r in self.rounds)
+
     def levels(self) -> list[float]:
         """Of each round, the level at which an SLO begins to be missed, or one above that."""
         slope = self.steepness()
         return [
-            r.points[0].level if r.missed else capacity_level(r.probes, slope) for r in self.rounds
+            r.points[0].level if r.missed else min(capacity_level(r.probes, slope), r.limit)
+            for r in self.rounds
         ]
 
     def steepness(self) -> float | None:
@@ -297,15 +310,20 @@ class _How:
 
 def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point] = ()) -> Round:
     points, drowned, fine = [*known], list[float](), how.fine
+    above = FromAbove(measure, how.levels)
     level = how.begin(points)
     while level is not None and len(points) + len(drowned) < MOST_STEPS + len(known):
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
+            if isinstance(error, ClientLimitError):
+                level = above.lower(error, level)
+                how = replace(how, levels=above.levels)
+                if any(p.level >= level for p in points):
+                    break
+                continue
             if not any(p.passed for p in points):
                 raise
-            if isinstance(error, ClientLimitError):
-                break  # it sustains all that can be sent
             drowned.append(level)
         probes = _probes(points, drowned)
         if how.over(probes[-1]):
@@ -313,7 +331,10 @@ def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point]
         level = how.next(probes)
         if level is None and fine:
             level, fine = _where_it_bends(probes, how.levels), False
-    return Round(tuple(points), drowned=tuple(drowned))
+    floor = Bracket.of(_probes(points, drowned)).floor
+    limited = floor is not None and how.levels.reached_by(floor)
+    limit = floor.level if limited and floor is not None else math.inf
+    return Round(tuple(points), drowned=tuple(drowned), limit=limit)
 
 
 def _led_astray(found: Round, expected: float) -> str:

@@ -185,7 +185,8 @@ def _standing(data: ReportData, side: Side | None) -> str:
         return f"{metric.name} {found} at {load} within {slo}{side.rounds_text}"
     if side.goodput_infer_per_s is None:
         return f"no load tried met {slo}"
-    return f"{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"
+    least = "at least " if side.at_least else ""
+    return f"{least}{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"
 
 
 def _gain(data: ReportData) -> str:

@@ -135,11 +135,27 @@ class Bracket:
 
 @dataclass(frozen=True)
 class LevelRange:
-    """Levels that may be asked for; ``whole`` for concurrency."""
+    """Levels that may be asked for.
+
+    Attributes:
+        whole: For concurrency.
+        limited: The highest is what the load generator can send.
+    """
 
     lowest: float
     highest: float
     whole: bool = False
+    limited: bool = False
+
+    def below(self, sendable: float) -> LevelRange:
+        """Those of them that the load generator can send."""
+        if sendable >= self.highest:
+            return self
+        return replace(self, highest=self.nearest(sendable), limited=True)
+
+    def reached_by(self, floor: Probe) -> bool:
+        """Whether a level that passed is all that the load generator can send."""
+        return self.limited and floor.level >= self.highest
 
     def nearest(self, level: float) -> float:
         level = min(max(level, self.lowest), self.highest)

@@ -182,11 +182,12 @@ def _improved(
 ) -> Verdict:
     metric = session.spec.objective.metric
     loads = "throughput" if session.plan.listed else "capacity"
+    own = simplest.proof.own
     return Verdict(
         Status.IMPROVED,
         reasons,
         baseline,
-        Side(simplest.candidate, simplest.proof.points, feasible=True, soak=soaked),
+        Side(simplest.candidate, own.points, feasible=True, soak=soaked, limited=own.limited),
         simplest.proof,
         compared=loads if metric is None else metric.name,
         simplification=simplest.tried,
@@ -202,7 +203,8 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     if baseline is None or not points or (result.current.at_most and baseline.feasible):
         return baseline
     rough = result.current.outclassed and not result.current.at_most
-    return Side(baseline.candidate, points, any(p.passed for p in points), rough=rough)
+    feasible, limited = any(p.passed for p in points), result.current.limited
+    return Side(baseline.candidate, points, feasible, rough=rough, limited=limited)
 
 
 def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:

@@ -263,6 +263,7 @@ class _Measuring:
             # the load to beat may be so far beyond it that there is no result
             self._session.events.note(f"measured from below: {error.message}")
             return None
+        plan = self._session.plan  # now that a load was too much for it
         return evaluate(self._measure, objective, plan, start, at_most=most(start))
 
     def _race_rules(self) -> Race | None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tuner.bench.protocol import Bench
+from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row
@@ -56,7 +57,9 @@ class Session:
 
     @property
     def plan(self) -> LoadPlan:
-        return self.job.plan
+        """Its loads are those that the load generator can send."""
+        plan = self.job.plan
+        return replace(plan, levels=plan.levels.below(self.bench.sendable.most))
 
     @property
     def current(self) -> Candidate:
@@ -110,6 +113,11 @@ def open_session(
             store.append_confirmation(row.kept)
 
     with set_up_bench(served, events, book, checkpoint, reject) as bench:
+        if store is not None:
+            points = [*(p for t in store.trials() for p in t.points)]
+            points += [row.point for row in store.confirmation()]
+            rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
+            bench.sendable = Sendable.seen([p.measurement for p in points], rejected)
         yield Session(
             job=served.job,
             bench=bench,

@@ -467,3 +467,26 @@ def test_a_change_without_which_the_search_saw_an_slo_missed_far_below_is_not_un
     (undone,) = (p for p in verdict.simplification if p.field == "max_batch_size")
     assert undone.kept
     assert undone.without_change == pytest.approx(capacity if again else missed, rel=0.02)
+
+
+def test_a_winner_that_stands_all_that_can_be_sent_is_written_as_at_least_that() -> None:
+    """The load generator is no reason to refuse it, and it is told from what is known exactly."""
+    bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 4000.0}, sends=1500.0)
+    limited = replace(trial(bench, 1, OTHER, 1350), limit="all that can be sent")
+    verdict = prove(bench, trial(bench, 0, CURRENT, 490, 550), limited)
+    assert verdict.status is Status.IMPROVED
+    result = Result.from_json(result_json(bench, verdict))
+    assert result.winner is not None
+    assert result.baseline is not None
+    assert (result.winner.at_least, result.baseline.at_least) == (True, False)
+    assert "  goodput   at least " in "\n".join(lines_of(Path("run"), result))
+    levels = [level for candidate, level in bench.levels if candidate == OTHER]
+    assert sum(level > 1500.0 for level in levels) <= 1  # and then never again
+
+
+def test_of_two_that_stand_all_that_can_be_sent_neither_is_better() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 3000.0, OTHER: 4000.0}, sends=1500.0, noise=0.01)
+    trials = trial(bench, 0, CURRENT, 1200), trial(bench, 1, OTHER, 1350)
+    verdict = prove(bench, *trials)
+    assert verdict.status is Status.KEPT
+    assert result_json(bench, verdict)["baseline"]["at_least"] is True
