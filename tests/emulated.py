@@ -7,6 +7,7 @@ too much saturates and answers late, and one that Triton refuses is refused when
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import random
@@ -65,6 +66,7 @@ class EmulatedBench:
     Attributes:
         serves: The capacity of the server that is there now.
         asked: Every measurement.
+        idle: Those that are no part of a round.
         deployed: Every candidate, with whether a fresh server was demanded.
         looks: Seeds of the quick looks, and how many requests at once.
         given_up: Reasons for which trials were lost.
@@ -95,11 +97,18 @@ class EmulatedBench:
         self.candidate = candidate_of({})
         self.serves = 0.0
         self.asked: list[Asked] = []
+        self.idle: list[Asked] = []
         self.deployed: list[tuple[Candidate, bool]] = []
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[Asked] = []
         self.soaks: list[Asked] = []
         self.given_up: list[str] = []
+
+    def aside(self) -> EmulatedBench:
+        """Serves the same, and notes what was asked in `idle`."""
+        aside = copy.copy(self)
+        aside.asked, aside.looks = self.idle, []
+        return aside
 
     def enter(self, stage: object) -> None:
         pass
@@ -194,11 +203,11 @@ def a_session(
 
 
 class FreshBench(EmulatedBench):
-    """For what must never measure on a server that has served another config."""
+    """For rounds, which are never measured on a server that has served another config."""
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
-        assert fresh
-        return super().deploy(candidate, fresh=fresh)
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        assert self.deployed[-1] == (self.candidate, True) or self.asked is self.idle
+        return super().measure(level, seed, least_s)
 
 
 def saying(value: float) -> Answers:

@@ -122,6 +122,9 @@ class TritonBench:
     def arrivals(self) -> Arrivals:
         return self._rules.arrivals
 
+    def aside(self) -> TritonBench:
+        return self
+
     def enter(self, stage: Stage) -> None:
         """Sets the purpose of what is measured from now on."""
         self._rejects.stage = stage

@@ -11,6 +11,7 @@ from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
 from tuner.score.capacity import (
     Bracket,
     CapacitySearch,
+    LevelRange,
     NoResult,
     Probe,
     next_level,
@@ -139,8 +140,12 @@ def evaluate(
         known: What a race that it did not lose has measured.
     """
     points, above = list(known), FromAbove(measure, plan.levels)
-    if not points:
-        points.append(above.result(start))
+    first = plan.levels.nearest(start)
+    while not points:
+        try:
+            points.append(measure(first))
+        except (ClientLimitError, LoadFailedError) as error:
+            first = above.lower(error, first)
     seen: list[Probe] = [*points, *above.drowned]
     left = at_most - len(points)
     search = CapacitySearch(start, above.levels, at_most=left, known=seen)
@@ -163,12 +168,19 @@ def evaluate(
         limit: str | None = error.message
     else:
         limit = None
-    score, floor = score_points(objective, points), Bracket.of(search.probes).floor
-    if floor is not None and above.levels.reached_by(floor):
-        limit = f"it sustains all that the load generator can send, {digits(floor.level, 4)}/s"
-        # whatever was answered by chance, it is equal to others that sustain it
-        score = replace(score, value=floor.level * points[0].measurement.batch_size)
-    return Evaluation(TrialState.MEASURED, tuple(points), score, limit)
+    found = Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
+    return _at_least(found, Bracket.of(search.probes).floor, above.levels)
+
+
+def _at_least(found: Evaluation, floor: Probe | None, levels: LevelRange) -> Evaluation:
+    """One that sustains all that can be sent is equal to others that do, whatever each answered."""
+    if floor is None or not levels.reached_by(floor):
+        return found
+    value, measured = found.score.value, found.points[0].measurement
+    if measured.load.arrivals.open_loop:  # in a closed loop, clients are no goodput
+        value = floor.level * measured.batch_size
+    limit = f"it sustains all that the load generator can send, {digits(floor.level, 4)}/s"
+    return replace(found, score=replace(found.score, value=value), limit=limit)
 
 
 def evaluate_listed(

@@ -141,6 +141,8 @@ def _kept(data: ReportData) -> str:
 
 def _infeasible(data: ReportData) -> str:
     side = data.best or data.current
+    if data.current is not None and data.current.missed_when_idle:
+        return f"no config meets every SLO at every load; {data.current.missed_when_idle}."
     tried = count_text(data.measured_count, "config")
     if side is None or not data.slo:
         return f"none of {tried} measured meets every SLO."
@@ -191,7 +193,8 @@ def _standing(data: ReportData, side: Side | None) -> str:
 
 def _gain(data: ReportData) -> str:
     if data.improvement is None:
-        reason = "the current config met the SLOs at no load tried"
+        missed = data.current.missed_when_idle if data.current else ""
+        reason = missed or "the current config met the SLOs at no load tried"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     times, means = data.improvement.times_text, data.improvement.means
     if not data.maximizes:

@@ -28,6 +28,7 @@ from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.lengths import length_s
+from tuner.steps.low_loads import held_to_low_loads, missed_when_idle
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_kept, soak_winner
@@ -54,14 +55,14 @@ def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
 
 
 def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
-    baseline_trial = _trial_of(session.current, trials)
-    baseline = side_of_trial(baseline_trial)
+    trials, idle = held_to_low_loads(session, trials)
+    missed = next(iter(idle), "")
+    baseline = side_of_trial(_trial_of(session.current, trials))
+    if baseline is not None:
+        baseline = replace(baseline, missed_when_idle=missed)
     if not feasible(trials, session.spec, session.current):
-        reasons = (
-            _nearest_miss(trials, session.plan),
-            *_failures(session, trials),
-            *_limits(trials),
-        )
+        nearest = () if idle else (_nearest_miss(trials, session.plan),)
+        reasons = (*idle, *nearest, *_failures(session, trials), *_limits(trials))
         return Verdict(Status.INFEASIBLE, reasons, baseline)
     finalists = _finalists(session, trials)
     _refuse_without_alternative(session, trials)
@@ -69,7 +70,8 @@ def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
         reason = "No config tried is better than the current one by what a change must be worth."
         reasons = (reason, *_failures(session, trials), *_limits(trials))
         return Verdict(Status.KEPT, reasons, baseline)
-    return _take_best(session, trials, finalists, baseline)
+    verdict = _take_best(session, trials, finalists, baseline)
+    return replace(verdict, reasons=(*idle, *verdict.reasons))
 
 
 def _take_best(
@@ -96,6 +98,10 @@ def _take_best(
             answers = _same_answers(session, simplest)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
+                continue
+            if idle := missed_when_idle(session, simplest.candidate, simplest.proof.level):
+                reasons.append(f"{name}: {idle}")
+                outcomes[result.candidate] = Outcome.NOT_FEASIBLE
                 continue
             proven = soak_winner(session, simplest.proof)
         except TrialError as error:
@@ -150,7 +156,13 @@ def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -
 
     with _rounds_told(session.record, session.events, name) as record:
         rules = _rules(session, record)
-        return simplify(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
+        found = simplify(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
+    if found.candidate == result.candidate:
+        return found
+    idle = missed_when_idle(session, found.candidate)
+    if idle:
+        session.events.note(f"nothing is put back: {idle}")
+    return Simplified(result, ()) if idle else found
 
 
 def _ceiling(trial: Trial | None) -> float | None:

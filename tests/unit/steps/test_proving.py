@@ -83,8 +83,13 @@ class Rounds(Silent):
         self.told.append(f"{what}: {sustained.measurement.load.level:.0f}")
 
 
-def prove(bench: ProvingBench, *trials: Trial, events: Events | None = None) -> Verdict:
-    session = a_session(bench, bench.spec, CURRENT, events=events or Silent())
+def prove(
+    bench: ProvingBench,
+    *trials: Trial,
+    events: Events | None = None,
+    current: Candidate = CURRENT,
+) -> Verdict:
+    session = a_session(bench, bench.spec, current, events=events or Silent())
     return step.prove(session, trials)
 
 
@@ -278,7 +283,7 @@ def test_the_rounds_of_a_confirmation_have_the_arrivals_of_their_run() -> None:
 def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100)
-    rounds = iter([500.0, 1.0, 1.0, 500.0])  # a bad one gets a second server
+    rounds = iter([500.0, 500.0, 1.0, 1.0, 500.0])  # a bad one gets a second server
     bench.capacity = lambda c: next(rounds, 500.0) if c == CURRENT else 1000.0
     verdict = prove(bench, *trials)
     baseline = result_json(bench, verdict)["baseline"]
@@ -323,7 +328,7 @@ def test_the_confirmation_never_sees_the_searchs_arrivals_and_each_round_has_its
         spec = spec_of(search={"seed": seed})
         bench = ProvingBench(spec, {CURRENT: 500.0, OTHER: 1000.0})
         prove(bench, trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100))
-        rounds = [a for a in bench.asked if a.server <= 6]  # two configs, three times
+        rounds = [a for a in bench.asked if a.server <= 7]  # two configs, three times, after a look
         by_config = {
             config: list(dict.fromkeys(a.seed for a in rounds if a.candidate == config))
             for config in (CURRENT, OTHER)

@@ -1,0 +1,99 @@
+"""Few requests: a lone one, and a tenth of the load that a config sustains.
+
+A config may meet a latency SLO only while many requests come: a batcher that waits for more of them
+keeps a lone one for all its queue delay. The search raises loads, and so would never see that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.bench.levels import sustained_level
+from tuner.errors import TrialError
+from tuner.load import seeds
+from tuner.score.trial import Trial, TrialState
+from tuner.score.verdict import Verdict
+from tuner.space.candidate import Candidate
+from tuner.spec.digits import digits
+from tuner.spec.paths import DELAY
+from tuner.steps.finalists import feasible
+from tuner.steps.lengths import LONG_S, length_s
+from tuner.steps.session import Session
+
+#: The share of what a config sustains at which it is asked too.
+TENTH = 0.1
+
+
+def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0) -> str:
+    """The SLO that a config misses for a lone request, or at a tenth of ``level``; else empty.
+
+    Nothing is asked of a closed loop, or where the spec says which loads there are.
+
+    Raises:
+        TrialError: The config could not be served, or gave no result.
+    """
+    plan, seed = session.plan, seeds.of_overload(session.spec.search.seed)
+    if plan.listed is not None or not plan.arrivals.open_loop:
+        return ""
+    session.bench.deploy(candidate)
+    bench = session.bench.aside()
+    alone_s = bench.one_at_a_time(seed)
+    for slo in session.spec.slos:
+        took_us = 1e6 * alone_s.get(slo.stream, 0.0)
+        if slo.metric.is_latency and took_us > slo.bound:
+            told = f"one request at a time takes {digits(took_us / 1e3, 4)} ms: misses {slo}"
+            return told + _delay_text(session, candidate, took_us)
+    tenth = plan.levels.nearest(TENTH * level)
+    if tenth >= level or length_s(session.spec, plan, tenth) > LONG_S:
+        return ""
+    point = bench.measure(tenth, seed)
+    missed = [s.expression for s in point.slo if s.verdict is Verdict.FAIL]
+    if not missed or point.measurement.disturbances:
+        return ""
+    return f"at {digits(tenth, 3)}/s, a tenth of its load, it misses {missed[0]}"
+
+
+def held_to_low_loads(session: Session, trials: Sequence[Trial]) -> tuple[list[Trial], list[str]]:
+    """The trials, infeasible where the config misses an SLO at low loads, and what was seen.
+
+    The best others are asked only where the current config misses one: most share its cause.
+    """
+    found, reasons = list(trials), list[str]()
+    current = next((t for t in trials if t.candidate == session.current), None)
+    if current is None or not current.points:
+        return found, reasons
+    others = [t for t in feasible(trials, session.spec, session.current) if t is not current]
+    for trial in [current, *others[: 2 * session.spec.confirm.finalists]]:
+        try:
+            level = (sustained_level(trial) or 0.0) if trial is current else 0.0
+            missed = missed_when_idle(session, trial.candidate, level)
+        except TrialError as error:
+            session.events.note(f"trial {trial.number} was not asked at low loads: {error.message}")
+            missed = ""
+        if not missed and trial is current:
+            break
+        if missed:
+            name = "the current config" if trial is current else f"trial {trial.number}"
+            reasons.append(f"{name}: {missed}")
+            session.events.note(reasons[-1])
+            found[found.index(trial)] = _infeasible(trial)
+    return found, reasons
+
+
+def _infeasible(trial: Trial) -> Trial:
+    assert trial.score is not None
+    score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
+    return replace(trial, state=TrialState.MEASURED, score=score)
+
+
+def _delay_text(session: Session, candidate: Candidate, took_us: float) -> str:
+    """That it is the queue delay, where that is most of what a request took."""
+    delays = [v for knob, v in candidate.fields.items() if knob.path == DELAY]
+    if not delays and session.job.served:
+        configs = [model.base.completed for model in session.job.served.models.values()]
+        delays = [c.dynamic_batching.max_queue_delay_microseconds for c in configs]
+    delay_us = max((int(str(delay or 0)) for delay in delays), default=0)
+    if not took_us / 2 < delay_us <= took_us:
+        return ""
+    return f", since its queue delay is {digits(delay_us / 1e3, 4)} ms"
