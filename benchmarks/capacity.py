@@ -29,7 +29,8 @@ from confirmation import BATCHING, spec_in
 from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import TimeBook
-from tuner.score.capacity import TOLERANCE, Bracket, Probe
+from tuner.score.capacity import Bracket, Probe
+from tuner.score.next_load import TOLERANCE
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent

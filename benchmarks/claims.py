@@ -238,7 +238,7 @@ def held_level(bench: SimulatedBench, proof: Confirmation, seed: int) -> float |
     rules = SoakRules(
         [bench.slo], plan, seed, bench.soak_s, least_s, lambda _: None, lambda _: None, HEADROOM
     )
-    found = soak(bench, OTHER, first_level(proof, plan), rules, slope=proof.own.steepness())
+    found = soak(bench, OTHER, first_level(proof, plan), rules)
     return None if found.held is None else (1.0 - found.headroom) * found.held.level
 
 

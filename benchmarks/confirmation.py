@@ -12,9 +12,6 @@ does, on the real tritonserver with the real perf_analyzer, with arrivals of its
 The difference is one of service times. Client, network and server cost both configs the same, so
 the saturation differs a little less, and the capacity within a latency bound a little more.
 
-``--awake`` keeps virtual CPUs from halting (`benchmarks/awake.py`), for hosts on which each wake-up
-waits for other guests.
-
 ``--simulated`` answers from a queue with those service times, each server 0.5 % off. In seconds it
 shows how the rounds decide, and how long they would measure.
 
@@ -37,14 +34,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import yaml
-from awake import awake
 from claims import Server, SimulatedBench
 
 from tuner.bench.protocol import Bench
@@ -324,7 +320,6 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
     parser.add_argument("--window", type=float, default=1.8, help="seconds of a measurement")
     parser.add_argument("--simulated", action="store_true", help="a queue instead of a server")
-    parser.add_argument("--awake", action="store_true", help="keep virtual CPUs from halting")
     parser.add_argument(
         "--output", type=Path, help="append a JSON line per repetition; continue with what it holds"
     )
@@ -336,7 +331,6 @@ def main() -> int:
             "difference": difference,
             "spec_window_s": options.window,
             "simulated": options.simulated,
-            "awake": options.awake,
         },
     )
     numbers = range(options.first, options.first + options.repeats)
@@ -350,10 +344,7 @@ def main() -> int:
         job = prepare(Request(spec=spec_in(Path(directory), options.window)))
         if left := [n for n in numbers if n not in rows]:
             queue = simulated(difference, options.window, left[0])
-            with (
-                awake() if options.awake else nullcontext(),
-                queue if options.simulated else real(job) as rig,
-            ):
+            with queue if options.simulated else real(job) as rig:
                 repeat(rig, job, difference, left, keep)
     found = [rows[n] for n in numbers]
     return 0 if summary(found, difference, float(job.spec.confirm.min_gain)) else 1

@@ -33,7 +33,6 @@ from recorded_curves import RESULTS
 from recorded_table import spec_path
 from replay import COMPARED, spec_for
 
-from tuner.bench.levels import capacity_level
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.rounds import Entrant, search_round
@@ -124,7 +123,7 @@ class Recorder(Silent):
             measurements=len(trial.points),
             disturbed=sum(bool(p.measurement.disturbances) for p in trial.points),
             goodput=scored.value if scored is not None and scored.feasible else None,
-            level=None if scored is None else capacity_level(trial),
+            level=None if scored is None else trial.capacity_level,
             held=None if best is None else best.number,
         )
         self.steps.append(step)

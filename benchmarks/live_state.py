@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Self
 
-from tuner.confirm.bound import capacity_level, steepness
 from tuner.confirm.rounds import Entrant
-from tuner.score.capacity import Bracket, Probe
+from tuner.score.capacity import Bracket, Probe, capacity_level, steepness
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio
 from tuner.search.budget import StopReason
 from tuner.space.candidate import Candidate

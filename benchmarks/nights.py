@@ -23,7 +23,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -71,12 +70,10 @@ class Night:
         return f"night {self.repetition}: {self.status}{found}, {self.seconds:.0f} s{disturbed}"
 
 
-def tune(arguments: Sequence[str], *, awake: bool = False) -> int:
-    """Runs the product in a process of its own; ``awake``: on virtual CPUs that do not halt."""
-    program = [str(Path(sys.executable).with_name("tune"))]
-    if awake:
-        program = [sys.executable, str(Path(__file__).with_name("awake.py"))]
-    return subprocess.run([*program, *arguments], check=False).returncode
+def tune(arguments: Sequence[str]) -> int:
+    """Runs the product in a process of its own."""
+    program = str(Path(sys.executable).with_name("tune"))
+    return subprocess.run([program, *arguments], check=False).returncode
 
 
 def accept(directory: Path, run: Tune) -> None:
@@ -154,10 +151,8 @@ def main(run: Tune = tune) -> int:
     parser.add_argument(
         "--loss", type=float, default=0.0, help="percent by which the config serves less"
     )
-    parser.add_argument("--awake", action="store_true", help="keep virtual CPUs from halting")
     options = parser.parse_args()
     directory: Path = options.directory
-    run = partial(tune, awake=True) if options.awake else run
     directory.mkdir(parents=True, exist_ok=True)
     accept(directory, run)
     kept = Kept(directory / NIGHTS, {"loss_percent": options.loss})

@@ -2,8 +2,8 @@
 
     python benchmarks/replay.py --table emulated-accelerator --seeds 20 --trials 24
     python benchmarks/replay.py --table pair --seeds 20 --trials 20
-    python benchmarks/replay.py --strategy twin --again
-    python benchmarks/replay.py --strategy twin --ordinary-best --trials 12
+    python benchmarks/replay.py --strategy gp --again
+    python benchmarks/replay.py --strategy gp --ordinary-best --trials 12
     python benchmarks/replay.py --table tiny-bert --shrunk
     python benchmarks/replay.py --report
 
@@ -52,8 +52,8 @@ from tuner.steps.session import Session
 
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
-    "twin": {"strategy": "twin"},
     "gp": {"strategy": "gp"},
+    "twin": {"strategy": "twin"},
     "tpe": {"strategy": "tpe"},
     "random": {"strategy": "random"},
     "grid": {"strategy": "grid"},
@@ -227,9 +227,6 @@ class _Timed:
     @property
     def first_guess(self) -> Candidate | None:
         return self.strategy.first_guess
-
-    def outlook(self, history: Sequence[Trial]) -> None:
-        return None
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -27,7 +27,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.twin.costs import Figure, figures_of
-from tuner.twin.fit import Z90, Twin, fit
+from tuner.twin.fitting import Z90, Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.system import Network, Traffic

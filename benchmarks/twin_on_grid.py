@@ -30,7 +30,7 @@ from tuner.search.strategies.twin.fitting import in_words
 from tuner.space.space import Space
 from tuner.steps.job import Job
 from tuner.twin.capacity import Requirement, capacity_of
-from tuner.twin.fit import Twin, fit
+from tuner.twin.fitting import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.setting import setting_of, with_measured
 

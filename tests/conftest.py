@@ -8,11 +8,25 @@ from hypothesis import settings
 # The same examples every time: a failure in continuous integration can be had again, and a passing
 # commit stays one. `pytest --hypothesis-profile=default` looks for new ones.
 settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("fuzz", max_examples=10_000)
 settings.load_profile("repeatable")
 
 # What fails there tells its values too.
 pytest.register_assert_rewrite("contract.load_contract", "contract.server_contract")
 
-# A test that measures is alone on the machine, and made again where that was disturbed; `pytester`
-# tests that.
-pytest_plugins = ["turns", "disturbed", "pytester"]
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs all of a file that is named, however long it takes."""
+    if _names_files(config):
+        expression = config.option.markexpr
+        config.option.markexpr = expression.replace("not long and not measuring and ", "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """No workers for files that are named; else as many as there are cores."""
+    return 0 if _names_files(config) else None
+
+
+def _names_files(config: pytest.Config) -> bool:
+    return all(argument.split("::")[0].endswith(".py") for argument in config.args)

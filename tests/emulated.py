@@ -26,6 +26,7 @@ from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.measurement.window import Window
 from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -102,6 +103,7 @@ class EmulatedBench:
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[Asked] = []
         self.soaks: list[Asked] = []
+        self.short: list[Asked] = []
         self.given_up: list[str] = []
 
     def aside(self) -> EmulatedBench:
@@ -139,6 +141,12 @@ class EmulatedBench:
             served = reading.throughput_infer_per_s
         reading = replace(reading, load=load, throughput_infer_per_s=served, duration_s=30.0)
         return judge_point(self.slos, replace(reading, seed=seed))
+
+    def once(self, level: float, seed: int, window: Window) -> Point:
+        self.short.append(self._asked(level, seed))
+        found = self.reading(level / self.lasting, seed)
+        found = replace(found, load=replace(found.load, level=level))
+        return judge_point(self.slos, replace(found, seed=seed, duration_s=window.duration_s))
 
     def reading(self, level: float, seed: int) -> Measurement:
         """What the load generator tells of the candidate there; tests may know better."""

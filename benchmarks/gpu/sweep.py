@@ -30,7 +30,7 @@ from tritonclient.grpc import model_config_pb2
 from tuner.errors import DeployRefusedError
 from tuner.load.generator import Demand
 from tuner.load.generators import choose
-from tuner.load.perf_analyzer import csv_report
+from tuner.load.perf_analyzer import outputs
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load
 from tuner.machine.host import read_gpus
@@ -228,7 +228,7 @@ def _perf_analyzer(
     )
     if done.returncode != 0:
         return {"failed": done.stdout.strip().splitlines()[-1:]}
-    return asdict(csv_report.read(report))
+    return asdict(outputs.read_report(report))
 
 
 WHAT: dict[str, Callable[[Bed, Sequence[int]], None]] = {

@@ -22,6 +22,8 @@ from tuner.server.control import Control
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
 
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
+
 
 @contextmanager
 def a_case(directory: Path, kind: GeneratorKind) -> Iterator[LoadCase]:
@@ -55,7 +57,6 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
         yield case
 
 
-@pytest.mark.integration
 class TestPerfAnalyzer(LoadGeneratorContract):
     @pytest.fixture(scope="class")
     @classmethod
@@ -63,7 +64,6 @@ class TestPerfAnalyzer(LoadGeneratorContract):
         return plain
 
 
-@pytest.mark.integration
 class TestOpenClient(LoadGeneratorContract):
     @pytest.fixture(scope="class")
     @classmethod

@@ -19,7 +19,7 @@ from tuner.server.server import Server
 from tuner.triton.local import SHM, LocalLauncher, LocalServer
 from tuner.triton.remote import RemoteLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

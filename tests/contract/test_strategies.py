@@ -32,7 +32,21 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 
-every_strategy = pytest.mark.parametrize("name", STRATEGIES, ids=lambda name: name.value)
+#: Each choice of these takes a part of a second.
+SLOW = {Strategy.TWIN, Strategy.GP, Strategy.MODEL_ANALYZER}
+#: NVIDIA's searches end when they have seen enough, and its quick one has no chance in it.
+ENDS_BY_ITSELF = {Strategy.MODEL_ANALYZER}
+
+
+def parametrized(*strategies: Strategy) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "name",
+        [pytest.param(s, id=s.value, marks=[pytest.mark.long] * (s in SLOW)) for s in strategies],
+    )
+
+
+every_strategy = parametrized(*STRATEGIES)
+every_exhaustive_strategy = parametrized(*(s for s in STRATEGIES if s not in ENDS_BY_ITSELF))
 
 #: Of one model, of several; of those a cache is searched for.
 SPACES = {
@@ -43,12 +57,6 @@ SPACES = {
 }
 every_space = pytest.mark.parametrize("label", SPACES)
 every_surface = pytest.mark.parametrize("label", ["surface", "composed"])
-
-#: NVIDIA's searches end when they have seen enough, and its quick one has no chance in it.
-ENDS_BY_ITSELF = {Strategy.MODEL_ANALYZER}
-every_exhaustive_strategy = pytest.mark.parametrize(
-    "name", [s for s in STRATEGIES if s not in ENDS_BY_ITSELF], ids=lambda name: name.value
-)
 
 
 def keys(trials: Sequence[Trial]) -> list[str]:

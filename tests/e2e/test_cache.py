@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
 # An answer of the emulated accelerator takes some 320 bytes in the cache, so 400 inputs fit in
 # 128 KiB and 100 of them in 32 KiB. Without a cache it serves 190 requests per second.

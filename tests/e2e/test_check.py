@@ -10,7 +10,7 @@ from e2e.conftest import MODEL, Workplace
 
 from tuner.run.check_schema import CheckFacts
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
 #: Closed clients at one load are the quickest to measure. The limits are wider than usual:
 #: windows are short here, and the test may share its machine.

@@ -8,7 +8,7 @@ import signal
 import pytest
 from waits import TOO_TIGHT, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_killed_run_leaves_no_process_and_is_resumed_by_its_own_spec_without_l
     workplace.wait_for_trials(2)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
-    wait_until(lambda: not workplace.children(), 5)
+    wait_until(lambda: not workplace.children(), 30)
     assert workplace.config.read_bytes() == before
     finished = workplace.trials()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tuner.run.result_schema import check
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
 
 def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> None:  # type: ignore[no-untyped-def]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from e2e.conftest import Workplace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
 
 #: Fast in batches, and wrong there: each answer depends on who else is in the batch.
 _MODEL = """

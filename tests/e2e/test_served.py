@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from e2e.conftest import MODEL, REPOSITORY, Workplace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
 #: An emulated model: what a batch of n takes is written in its parameters.
 CONFIG = """\

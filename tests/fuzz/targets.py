@@ -131,7 +131,7 @@ def _spec_run(text: bytes, directory: Path) -> None:
     loaded = load_spec(directory / "spec.yaml")
     effective_yaml(loaded.spec)
     own = {"repository": directory / "models", "model": "m"}
-    job = job_from(loaded, loaded.spec.model_copy(update=own))
+    job = job_from(loaded, loaded.spec.model_copy(update=own), {})
     job.space.size()
     _ = estimate_run(job).text
     previews(job, 3)
@@ -177,9 +177,9 @@ def _analyzer_run(text: bytes, directory: Path) -> None:
 
 
 def _csv_run(text: bytes, directory: Path) -> None:
-    from tuner.load.perf_analyzer import csv_report
+    from tuner.load.perf_analyzer import outputs
 
-    csv_report.read(directory / "input")
+    outputs.read_report(directory / "input")
 
 
 def _export_run(text: bytes, directory: Path) -> None:

@@ -85,7 +85,7 @@ def _candidates(files: ModelFiles, rng: random.Random) -> Iterator[tuple[Job, An
         place.write_text(text, encoding="utf-8")
         loaded = load_spec(place)
         own = {"repository": files.directory.parent, "model": "m"}
-        job = job_from(loaded, loaded.spec.model_copy(update=own))
+        job = job_from(loaded, loaded.spec.model_copy(update=own), {})
     except TunerError:
         return
     for _ in range(_CANDIDATES):

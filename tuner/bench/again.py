@@ -43,8 +43,12 @@ UNDECIDED = Again("ended early without need", 1, "a fresh server, and the whole 
 TOO_HIGH = Again("a first load was too high for a result", 4, "a lower load")
 SERVER_DIED = Again("the server died", 1, "a fresh server, and the trial from its start")
 NEAR_MISS = Again("the load to beat was nearly sustained", 1, "the incumbent's own load")
+UNEVEN = Again("others took more beside one side of a round", 1, "that side's round")
 #: The first three share one repetition.
-TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
+TABLE = (
+    *(BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS),
+    UNEVEN,
+)
 
 
 def why_again(slos: Sequence[Slo], point: Point, *, first: bool) -> Again | None:

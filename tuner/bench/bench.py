@@ -217,6 +217,21 @@ class TritonBench:
             return self.measure(level, seed, least_s)
         return self.measure(level, seed, window_at=lambda rate: soak(load, rate, least_s))
 
+    def once(self, level: float, seed: int, window: Window) -> Point:
+        """One measurement that decides nothing: it is not repeated.
+
+        Raises:
+            ClientLimitError: The client could not keep up.
+            LoadFailedError: No usable result.
+            ServerGoneError: The server died, or none is deployed.
+        """
+        measurement = self._put(LoadPoint(self._rules.arrivals, level), window, seed)
+        if not client_kept_up(measurement):
+            self._rejects.reject(doubt_about(measurement), measurement)
+            raise client_behind(measurement)
+        self._rejects.keep(measurement)
+        return judge_point(self._rules.slos, measurement)
+
     @property
     def _rates(self) -> Rates:
         return self._rates_of["" if self._candidate is None else self._candidate.key]

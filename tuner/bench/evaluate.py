@@ -8,16 +8,9 @@ from dataclasses import dataclass, replace
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.score.capacity import (
-    Bracket,
-    CapacitySearch,
-    LevelRange,
-    NoResult,
-    Probe,
-    next_level,
-    saturated,
-)
+from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, saturated
 from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import CapacitySearch, Steps, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
 from tuner.spec.digits import digits
@@ -25,8 +18,9 @@ from tuner.spec.objective import Goal, Objective
 
 #: At most this many measurements of a candidate, the race included.
 MOST_PROBES = 5
-#: An informative candidate that lost the race is measured at this share of what it answered there.
-WELL_BELOW_SATURATION = 0.75
+#: An informative candidate that lost the race is measured so far below what it answered there that
+#: its latency reflects its work.
+WELL_BELOW = Steps(of_served=0.75)
 
 
 @dataclass(frozen=True)
@@ -114,9 +108,9 @@ def race(measure: Callable[[float], Point], plan: LoadPlan, rules: Race) -> Race
         if rules.second is not None and nearly(first, rules.second.near_miss):
             again = rules.second.measure()
             return Raced((first, again), rules.lost(again))
-        if rules.informative:
-            below = measure(plan.levels.nearest(_well_below(first)))
-            return Raced((first, below), lost=True)
+        below = next_load([first], plan.levels, WELL_BELOW) if rules.informative else None
+        if below is not None:
+            return Raced((first, measure(below)), lost=True)
     return Raced((first,), lost=True)
 
 
@@ -208,10 +202,3 @@ def nearly(probe: Probe, most: float) -> bool:
     return (
         not saturated(probe) and probe.slo_utilisation is not None and probe.slo_utilisation <= most
     )
-
-
-def _well_below(lost: Probe) -> float:
-    """A load at which a loser of the race should pass, with a latency that reflects its work."""
-    if saturated(lost) and lost.served_per_s:
-        return WELL_BELOW_SATURATION * lost.served_per_s
-    return next_level([lost])

@@ -11,6 +11,7 @@ from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
 from tuner.load.probes.overload import Overload
 from tuner.measurement.rejected import Stage
+from tuner.measurement.window import Window
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
@@ -32,6 +33,8 @@ class Bench(Protocol):
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point: ...
+
+    def once(self, level: float, seed: int, window: Window) -> Point: ...
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from tuner.bench.again import TOO_HIGH
@@ -12,10 +12,10 @@ from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, Tri
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import LevelRange, NoResult
+from tuner.score.next_load import Steps, next_load
 
-#: It is lowered to this share of what the load generator did send; without a result, to half the
-#: level.
-BELOW_SENT, BELOW = 0.9, 0.5
+#: It is lowered to this share of what the load generator did send, where that is known.
+UNSENT = Steps(of_served=0.9)
 
 Result = TypeVar("Result")
 
@@ -47,8 +47,9 @@ class Sendable:
 
     def fell_behind(self, error: ClientLimitError, level: float) -> None:
         """Where it has sent as much before, that was the config's fault, or chance."""
-        if level > self.sent:
-            self.most = max(min(self.most, below_sent(error, level)), self.sent)
+        lower = below_unsent(error, level, LevelRange(0.0, math.inf))
+        if level > self.sent and lower is not None:
+            self.most = max(min(self.most, lower), self.sent)
 
 
 @dataclass
@@ -81,19 +82,17 @@ class FromAbove(Generic[Result]):
     def lower(self, error: TrialError, level: float) -> float:
         """The next load to try after ``level`` gave no result; raises ``error`` without one."""
         self.steps += 1
-        if self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
+        lower = below_unsent(error, level, self.levels)
+        if lower is None or self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
-            self.levels = self.levels.below(below_sent(error, level))
-            lower = self.levels.highest
+            self.levels = replace(self.levels, highest=lower, limited=True)
         else:
             self.drowned.append(NoResult(level))
-            lower = self.levels.nearest(BELOW * level)
-        if lower >= level:
-            raise error
         return lower
 
 
-def below_sent(error: ClientLimitError, level: float) -> float:
-    """What the load generator can send, where ``level`` was too much for it."""
-    return BELOW * level if error.sent_per_s is None else BELOW_SENT * min(error.sent_per_s, level)
+def below_unsent(error: TrialError, level: float, levels: LevelRange) -> float | None:
+    """The load below one that gave no result; None where there is none."""
+    sent_per_s = error.sent_per_s if isinstance(error, ClientLimitError) else None
+    return next_load([NoResult(level, sent_per_s)], levels, UNSENT)

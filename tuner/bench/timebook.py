@@ -30,16 +30,6 @@ class TimeBook:
         self._since = clock()
         self._booked = dict.fromkeys(Phase, 0.0)
         self._at_lap = dict(self._booked)
-        self._told: Callable[[Phase], None] = _nobody
-
-    @contextmanager
-    def followed(self, told: Callable[[Phase], None]) -> Iterator[None]:
-        """``told`` is called with each phase that begins, or resumes after an inner one."""
-        self._told = told
-        try:
-            yield
-        finally:
-            self._told = _nobody
 
     def carry(self, seconds: Mapping[str, float]) -> None:
         """Adds seconds by phase that an earlier part of a resumed run spent."""
@@ -51,12 +41,10 @@ class TimeBook:
         self._book()
         self._stack.append(phase)
         try:
-            self._told(phase)
             yield
         finally:
             self._book()
             self._stack.pop()
-            self._told(self._stack[-1])
 
     def seconds(self, phase: Phase) -> float:
         """Booked so far, the running stretch included."""
@@ -80,7 +68,3 @@ class TimeBook:
         now = self._clock()
         self._booked[self._stack[-1]] += now - self._since
         self._since = now
-
-
-def _nobody(_: Phase) -> None:
-    pass

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +18,11 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
+    from tuner.modelconfig.files import ModelFiles
     from tuner.space.draft import Part
 
+#: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
+IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 #: Where models are looked for by default.
 REPOSITORY = Path("model_repository")
 
@@ -39,6 +43,8 @@ REPOSITORY = Path("model_repository")
 @click.option(
     "--slo", default="p99_latency <= 100ms", show_default=True, help="The first SLO, on latency."
 )
+@click.option("--image", help="The server is a container of this image, as NVIDIA's tritonserver.")
+@click.option("--server", "host", help="The server runs already, on this host.")
 @click.option(
     "--output",
     type=options.FILE,
@@ -50,6 +56,8 @@ def command(
     analyzer_file: Path | None,
     repository: Path | None,
     slo: str,
+    image: str | None,
+    host: str | None,
     output: Path | None,
     force: bool,
 ) -> None:
@@ -62,6 +70,9 @@ def command(
         model = profile.model
     if model is None:
         raise SpecError("no model is named", "tune init MODEL")
+    if sum(map(bool, (image, host, analyzer_file))) > 1:
+        text = "--image, --server and --from-model-analyzer each say where the server comes from"
+        raise SpecError(text, "give one of them")
     if repository is None and Path(model).name != model:  # a path of its directory
         repository, model = Path(model).parent, Path(model).name
     target = output or Path(f"{model}.yaml")
@@ -69,7 +80,7 @@ def command(
     if target.exists() and not force and not to_stdout:
         raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
     directory = Path.cwd() if to_stdout else target.absolute().parent
-    text = _drafted(model, repository, slo, directory, profile)
+    text = _drafted(model, repository, slo, directory, profile, _named_server(image, host))
     if profile is not None:
         _tell(profile)
     if to_stdout:
@@ -86,8 +97,43 @@ def command(
     say(f"next:  tune plan {name}   then   tune run {name}", err=True)
 
 
+def _named_server(image: str | None, host: str | None) -> dict[str, str]:
+    """The spec's section, by the options; empty where neither is given."""
+    if image:
+        return {"mode": "docker", "image": image}
+    if host is None:
+        return {}
+    if ":" in host or "/" in host:
+        raise SpecError(
+            f"--server {host}: a host's name is expected", "set the ports in the draft: http, grpc"
+        )
+    ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
+    return {"mode": "remote", **{name: f"{host}:{port}" for name, port in ports.items()}}
+
+
+def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
+    """A container, and why, where this machine's server lacks a backend; else what a draft has."""
+    from tuner.server.binaries import tritonserver
+    from tuner.triton.local import find_backends
+
+    others = [files for files in models if files.backend(files.config()) not in ("", "python")]
+    if others:
+        try:
+            with tritonserver(None, children_environment()) as found:
+                find_backends(others, (), found.backend_directory)
+        except EnvironmentNotReadyError as error:
+            server = {"mode": "docker", "image": IMAGE}
+            return {"server": server, "why": f"here: {error.message}"}
+    return {}
+
+
 def _drafted(
-    model: str, repository: Path | None, slo: str, directory: Path, profile: Profile | None
+    model: str,
+    repository: Path | None,
+    slo: str,
+    directory: Path,
+    profile: Profile | None,
+    server: dict[str, str],
 ) -> str:
     from tuner.lint.repository import errors_of
     from tuner.machine.host import read_host
@@ -123,9 +169,12 @@ def _drafted(
     machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
     where = os.path.relpath(repository, directory)
     calls, parts = _parts_of(repository, model)
-    return draft_spec(
-        model, config, machine, where, slo, given, completes=completes, calls=calls, parts=parts
-    )
+    more: dict[str, Any] = {"completes": completes, "calls": calls, "parts": parts}
+    if server:
+        more["server"] = server
+    elif given is None:
+        more |= _needed_server(read_model(repository, name) for name in (model, *parts))
+    return draft_spec(model, config, machine, where, slo, given, **more)
 
 
 def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, Part]]:

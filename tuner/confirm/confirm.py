@@ -32,10 +32,12 @@ from tuner.confirm.rounds import (
     Round,
     Rounds,
     Row,
+    disturbed_alike,
     measure_fixed_round,
     search_round,
 )
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.load.watch.disturbance import OTHER_CPU_PERCENT
 from tuner.run.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
@@ -60,7 +62,7 @@ class Outcome(Enum):
     NOT_BETTER = "no gain worth a change when measured again"
     UNDECIDED = "a gain worth a change was neither shown nor ruled out"
     NOT_MEASURED = "the load generator gave no result when it was measured again"
-    NOT_COMPARED = "the current config met the SLOs in the search, but not when measured again"
+    NOT_COMPARED = "there was nothing to compare with when measured again"
 
 
 @dataclass(frozen=True)
@@ -242,23 +244,20 @@ class _Rotation:
         compared = self._current_sustains and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
         for side in self._in_order(sides, number):
-            self._take_part(side, number)
-        if len(self._racing()) < len([s for s in sides if s is not self._current]):
+            self._add_round(side, number)
+            if side is self._current and not side.rounds[-1].compares:
+                self._measure_on_another_server(number)
+        least = min((s.rounds[-1].taken_percent for s in sides if not s.dropped), default=0.0)
+        for side in sides:
+            if not side.dropped and side.rounds[-1].taken_percent > least + OTHER_CPU_PERCENT:
+                self._add_round(side, number, side.rounds.pop())
+        for side in self._racing():
+            self._drop_where_missed(side)
+        if any(side.dropped for side in sides):
             self._bring_back(number)
 
-    def _take_part(self, side: Contender, number: int) -> None:
-        """One round of one side; a finalist that cannot be measured, or misses an SLO, leaves."""
-        try:
-            side.rounds.append(self._measure(side, number))
-            if side is self._current and not side.rounds[-1].compares:
-                self._measure_again(number)
-        except TrialError as error:
-            if side is self._current:
-                raise
-            side.dropped = error.message
-            self._outcomes[side.candidate] = _outcome_of(error)
-            return
-        if side is not self._current and not side.rounds[-1].passed:
+    def _drop_where_missed(self, side: Contender) -> None:
+        if not side.dropped and not side.rounds[-1].passed:
             side.dropped = "it missed an SLO when measured again on a fresh server"
             self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
 
@@ -273,13 +272,27 @@ class _Rotation:
                 continue
             finalist.dropped = ""
             while not finalist.dropped and len(finalist.rounds) <= number:
-                self._take_part(finalist, len(finalist.rounds))
+                self._add_round(finalist, len(finalist.rounds))
+                self._drop_where_missed(finalist)
 
-    def _measure_again(self, number: int) -> None:
+    def _add_round(self, side: Contender, number: int, first: Round | None = None) -> None:
+        """``first``: this round as it was before, disturbed; the one disturbed less counts."""
+        try:
+            found = self._measure(side, number)
+        except TrialError as error:
+            if side is self._current:
+                raise
+            side.dropped = error.message
+            self._outcomes[side.candidate] = _outcome_of(error)
+            return
+        kept = first is not None and first.compares and first.taken_percent < found.taken_percent
+        side.rounds.append(first if first is not None and kept else found)
+
+    def _measure_on_another_server(self, number: int) -> None:
         """The current config, which has sustained a load before: one bad server must not decide."""
         if self._rules.levels is not None and self._sustained_in_search:
             del self._current.rounds[-1]
-            self._current.rounds.append(self._measure(self._current, number))
+            self._add_round(self._current, number)
 
     @property
     def _sustained_in_search(self) -> bool:
@@ -337,7 +350,8 @@ class _Rotation:
             return False
         now = geometric_mean(self._current.capacities())
         return all(
-            geometric_mean(f.capacities()) >= OUTCLASSED * now
+            disturbed_alike(f.rounds[-1], self._current.rounds[-1])
+            and geometric_mean(f.capacities()) >= OUTCLASSED * now
             and geometric_mean(f.levels()) >= OUTCLASSED * searched
             for f in racing
         )
@@ -359,6 +373,8 @@ class _Rotation:
                 "the current config met every SLO in the search, but under no load when measured "
                 "again on fresh servers: there is nothing to compare with"
             )
+        if ratio.low == 0.0:
+            return Outcome.NOT_COMPARED, self._uneven(finalist)
         ruled_out = ratio.high < 1.0 + self._rules.min_gain
         shows = "rules out" if ruled_out else "neither proves nor rules out"
         return Outcome.NOT_BETTER if ruled_out else Outcome.UNDECIDED, (
@@ -368,15 +384,22 @@ class _Rotation:
             "a change must be worth"
         )
 
+    def _uneven(self, finalist: Contender) -> str:
+        """Which rounds do not count in its gain, in words; empty where all do."""
+        pairs = list(zip(finalist.rounds, self._current.rounds, strict=False))
+        uneven = sum(not disturbed_alike(one, other) for one, other in pairs)
+        if not uneven or self._current.outclassed:
+            return ""
+        return (
+            f"{uneven} of {len(pairs)} rounds do not count in the gain: others took more of the "
+            "machine beside one of the two configs, and again when it was repeated"
+        )
+
     def _why_confirmed(self, finalist: Contender) -> str:
         rounds = len(finalist.rounds)
         sustained = f"every SLO met in {'one round' if rounds == 1 else f'each of {rounds} rounds'}"
-        for name, side in (("it", finalist), ("the current config", self._current)):
-            if said := [r.astray for r in side.rounds if r.astray]:
-                sustained += (
-                    f"; in {len(said)} of {len(side.rounds)} {name} may sustain more than was "
-                    f"seen: {said[-1].rstrip('.')}"
-                )
+        if uneven := self._uneven(finalist):
+            sustained += f"; {uneven}"
         if not self._current.outclassed:
             return sustained
         behind = f"the current config, more than {OUTCLASSED:g} times behind"

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tuner.confirm.bound import NEAR
 from tuner.confirm.rounds import Round, search_round
-from tuner.score.capacity import LevelRange, saturated
+from tuner.score.capacity import NEAR, LevelRange, saturated
 from tuner.score.point import Point
 
 #: Every finalist sustains this many times the load of the current config, both in a round and in

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
-from tuner.confirm.rounds import Contender
+from tuner.confirm.rounds import Contender, disturbed_alike
 from tuner.errors import TrialError
 from tuner.score.judge import value_of
 from tuner.score.point import Point
@@ -28,7 +28,7 @@ class Gain:
         ratio: Of capacities (or of the minimised metric, the other way round); above 1 is better.
         means: What the ratio is of, the one and the other: geometric means over the rounds; None
             where the other was outclassed, since one rough round is no figure to print.
-        rounds: That each of them was measured in. Fewer of the other where it was outclassed.
+        rounds: Of each of them that count. Fewer of the other where it was outclassed.
         at_least: Only the ratio's lower end is told: the other was outclassed, or sustains less
             than its mean.
     """
@@ -43,8 +43,9 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     """Of ``own`` over ``other``; None where there is nothing to compare: no common round, or the
     other met no SLO at the load of a minimised metric.
 
-    For an outclassed ``other``, all rounds of each are compared, unpaired. ``error`` is that of
-    the interval (`tuner.confirm.interim`).
+    Only rounds count in which both were `disturbed_alike`; where they are too few to tell, the
+    interval has no ends. For an outclassed ``other``, all rounds of each are compared, unpaired.
+    ``error`` is that of the interval (`tuner.confirm.interim`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.
@@ -56,14 +57,17 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
         return None
     if other.outclassed:
         return _over_outclassed(own, other, error)
-    one, two = readings(own, objective)[:rounds], readings(other, objective)[:rounds]
+    alike = [i for i in range(rounds) if disturbed_alike(own.rounds[i], other.rounds[i])]
+    one, two = ([readings(s, objective)[i] for i in alike or range(rounds)] for s in (own, other))
     if objective.goal is not Goal.MINIMIZE:  # what the other may sustain beyond is not known
-        limited = [r.limit < math.inf for r in other.rounds]
-        one = [min(pair) if cut else pair[0] for *pair, cut in zip(one, two, limited, strict=False)]
+        limited = [other.rounds[i].limit < math.inf for i in alike or range(rounds)]
+        one = [min(pair) if cut else pair[0] for *pair, cut in zip(one, two, limited, strict=True)]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
+    if len(alike) < min(rounds, 2):
+        ratio = replace(ratio, low=0.0, high=math.inf)
     means = (geometric_mean(one), geometric_mean(two))
-    return Gain(ratio, means, (rounds, rounds), other.at_most)
+    return Gain(ratio, means, (len(alike), len(alike)), other.at_most)
 
 
 def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:

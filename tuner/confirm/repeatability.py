@@ -46,7 +46,7 @@ def noise_of(repeats: Iterable[Repeat]) -> RunNoise | None:
     same_load: dict[tuple[str, float], list[Measurement]] = defaultdict(list)
     rounds: dict[tuple[str, int], list[Point]] = defaultdict(list)
     for repeat in repeats:
-        if repeat.of_soak:
+        if repeat.alone:
             continue  # another window, and chosen by what the one before showed
         point = repeat.point
         same_load[repeat.candidate_key, point.level].append(point.measurement)

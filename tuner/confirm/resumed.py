@@ -13,6 +13,7 @@ from tuner.confirm.rounds import Row
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.rejected import Stage
+from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
 from tuner.score.point import Point
 from tuner.server.server import Endpoints
@@ -27,9 +28,9 @@ def finished_rows(stored: Sequence[Repeat]) -> int:
     """How many rows, from the first, belong to rounds that were over.
 
     The sides of a round are compared because they were measured one after the other, so a round
-    that was interrupted is measured again as a whole. Each soak is complete in itself.
+    that was interrupted is measured again as a whole. What is in no round is complete in itself.
     """
-    if not stored or stored[-1].of_soak:
+    if not stored or stored[-1].alone:
         return len(stored)
     kept, last = len(stored), _round_of(stored[-1])
     while kept and _round_of(stored[kept - 1]) == last:
@@ -83,10 +84,13 @@ class ResumedBench:
         return _NOT_YET if self._used < len(self._stored) else self._deploy(candidate)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        return self._next(level, of_soak=False) or self._live().measure(level, seed, least_s)
+        return self._next(level) or self._live().measure(level, seed, least_s)
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        return self._next(level, of_soak=True) or self._live().soak(level, seed, least_s)
+        return self._next(level, Role.SOAK) or self._live().soak(level, seed, least_s)
+
+    def once(self, level: float, seed: int, window: Window) -> Point:
+        return self._next(level, Role.CURVE) or self._live().once(level, seed, window)
 
     def answers(self) -> Mapping[str, Answers]:
         return self._served().answers()
@@ -103,11 +107,13 @@ class ResumedBench:
     def lost(self, reason: str) -> None:
         self._bench.lost(reason)
 
-    def _next(self, level: float, *, of_soak: bool) -> Point | None:
+    def _next(self, level: float, alone: Role | None = None) -> Point | None:
+        """The next stored row, if it is what is asked for; ``alone``: None for one of a round."""
         if self._used == len(self._stored) or self._asked is None:
             return None
         row = self._stored[self._used]
-        if (row.candidate_key, row.point.level, row.of_soak) != (self._asked.key, level, of_soak):
+        stored = (row.candidate_key, row.point.level, row.role if row.alone else None)
+        if stored != (self._asked.key, level, alone):
             return None
         self._used += 1
         self._fresh = True  # the server it was measured on is gone

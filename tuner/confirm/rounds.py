@@ -12,31 +12,43 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import geometric_mean
+from dataclasses import dataclass, field
+from statistics import fmean, geometric_mean
 
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
-from tuner.confirm.bound import WIDE, capacity_level, chord, is_near, steepness
 from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, taken_percent
 from tuner.run.confirmation import Repeat, Role
-from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
+from tuner.score.capacity import (
+    WIDE,
+    Bracket,
+    LevelRange,
+    NoResult,
+    Probe,
+    capacity_level,
+    chord,
+    is_near,
+    saturated,
+    steepness,
+)
+from tuner.score.next_load import Steps, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 
 #: A round measures this share below the expected capacity, and as far above it.
 SPREAD = 0.04
-#: Most measurements in one round; from the third on each step is twice the last.
+#: A round may end without a failed level nearby once this much of the bound was used up.
+CLOSE = 0.85
+#: From the load below the expected capacity to the one above it, and less far down.
+ROUND = Steps(first=2 * SPREAD, least=SPREAD, close=CLOSE, wide=WIDE)
+ROUGH = Steps(first=4 * SPREAD, least=2 * SPREAD, close=CLOSE, wide=math.inf)
+#: Most measurements in one round.
 MOST_STEPS = 6
 #: The flattest and the steepest line considered, and the difference between the capacities they
 #: give, as a share, above which another measurement is made in between.
 SHAPES = (-0.01, -2.0)
 STRAIGHT = 0.01
-#: A round was led astray if a failure on a disturbed machine ended it below this share of what was
-#: expected: a disturbance never makes a server faster.
-ASTRAY = 0.9
-#: A round may end without a failed level nearby once this much of the bound was used up.
-CLOSE = 0.85
 
 
 @dataclass(frozen=True)
@@ -122,8 +134,6 @@ class Round:
         fixed: Measured at the one load that the spec lists; it gives no capacity.
         drowned: Levels that gave no result, above one that passed: too much for it.
         missed: Its one load is certainly not sustained; what it does sustain was not searched.
-        astray: What disturbed the machine when a failed level ended the round far below what was
-            expected, and again when that level was repeated; empty where nothing did.
         limit: All that the load generator could send, where it sustained that; else infinite.
     """
 
@@ -131,8 +141,12 @@ class Round:
     fixed: bool = False
     drowned: tuple[float, ...] = ()
     missed: bool = False
-    astray: str = ""
     limit: float = math.inf
+
+    @property
+    def taken_percent(self) -> float:
+        """Percent of the machine that others took meanwhile, in the mean of its measurements."""
+        return fmean(taken_percent(p.measurement) for p in self.points)
 
     @property
     def probes(self) -> list[Probe]:
@@ -167,14 +181,17 @@ class Round:
         """Whether it saw an upper limit: a level failed, or used up nearly all of a bound.
 
         A round has a limited number of steps. It may end below the capacity of a config that was
-        expected to sustain far less, and a level that failed on a disturbed machine shows nothing.
+        expected to sustain far less.
         """
-        if self.astray:
-            return False
         bracket = Bracket.of(self.probes)
         if bracket.ceiling is None and bracket.floor is not None:
             return (bracket.floor.slo_utilisation or 0.0) >= CLOSE
         return True
+
+
+def disturbed_alike(one: Round, other: Round) -> bool:
+    """Whether others took about as much of the machine beside each: else they do not compare."""
+    return abs(one.taken_percent - other.taken_percent) <= OTHER_CPU_PERCENT
 
 
 @dataclass
@@ -269,56 +286,22 @@ def search_round(
     that sustains so little need not be known any better.
 
     Levels of the round that are ``known`` are not measured again.
-    A round that was led `ASTRAY` is continued once, without the levels that failed for that reason.
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should sustain.
         LoadFailedError: No result came from any load that it was measured at.
     """
-    how = _How(expected, levels, brief=brief, fine=fine, rough=rough, least=least)
-    found = _search(measure, how, known)
-    if _led_astray(found, expected):
-        found = _search(measure, how, [p for p in found.points if not _spoilt(p)])
-    return replace(found, astray=_led_astray(found, expected))
-
-
-@dataclass(frozen=True)
-class _How:
-    """See `search_round`."""
-
-    expected: float
-    levels: LevelRange
-    brief: bool
-    fine: bool
-    rough: bool
-    least: float
-
-    def begin(self, known: Sequence[Probe]) -> float | None:
-        """The first level: below what is expected, or between what is known already."""
-        level = self.levels.nearest(self.expected * (1.0 - SPREAD))
-        told = (p.level >= level if p.passed else p.level <= level for p in known)
-        return self.next(known) if any(told) else level
-
-    def next(self, probes: Sequence[Probe]) -> float | None:
-        return _next_level(probes, self.levels, rough=self.rough)
-
-    def over(self, last: Probe) -> bool:
-        if self.brief and last.passed and is_near(last):
-            return True
-        return saturated(last) and (last.served_per_s or 0.0) < self.least
-
-
-def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point] = ()) -> Round:
-    points, drowned, fine = [*known], list[float](), how.fine
-    above = FromAbove(measure, how.levels)
-    level = how.begin(points)
+    steps, above = ROUGH if rough else ROUND, FromAbove(measure, levels)
+    points, drowned = [*known], list[float]()
+    first = levels.nearest(expected * (1.0 - SPREAD))
+    told = any(p.level >= first if p.passed else p.level <= first for p in known)
+    level = next_load(known, levels, steps) if told else first  # or between what is known already
     while level is not None and len(points) + len(drowned) < MOST_STEPS + len(known):
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
             if isinstance(error, ClientLimitError):
                 level = above.lower(error, level)
-                how = replace(how, levels=above.levels)
                 if any(p.level >= level for p in points):
                     break
                 continue
@@ -326,60 +309,22 @@ def _search(measure: Callable[[float], Point], how: _How, known: Sequence[Point]
                 raise
             drowned.append(level)
         probes = _probes(points, drowned)
-        if how.over(probes[-1]):
+        last = probes[-1]
+        if brief and last.passed and is_near(last):
             break
-        level = how.next(probes)
+        if saturated(last) and (last.served_per_s or 0.0) < least:
+            break
+        level = next_load(probes, above.levels, steps)
         if level is None and fine:
-            level, fine = _where_it_bends(probes, how.levels), False
+            level, fine = _where_it_bends(probes, above.levels), False
     floor = Bracket.of(_probes(points, drowned)).floor
-    limited = floor is not None and how.levels.reached_by(floor)
+    limited = floor is not None and above.levels.reached_by(floor)
     limit = floor.level if limited and floor is not None else math.inf
     return Round(tuple(points), drowned=tuple(drowned), limit=limit)
 
 
-def _led_astray(found: Round, expected: float) -> str:
-    """What disturbed the failure that ended it far too low; empty where nothing did."""
-    bracket = Bracket.of(found.probes)
-    if bracket.floor is not None and bracket.floor.level >= ASTRAY * expected:
-        return ""
-    spoilt = (p for p in found.points if p is bracket.ceiling and _spoilt(p))
-    return " ".join(sentence for p in spoilt for sentence in p.measurement.disturbances)
-
-
-def _spoilt(point: Point) -> bool:
-    """It failed while the machine was disturbed."""
-    return not point.passed and bool(point.measurement.disturbances)
-
-
 def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:
     return [*points, *map(NoResult, drowned)]
-
-
-def _next_level(probes: Sequence[Probe], levels: LevelRange, *, rough: bool) -> float | None:
-    """None when the round is over."""
-    bracket = Bracket.of(probes)
-    floor, ceiling = bracket.floor, bracket.ceiling
-    step = (4.0 if rough else 2.0) * SPREAD * 2.0 ** max(len(probes) - 2, 0)
-    least = 1.0 if levels.whole else 0.0
-    close = floor is not None and (floor.slo_utilisation or 0.0) >= CLOSE and not levels.whole
-    if floor is None and ceiling is None:
-        return None  # too few answers for a verdict; fewer clients or requests give none
-    if ceiling is None and floor is not None:
-        if close and len(probes) > 1:
-            return None
-        level = max(floor.level * (1.0 + step), floor.level + least)
-    elif floor is None and ceiling is not None:
-        if len(probes) == 1 and (ceiling.slo_utilisation or math.inf) <= 1.0 / CLOSE:
-            step = SPREAD  # a near miss; what is credited need not be far below
-        level = min(ceiling.level / (1.0 + step), ceiling.level - least)
-        if ceiling.served_per_s:
-            level = min(level, ceiling.served_per_s)
-    elif floor is not None and ceiling is not None:
-        if close or rough or bracket.gap <= WIDE:
-            return None
-        level = crossing(floor, ceiling)
-    level = levels.nearest(level)
-    return None if any(p.level == level for p in probes) else level
 
 
 def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:

@@ -187,7 +187,7 @@ class _Trials:
         for number in range(rounds):
             simpler.rounds.append(self._round(simpler.candidate, number))
             lead = gain(simpler, self._winner.own, self._rules.objective, self._winner.error)
-            if lead is None or not simpler.rounds[-1].passed:
+            if lead is None or lead.ratio.low <= 0.0 or not simpler.rounds[-1].passed:
                 return False
             done = number + 1
             reachable = lead.ratio.estimate**done * LUCK ** (rounds - done)

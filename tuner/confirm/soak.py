@@ -4,11 +4,10 @@ The windows of the rounds are short, and late requests come in busy periods that
 miss. So the load that a config is credited with is put on it once more, on a fresh server, for as
 long as production would feel it. What held once may fail the next time, so the soak begins below
 what the rounds sustained, and the config is credited with a little less than what held. Where a
-load does not hold (an SLO is missed, or it is not steady), it is lowered to one that does, by the
-utilisation that was seen or, for an overloaded server, by what it answered. It is lowered too where
-the load generator could not keep up: a server that leaves its client too little CPU does not hold
-that load either. A narrow miss on a disturbed machine shows nothing either way: if no lower load
-holds, nobody knows.
+load does not hold (an SLO is missed, or it is not steady), it is lowered by the rule for all loads
+(`tuner.score.next_load`). It is lowered too where the load generator could not keep up: a server
+that leaves its client too little CPU does not hold that load either. A narrow miss on a disturbed
+machine shows nothing either way: if no lower load holds, nobody knows.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.bound import is_near
 from tuner.confirm.confirm import Confirmation
-from tuner.confirm.rounds import Row
+from tuner.confirm.rounds import SPREAD, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.run.confirmation import Role, Soak, Soaked
-from tuner.score.capacity import Probe, saturated
+from tuner.score.capacity import NoResult, Probe, is_near, saturated
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import Steps, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
@@ -50,14 +49,9 @@ MORE = 2.0
 OF_MEAN = 0.90
 #: A miss with this many times as many late requests as the SLO allows counts on any machine.
 FAR_BEYOND = 5.0
-#: The tail of the latency rises with this power of the load at least: in a queue at 75 % of its
-#: saturation it is 0.75 / (1 - 0.75). One more failed soak costs less than a claim far too low.
-STEEP = 3.0
-#: A lowered claim is this share below where utilisation would be one; twice that the next time.
-BELOW = 0.015
-#: What the rounds have shown is lowered by at most this share, and by twice that if it fails again.
-#: A load that the load generator could not keep up with does not tell where to go: by so much.
-MOST_AT_ONCE = 0.15
+#: What the rounds have shown is lowered by at most the first share, and by twice that if it fails
+#: again.
+LOWER = Steps(first=4 * SPREAD, least=SPREAD)
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,6 @@ def soak(
     level: float,
     rules: SoakRules,
     *,
-    slope: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
     """Tests for long the load a config is credited with, then lower loads until one holds.
@@ -100,25 +93,20 @@ def soak(
         candidate: Gets a fresh server each time.
         level: The first load, see `first_level`.
         rules: What is common to all soaks of a run.
-        slope: Power of the load with which utilisation rises, as rounds show it; None: not known.
         at_most: Loads to try.
 
     Raises:
         TrialError: It could not be served, or a load gave no result.
     """
     soaks = _Soaks(bench, candidate, rules, rules.least_s, rules.least_s / RELAXATIONS)
-    next_level: float | None = level
-    for failures in range(1, at_most + 1):
-        if next_level is None:
+    failed: list[Probe] = []
+    lower: float | None = level
+    while lower is not None and len(failed) < at_most:
+        found = soaks.put(lower)
+        if isinstance(found, Soaked) and found.held:
             break
-        found = soaks.put(next_level)
-        if found is not None and found.held:
-            break
-        lower = (1.0 - MOST_AT_ONCE * failures) * next_level
-        if found is not None:
-            bearable = _bearable([s.point for s in soaks.tried], slope)
-            lower = max(lower, bearable * (1.0 - BELOW * failures))
-        next_level = _lower(next_level, lower, rules.plan)
+        failed.append(found.point if isinstance(found, Soaked) else found)
+        lower = _lower(failed, rules.plan)
     tried = tuple(soaks.tried)
     unclear = bool(tried) and tried[-1].excuse and not soaks.limited
     reason = f"it missed an SLO on a disturbed machine: {tried[-1].excuse}" if unclear else ""
@@ -183,33 +171,33 @@ class _Soaks:
         lasted_s = self.tried[-1].measurement.duration_s if self.tried else math.inf
         return math.sqrt(max(RELAXATIONS * self.remembers_s / lasted_s, 1.0))
 
-    def put(self, level: float) -> Soaked | None:
+    def put(self, level: float) -> Soaked | NoResult:
         """One that held, but remembers for longer than it lasted, is repeated for longer.
 
         Returns:
-            What the load showed; None where the load generator could not keep up.
+            What the load showed, or what the load generator that could not keep up did send.
         """
         asked_s = self.least_s
         found = self._once(level)
-        if found is None or not found.held:
+        if isinstance(found, NoResult) or not found.held:
             return found
         if self.least_s <= LONGER * max(asked_s, found.measurement.duration_s):
             return found
         longer = f"repeated for {self.least_s:.0f} s"
         self.rules.told(f"latency recovers slowly after busy periods: {longer}")
         found = self._once(level)
-        if found is None:
+        if isinstance(found, NoResult):
             self.tried.pop()  # it held for too short a time to show anything
         return found
 
-    def _once(self, level: float) -> Soaked | None:
+    def _once(self, level: float) -> Soaked | NoResult:
         try:
             point = self._measure(level)
         except ClientLimitError as error:
             self.limited.append(error.message)
             self.rules.told(error.message)
             self._last_longer()
-            return None
+            return NoResult(level, error.sent_per_s)
         order = len(self.tried) + len(self.limited)
         self.rules.record(Row(0, order, Role.SOAK, self.candidate, point))
         self.remembers_s = max(self.remembers_s, _relaxation_s(point))
@@ -239,27 +227,8 @@ class _Soaks:
             return self.bench.soak(level, seed, self.least_s)
 
 
-def _lower(failed: float, level: float, plan: LoadPlan) -> float | None:
-    """The load to try after one that did not hold; None where none is left."""
+def _lower(failed: Sequence[Probe], plan: LoadPlan) -> float | None:
+    """The load to try after those that did not hold; None where none is left."""
     if plan.listed is not None:
-        return max((listed for listed in plan.listed if listed < failed), default=None)
-    if plan.levels.whole:
-        level = min(math.floor(level), failed - 1.0)
-    level = plan.levels.nearest(level)
-    return level if level < failed else None
-
-
-def _bearable(probes: Sequence[Probe], slope: float | None) -> float:
-    """The load at which the utilisation would be one, or what a saturated server answered."""
-    last = probes[-1]
-    if saturated(last) and last.served_per_s:
-        return last.served_per_s
-    if last.slo_utilisation is None or last.slo_utilisation <= 1.0:
-        return last.level  # it was something else than the latency: feel the way down
-    slope = max(slope or STEEP, STEEP)
-    above = probes[-2] if len(probes) > 1 else last
-    if above.slo_utilisation is not None and above.slo_utilisation > last.slo_utilisation:
-        slope = math.log(above.slo_utilisation / last.slo_utilisation) / math.log(
-            above.level / last.level
-        )
-    return last.level * float(last.slo_utilisation ** (-1.0 / slope))
+        return max((listed for listed in plan.listed if listed < failed[-1].level), default=None)
+    return next_load(failed, plan.levels, LOWER)

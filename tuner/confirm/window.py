@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tuner.confirm.bound import NEAR, steepness
-from tuner.score.capacity import saturated
+from tuner.score.capacity import NEAR, saturated, steepness
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
 from tuner.spec.workload import Workload

@@ -24,7 +24,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def completion_mistakes(function: Function, config: ModelConfig) -> Iterator[tuple[ast.AST, str]]:
-    """Where in the function, and why Triton refuses the model."""
+    """The places in the function for which Triton refuses the model, each with the reason."""
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     if all(value is None or _value(value, {}) is not _UNKNOWN for value in returned):
         yield function, "auto_complete_config does not return the config"
@@ -43,7 +43,7 @@ def completion_mistakes(function: Function, config: ModelConfig) -> Iterator[tup
 
 
 def _value(node: ast.expr, names: dict[str, ast.expr]) -> Any:
-    """Of a literal, of ``dict(...)``, or of one of ``names``; a dict may hold unknown values."""
+    """The value of a literal, of ``dict(...)`` or of one of ``names``; parts may be unknown."""
     match node:
         case ast.Name(id=name) if name in names:
             return _value(names[name], {})

@@ -22,14 +22,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Attributes:
-    file: Where it is; a directory when something is missing there.
-    line: From 1.
-    column: From 1; None when the whole line is meant.
-    rule: Its id, to look it up or to silence it.
-    message: What is wrong.
-    hint: What to do; may be empty.
-    """
+    """What is wrong at a place; without a column the whole line is meant."""
 
     file: Path
     line: int

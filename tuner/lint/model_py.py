@@ -25,13 +25,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 def python_findings(
     files: ModelFiles, config: ModelConfig, names: Sequence[str]
 ) -> Iterator[Finding]:
-    """Findings in the model file of every version; none for other backends.
-
-    Args:
-        files: The model.
-        config: Its config.
-        names: All models of the repository.
-    """
+    """Findings in the model file of every version; none for other backends."""
     for path, source in _sources(files, config):
         silent = silenced_in(source)
         findings = (
@@ -55,7 +49,7 @@ def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
 
 @dataclass(frozen=True)
 class _ModelCall:
-    """Where a model.py calls another model, and which."""
+    """A call of another model in a model.py."""
 
     model: str
     path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,6 @@ from tuner.lint.config import config_findings
 from tuner.lint.directory import layout_findings
 from tuner.lint.finding import Finding, Severity, error_at
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
-from tuner.lint.newer import known_part, metric_findings
 from tuner.lint.rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.backends import Mistake
@@ -30,8 +30,10 @@ from tuner.modelconfig.files import (
 from tuner.modelconfig.message import Mistake as Unparsed
 from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig
-from tuner.modelconfig.tree import locate
+from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
 from tuner.spec.suggest import did_you_mean
+
+_METRIC = {"metric_identifier": "family", "histogram_options": "buckets"}
 
 
 def lint_repository(
@@ -44,7 +46,6 @@ def lint_repository(
     """Findings about one model, or about all, by model, file and line.
 
     Args:
-        repository: Directory with one directory for each model.
         model: Check this one only; the others are still read for its ensemble steps.
         ignore: Rules to switch off; comments in the files name more
             (`rules.silenced_in`).
@@ -179,7 +180,7 @@ def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Ite
 def _reached_configs(
     repository: Path, config: ModelConfig, names: list[str]
 ) -> dict[str, ModelConfig]:
-    """Of the steps' models, of their steps' models, and so on, where they can be read."""
+    """Configs of the steps' models, of their steps' models, and so on, if they can be read."""
     configs: dict[str, ModelConfig] = {}
     waiting = [step.model_name for step in config.ensemble_scheduling.step]
     for name in waiting:  # grows
@@ -209,3 +210,52 @@ def _complete_config(repository: Path, name: str) -> ModelConfig | None:
         for tensor in (*config.input, *config.output):  # the batch may be in front of the dims
             tensor.ClearField("dims")
     return config
+
+
+def known_part(files: ModelFiles) -> tuple[ModelFiles, list[Finding]]:
+    """The files with blanks for fields of newer Triton releases, and a warning for each."""
+    from google.protobuf.text_format import ParseError
+
+    text, found = files.text, []
+    while isinstance(mistake := try_parse(text), Unparsed) and mistake.newer:
+        before = text.split("\n")[: mistake.line - 1]
+        start = sum(len(line) + 1 for line in before) + mistake.column - 1
+        try:
+            end = next(field.end for field in _fields(build(text)) if field.start == start)
+        except (IndexError, ParseError, StopIteration):  # broken further on
+            return files, []
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+        told = f"the installed tritonclient does not know {mistake.newer}"
+        place = (files.path, mistake.line, mistake.column)
+        found.append(Finding(*place, Severity.WARNING, "newer-field", told, mistake.hint))
+    return replace(files, text=text), found
+
+
+def metric_findings(files: ModelFiles) -> Iterator[Finding]:
+    """A metric_control that lacks something: refused (ValidateModelMetrics in core, source)."""
+    controls = (
+        control.message
+        for metrics in elements(build(files.text), "model_metrics")
+        for control in elements(metrics.message, "metric_control")
+    )
+    for index, control in enumerate(controls):
+        for block, field in _METRIC.items():
+            inner = [element.message for element in elements(control, block)]
+            if inner and any(_is_given(f, files.text) for m in inner for f in m.named(field)):
+                continue
+            text = f"metric_control {index} has no {field if inner else block}"
+            path = f"model_metrics.metric_control[{index}]"
+            yield error_at(files, path, "model-metrics", text, "")
+
+
+def _fields(message: Message) -> Iterator[Field]:
+    for field in message.fields:
+        yield field
+        for inner in field.messages:
+            yield from _fields(inner)
+
+
+def _is_given(field: Field, text: str) -> bool:
+    if isinstance(field.value, Items):
+        return bool(field.value.items)
+    return text[field.value.start : field.value.end] not in ("''", '""')

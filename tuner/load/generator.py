@@ -14,11 +14,7 @@ from tuner.spec.workload import Protocol
 
 @dataclass(frozen=True)
 class Target:
-    """What load is put on.
-
-    Attributes:
-        batch_size: Inferences in one request.
-    """
+    """What load is put on."""
 
     model: str
     endpoints: Endpoints
@@ -36,11 +32,7 @@ class Demand:
     """What a stream of a run asks of a load generator.
 
     Attributes:
-        config: The model's ``ModelConfig``, completed.
         shapes: Of its inputs, for variable dimensions, without the batch.
-        batch_size: Inferences in one request.
-        may_refuse: Whether a config of the run can refuse requests.
-        priority: Of its requests; 0 without one.
     """
 
     config: typing.Any
@@ -57,8 +49,6 @@ class LoadGenerator(typing.Protocol):
         """Puts ``load`` on the model and reports what happened.
 
         Args:
-            load: Arrivals and level.
-            window: Warm-up, length and deadline.
             seed: Seed of arrivals and input order (closed loops: input order only).
 
         Raises:

@@ -109,7 +109,7 @@ def _spread(whole: Measurement) -> tuple[str, ...]:
 def _streams(
     starts: Sequence[Measurement], bounds: Sequence[LatencyBound]
 ) -> dict[str, Measurement]:
-    """Of each stream that there was in every start."""
+    """The measurements of each stream that was there in every start."""
     found = {name: [start.streams.get(name) for start in starts] for name in starts[0].streams}
     return {
         name: combine([m for m in own if m], [b for b in bounds if b.stream == name])

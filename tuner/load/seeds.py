@@ -17,48 +17,53 @@ INPUTS = 20_240_713
 
 
 def of_search(search_seed: int) -> int:
-    """Of every load of a search: configs and loads are compared under the same arrivals."""
+    """Seed of every load of a search: configs are compared under the same arrivals."""
     return search_seed * 1000 + 1
 
 
 def of_near_miss(search_seed: int) -> int:
-    """Of the second chance of a near miss, which may have met the arrivals of the search badly."""
+    """Seed for the second chance of a near miss, which may have met bad arrivals."""
     return search_seed * 1000 + 2
 
 
 def of_confirmation(run_id: str) -> int:
-    """Of a confirmation's first round, far from those of any search; later rounds count up."""
+    """Seed of a confirmation's first round, far from any search's; later rounds count up."""
     drawn = int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16)
     return CONFIRMATION_FROM + drawn % CONFIRMATION_FROM
 
 
 def of_rounds(search_seed: int) -> int:
-    """As `of_confirmation`, where there is no run's id to draw from."""
+    """Seed of a first round that belongs to no run, else like `of_confirmation`."""
     return search_seed * 1000 + 500_000
 
 
 def of_soak(first_round: int) -> int:
-    """Of every soak, after rounds that began with this seed."""
+    """Seed of every soak, after rounds that began with this seed."""
     return first_round + 100_000
 
 
+def of_curve(first_round: int) -> int:
+    """Of all loads around what was soaked, after rounds that began with this seed."""
+    return first_round + 200_000
+
+
 def of_overload(search_seed: int) -> int:
-    """Of a run's overloads."""
+    """Seed of a run's overloads."""
     return search_seed * 1000 + 700_000
 
 
 def of_stream(seed: int, stream: str) -> int:
-    """Of one stream's arrivals and inputs, which other streams do not change."""
+    """Seed of one stream's arrivals and inputs, which other streams do not change."""
     if not stream:
         return seed
     return seed + (1 + int(hashlib.sha256(stream.encode()).hexdigest()[:5], 16)) * 10**12
 
 
 def of_start(seed: int, number: int) -> int:
-    """Of one start of a closed loop that is started several times."""
+    """Seed of one start of a closed loop that is started several times."""
     return seed + number * 10_000_000
 
 
 def of_order(seed: int, number: int) -> int:
-    """Of the order of inputs when a seed comes once more and a cache would know the first one."""
+    """Seed for a new input order, so that a repeated measurement does not hit the cache."""
     return seed + number * 1_000_000_000

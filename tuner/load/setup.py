@@ -10,8 +10,7 @@ from pathlib import Path
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
-from tuner.load.watch.idle import becomes_idle
-from tuner.load.watch.sampler import PERIOD_S, Sampler
+from tuner.load.watch.sampler import PERIOD_S, Sampler, becomes_idle
 from tuner.load.watch.stalls import watch_stalls
 from tuner.measurement.measurement import ServerStatistics
 from tuner.measurement.window import NO_BOUND, LatencyBound
@@ -24,15 +23,10 @@ from tuner.spec.fields import Gpus
 
 @dataclass(frozen=True)
 class Site:
-    """Where load is put, and with what.
+    """The server that load is put on, and what that needs.
 
     Attributes:
-        control: Of the server, open for as long as the load is used.
-        endpoints: Of the server.
-        program: perf_analyzer.
-        directory: For input files; the same one may serve several servers.
         place: Where the server runs; ELSEWHERE assumes nothing about this machine.
-        gpus: Of this machine's GPUs those that the server may see.
         patience_s: See `perf_analyzer.process.run`; long for servers that are not ours to restart.
         server_words: The last error in the server's log; empty when it cannot be read.
     """
@@ -52,9 +46,7 @@ class Setup:
     """Models on a server, what they are to be asked, and what watches them meanwhile.
 
     Attributes:
-        streams: What is asked; at least one.
         served: Names of all models that answer to it, the steps of ensembles too, by label.
-        shape: Of arrivals that have one beside their rate.
     """
 
     site: Site

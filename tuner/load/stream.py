@@ -29,10 +29,6 @@ class Stream:
 
     Attributes:
         name: Empty where there is only one.
-        target: Model, server and protocol.
-        form: What the requests look like.
-        inputs: What they carry.
-        share: Of the level, 0..1.
         rate_per_s: Requests per second, whatever the level, of a background; None of a stream
             that shares the level.
     """
@@ -58,12 +54,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The requests of an open loop on one clock.
-
-    Attributes:
-        due_s: When each is due, in seconds from the start of the load, ascending.
-        order: Whose it is.
-    """
+    """The requests of an open loop on one clock."""
 
     due_s: Times
     order: Order
@@ -80,11 +71,8 @@ def schedule(
     """Independent arrivals of each stream, until the load ends.
 
     Args:
-        streams: Of the mix.
         load: Its level is that of the streams which share it, together.
-        window: The spans of the run.
         seed: Same load and seed, same times; a stream's own do not hang on the others.
-        shape: Of arrivals that have one beside their rate.
     """
     spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
     times = []

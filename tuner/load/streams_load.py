@@ -10,8 +10,7 @@ from tuner.load.generator import Target
 from tuner.load.generators import GENERATORS, GeneratorKind
 from tuner.load.probes.answers import Answers, ask
 from tuner.load.probes.cache_fill import Filling, fill, together
-from tuner.load.probes.first_answers import await_first_answers
-from tuner.load.probes.slow_model import seconds_for
+from tuner.load.probes.first_answers import await_first_answers, seconds_for
 from tuner.load.restarts import Restarted
 from tuner.load.setup import Setup, Site
 from tuner.load.stream import Stream, in_turn
@@ -34,11 +33,7 @@ from tuner.spec.workload import (
 
 @dataclass(frozen=True)
 class Asked:
-    """What a stream asks; see `tuner.load.stream.Stream`.
-
-    Attributes:
-        model: Its name.
-    """
+    """What a stream asks; see `tuner.load.stream.Stream`."""
 
     model: str
     inputs: Inputs = field(default_factory=lambda: RandomInputs(kind="random"))
@@ -80,7 +75,7 @@ class StreamsLoad(Restarted):
             await_first_answers(*_of(stream), self._config(stream), patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
-        """Sends requests at once, from each stream its share; see `probes.slow_model`."""
+        """Sends requests at once, from each stream its share; see `probes.first_answers`."""
         turns = in_turn(self.setup.streams, count).tolist()
         asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
         return seconds_for(self.setup.site.endpoints.grpc, asked, patience_s)
@@ -123,11 +118,7 @@ def streams_load(
     """Load on models that are loaded; it stays good when they are reloaded.
 
     Args:
-        workload: From the spec: what all streams have in common.
-        streams: What is asked, by the name of the stream.
         served: Names of all models that answer to it, the steps of ensembles too, by label.
-        site: Where they are.
-        kind: Who measures.
 
     Raises:
         SpecError: The inputs do not fit a model's.

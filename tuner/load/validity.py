@@ -29,7 +29,6 @@ def warnings_about(
     """Sentences about the load, the client and the sample; empty when nothing is wrong.
 
     Args:
-        measurement: What was measured.
         bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
     """
     return (
@@ -73,8 +72,8 @@ def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
 def _client_error(load: LoadPoint, sent_per_s: float | None, *why: str) -> ClientLimitError:
     return ClientLimitError(
         "; ".join([f"the load generator could not keep up with {load}", *why]),
-        "give it cores of its own (server.mode: remote from another machine), try the other "
-        "workload.protocol, or raise workload.batch_size",
+        "give it more cores (workload.cpus, or server.mode: remote from another machine), try the "
+        "other workload.protocol, or raise workload.batch_size",
         sent_per_s,
     )
 

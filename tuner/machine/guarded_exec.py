@@ -1,9 +1,10 @@
 """Becomes a command that dies with its parent and takes its process group along.
 
-Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT COUNT LEFTOVER...
-COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a process
-with threads. PARENT is the process id that must still be ours, LEFTOVER... are COUNT glob patterns
-of what to remove. It imports nothing of this package and must stay quick to start.
+Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT CPUS COUNT
+LEFTOVER... COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a
+process with threads. PARENT is the process id that must still be ours, CPUS are those that the
+command may run on (empty: any), LEFTOVER... are COUNT glob patterns of what to remove. It imports
+nothing of this package and must stay quick to start.
 
 The command keeps this process id. A small guard is left beside it in the same process group: the
 kernel wakes it when the command ends, however that happened, and it kills what is left of the
@@ -31,7 +32,9 @@ _HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main() -> None:
-    parent, count, *rest = sys.argv[1:]
+    parent, cpus, count, *rest = sys.argv[1:]
+    if cpus:
+        os.sched_setaffinity(0, map(int, cpus.split(",")))
     leftovers, command = rest[: int(count)], rest[int(count) :]
     _signal_on_parent_death(signal.SIGKILL)
     if os.getppid() != int(parent):  # it died before the line above

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.machine.cores import NOT_SPLIT, Cores
+
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version")
 _GPU_TIMEOUT_S = 30.0
@@ -52,14 +54,14 @@ class Host:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
 
-    def fingerprint(self, triton_version: str) -> str:
+    def fingerprint(self, triton_version: str, cores: Cores = NOT_SPLIT) -> str:
         """The same on machines whose measurements may be compared (16 hex digits).
 
-        Made of CPU model, cores, GPU models, driver and server version; load and memory in use
-        do not count.
+        Made of CPU model, cores and how they are shared, GPU models, driver and server version;
+        load and memory in use do not count.
         """
         gpus = [[gpu.name, gpu.driver] for gpu in self.gpus]
-        text = json.dumps([self.cpu, self.cores, gpus, triton_version])
+        text = json.dumps([self.cpu, self.cores, str(cores), gpus, triton_version])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -31,6 +31,7 @@ def child(
     env: Mapping[str, str],
     stdout: IO[bytes] | int,
     leftovers: Sequence[str] = (),
+    cpus: Sequence[int] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs ``argv`` for as long as the context is open; then it and its children are gone.
 
@@ -43,6 +44,7 @@ def child(
         env: The child's whole environment.
         stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
         leftovers: Glob patterns of files and directories to remove once it has ended.
+        cpus: Numbers of those it may run on; empty: on any that this process may.
 
     Raises:
         EnvironmentNotReadyError: The program cannot be executed.
@@ -54,7 +56,7 @@ def child(
     mark = secrets.token_hex()
     shim = [sys.executable, "-I", "-S", guarded_exec.__file__, str(os.getpid())]
     process = subprocess.Popen(
-        [*shim, str(len(leftovers)), *leftovers, *argv],
+        [*shim, ",".join(map(str, cpus)), str(len(leftovers)), *leftovers, *argv],
         env={**env, guarded_exec.MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=stdout,

@@ -142,7 +142,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Course:
-    """How latency went over the window; see `tuner.load.latency.course`.
+    """How latency went over the window; see `tuner.load.latency.timeline`.
 
     Attributes:
         growth: From the first to the last moment on a line, as a share of the mean latency.

@@ -63,15 +63,7 @@ class Told:
 
 
 class Generators:
-    """Makes generators of one mode for one model.
-
-    Args:
-        base: The model's ModelConfig message.
-        offer: What may be varied.
-        seed: Of the Optuna mode.
-        trials: Most configs that the Optuna mode asks for.
-        maximise: Larger objectives are better.
-    """
+    """Makes generators of one mode for one model."""
 
     def __init__(
         self,
@@ -136,7 +128,7 @@ class Generators:
         )
 
     def _dimensions(self) -> list[Any]:
-        """As NVIDIA's factory makes them, but bounded by the space: its clamps stall the climb."""
+        """Makes NVIDIA's dimensions, bounded by the space: the factory's clamps stall the climb."""
         from model_analyzer.config.generate.search_dimension import SearchDimension
 
         exponential = SearchDimension.DIMENSION_TYPE_EXPONENTIAL
@@ -326,5 +318,5 @@ def _doubling(values: tuple[int, ...]) -> bool:
 
 
 def _exponents(values: tuple[int, ...]) -> tuple[int, int]:
-    """Of the powers of two around the values."""
+    """The exponents of the powers of two around the values."""
     return math.floor(math.log2(values[0])), math.ceil(math.log2(values[-1]))

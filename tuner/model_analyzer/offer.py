@@ -95,7 +95,7 @@ def nearest(space: Space, message: Any) -> Candidate | None:
 
 
 def _numbers(parameter: Parameter) -> tuple[int, ...]:
-    """Of a long range only some; unset is 0, as Triton reads it."""
+    """The values, or some of a long range; unset is 0, as Triton reads it."""
     if isinstance(parameter, RangeParameter):
         parameter = parameter.coarse(POINTS)
     return tuple(sorted({number for v in parameter if (number := _number(v)) is not None}))

@@ -1,54 +1,36 @@
-"""Model Analyzer's YAML, read without Model Analyzer: the options that hold for one model.
+"""Reads Model Analyzer's YAML, without Model Analyzer: the options that hold for one model.
 
 The format is that of `model-analyzer profile -f FILE`, release 1.58.0 (its docs/config.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tuner.errors import SpecError
-from tuner.model_analyzer.options import MODEL_OPTIONS, OPTIONS, PARAMETERS
+from tuner.plain import plain
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
 from tuner.spec.suggest import in_brackets
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
 _T = TypeVar("_T")
-_ADVICE = "the options are in docs/config.md of Model Analyzer"
-#: A model's own options, and where they are.
-_Own = tuple[dict[str, Any], Location]
-
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
-
+_KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
 #: Most numbers that one option may expand to.
 MOST_NUMBERS = 10_000
 
 
-@dataclass(frozen=True)
-class Left:
-    """An option that was not carried over, and why."""
-
-    option: str
-    line: int | None  # None for one that is not given
-    reason: str
-
-    def __str__(self) -> str:
-        line = "" if self.line is None else f" (line {self.line})"
-        return f"{self.option}{line}: {self.reason}"
-
-
 @dataclass
 class Profile:
-    """What a YAML says for one model. Options are taken as they are used; the rest is reported.
+    """What a YAML says for one model. Options are taken as they are used; the rest is listed.
 
     Attributes:
-        model: The model.
         others: Models of the same file.
-        left: What is not carried over, so far.
+        places: Where each of the ``values`` stands.
     """
 
     path: Path
@@ -57,181 +39,134 @@ class Profile:
     tree: Tree
     values: Mapping[str, Any]
     places: Mapping[str, Location]
-    left: list[Left] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
+    _taken: set[str] = field(default_factory=set)
+    _left: list[tuple[int, str]] = field(default_factory=list)
 
-    def take(self, option: str) -> Any:
+    def take(self, option: str, kind: type[_T]) -> _T | None:
         """The option's value, None when it is not given."""
-        self.taken.add(option)
-        return self.values.get(option)
-
-    def take_text(self, option: str) -> str | None:
-        return self._take_as(str, option, "text is expected")
-
-    def take_number(self, option: str) -> int | None:
-        return self._take_as(int, option, "a whole number is expected")
-
-    def take_mapping(self, option: str) -> dict[str, Any]:
-        return self._take_as(dict, option, "a mapping of names to values is expected") or {}
-
-    def _take_as(self, kind: type[_T], option: str, expected: str) -> _T | None:
-        value = self.take(option)
+        self._taken.add(option)
+        value = self.values.get(option)
         if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
             return value
-        raise self.mistake((option,), expected)
+        raise self.mistake((option,), f"{_KINDS.get(kind, 'another value')} is expected")
 
-    def take_numbers(self, option: str) -> tuple[int, ...]:
+    def take_numbers(self, option: str) -> list[int]:
         """A list, ``1,2,4``, or ``{start: 1, stop: 8, step: 1}``; ascending, each once."""
-        value = self.take(option)
-        if value is None:
-            return ()
+        value = self.take(option, object)
         try:
-            return tuple(sorted(set(_numbers(value))))
+            return [] if value is None else sorted(set(_numbers(value)))
         except OverflowError as error:
             raise self.mistake((option,), str(error)) from None
-        except (ValueError, TypeError, KeyError, ZeroDivisionError):
+        except (ValueError, TypeError, KeyError):
             text = "whole numbers are expected: a list, or {start: 1, stop: 8, step: 1}"
             raise self.mistake((option,), text) from None
 
-    def leave(self, where: Location, reason: str) -> None:
-        """``where`` begins with an option; its value is not carried over."""
-        line = self._position(where).line if where[0] in self.values else None
-        self.left.append(Left(dotted(where), line, reason))
+    def leave(self, where: Location, reason: str = "") -> None:
+        """Lists what is not taken over; ``where`` begins with an option."""
+        line = self.tree.position(Finding(self._place(where), "", key=True)).line
+        text = f"{dotted(where)} (line {line})" if where[0] in self.values else dotted(where)
+        self._left.append((line, plain(f"{text}: {reason}" if reason else text)))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """What is not taken over, by line: what was left, and every option that was not taken."""
+        for option in self.values.keys() - self._taken:
+            self.leave((option,))
+            self._taken.add(option)
+        return tuple(text for _, text in sorted(self._left))
 
     def mistake(self, where: Location, message: str) -> SpecError:
-        return _error([_mistake(self.path, self._position(where), where, message)])
+        return _mistake(self.path, self.tree, self._place(where), message, shown=where)
 
-    def _position(self, where: Location) -> Position:
-        place = self.places.get(str(where[0]), where[:1])
-        return self.tree.position(Finding((*place, *where[1:]), "", key=True))
+    def _place(self, where: Location) -> Location:
+        return (*self.places.get(str(where[0]), where[:1]), *where[1:])
 
 
 def read_profile(path: Path, model: str | None) -> Profile:
     """The options of a model; without a name, of the only one in the file.
 
+    A model's own options replace those of the whole file, one by one.
+
     Raises:
         SpecError: The file cannot be read, is not one of Model Analyzer's, or does not say which
-            model; the message has ``file:line:column`` for every mistake.
+            model; the message has ``file:line:column``.
     """
     tree = _tree(path)
-    models = dict(_models(path, tree))
-    _refuse_unknown(path, tree, models)
+    models = _models(path, tree)
     name = _chosen(path, tree, models, model)
     own, at = models[name]
-    values, places = _merged(tree.data, own, at)
-    others = tuple(other for other in models if other != name)
-    return Profile(path, name, others, tree, values, places)
+    values = {str(k): v for k, v in tree.data.items() if k != "profile_models"}
+    places: dict[str, Location] = {str(k): (k,) for k in tree.data}
+    placed: dict[str, Location] = {key: (*at, key) for key in own}
+    parameters = own.get("parameters")
+    if isinstance(parameters, dict):
+        placed |= {key: (*at, "parameters", key) for key in parameters}
+        own = {**own, **parameters, "parameters": None}
+    for key, value in own.items():
+        if value not in (None, {}, []):
+            values[str(key)], places[str(key)] = value, placed[key]
+    return Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
 
 
 def _tree(path: Path) -> Tree:
     try:
         _, tree = read_yaml_file(path)
     except BadYamlError as error:
-        raise _error([_mistake(path, error.position, (), error.message)]) from error
-    mistakes = [_mistake(path, at, where, message) for at, where, message in tree.problems]
+        raise _error(Mistake(str(path), *_at(error.position), "", error.message)) from error
+    mistakes = [Mistake(str(path), *_at(at), dotted(w), text) for at, w, text in tree.problems]
     if not isinstance(tree.data, dict):
-        message = f"not a mapping of options to values; {_ADVICE}"
-        mistakes.append(_mistake(path, Position(1, 1), (), message))
+        mistakes.append(Mistake(str(path), 1, 1, "", "a mapping of options to values is expected"))
     if mistakes:
-        raise _error(mistakes)
+        raise _error(*mistakes)
     return tree
 
 
-def _models(path: Path, tree: Tree) -> Iterator[tuple[str, _Own]]:
-    """Name, own options and where they are: a list of names, a mapping, or a mixture."""
+def _models(path: Path, tree: Tree) -> dict[str, tuple[dict[str, Any], Location]]:
+    """Own options of each model and where they are: names, a mapping, or a mixture."""
     top: Location = ("profile_models",)
     given = tree.data.get("profile_models")
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
-    if isinstance(given, dict):
-        parts: list[tuple[Location, Any]] = [(top, given)]
-    elif isinstance(given, list) and given:
+    parts: list[tuple[Location, Any]] = [(top, given)]
+    if isinstance(given, list):
         parts = [((*top, index), part) for index, part in enumerate(given)]
-    else:
-        message = f"names the models to profile; {_ADVICE}"
-        raise _error([_mistake(path, tree.position(Finding(top, "")), top, message)])
+    found: dict[str, tuple[dict[str, Any], Location]] = {}
     for where, part in parts:
         if isinstance(part, str):
-            yield part, ({}, where)
-            continue
-        if not isinstance(part, dict):
-            place = tree.position(Finding(where, ""))
-            raise _error([_mistake(path, place, where, "the name of a model is expected")])
-        for name, own in part.items():
-            at = (*where, name)
-            if own is not None and not isinstance(own, dict):
-                place = tree.position(Finding(at, ""))
-                raise _error([_mistake(path, place, at, "options are expected")])
-            yield name, (own or {}, at)
-
-
-def _refuse_unknown(path: Path, tree: Tree, models: Mapping[str, _Own]) -> None:
-    unknown: list[tuple[Location, frozenset[str]]] = [
-        ((option,), OPTIONS) for option in tree.data if option not in OPTIONS
-    ]
-    for own, at in models.values():
-        unknown += [((*at, key), MODEL_OPTIONS) for key in own if key not in MODEL_OPTIONS]
-    mistakes = []
-    for where, known in unknown:
-        near = in_brackets(str(where[-1]), known)
-        position = tree.position(Finding(where, "", key=True))
-        mistakes.append(_mistake(path, position, where, f"not an option of Model Analyzer{near}"))
-    if mistakes:
-        raise _error(mistakes)
+            found[part] = ({}, where)
+        elif isinstance(part, dict) and all(isinstance(own or {}, dict) for own in part.values()):
+            found |= {str(n): (dict(own or {}), (*where, n)) for n, own in part.items()}
+        else:
+            found = {}
+            break
+    if not found:
+        raise _mistake(path, tree, top, "names the models to profile, each with its options")
+    return found
 
 
 def _chosen(path: Path, tree: Tree, models: Mapping[str, object], model: str | None) -> str:
-    names = ", ".join(models)
     if model is None and len(models) == 1:
         return next(iter(models))
-    position = tree.position(Finding(("profile_models",), "", key=True))
-    at = f"{path}:{position.line}:{position.column}"
+    names, top = ", ".join(models), ("profile_models",)
     if model is None:
-        raise SpecError(
-            f"{at}: several models are profiled: {names}",
-            f"name one: tune init MODEL --from-model-analyzer {path}",
-        )
+        error = _mistake(path, tree, top, f"several models are profiled: {names}")
+        error.hint = f"name one: tune init MODEL --from-model-analyzer {path}"
+        raise error
     if model not in models:
         near = in_brackets(model, models)
-        raise SpecError(f"{at}: {model} is not among the models: {names}{near}")
+        raise _mistake(path, tree, top, f"{model} is not among the models: {names}{near}")
     return model
-
-
-def _merged(
-    everywhere: Mapping[str, Any], own: Mapping[str, Any], at: Location
-) -> tuple[dict[str, Any], dict[str, Location]]:
-    """A model's own options replace those of the whole file, one by one.
-
-    The file's `batch_sizes`, `concurrency` and `request_rate` are `parameters` of a model.
-    """
-    values = {k: v for k, v in everywhere.items() if k != "profile_models"}
-    places: dict[str, Location] = {k: (k,) for k in values}
-    parameters = own.get("parameters")
-    parameters = parameters if isinstance(parameters, dict) else {}
-    if "request_rate" in parameters and "concurrency" not in parameters:
-        values.pop("concurrency", None)
-    for key, value in own.items():
-        if key != "parameters" and value not in (None, {}, []):
-            values[key], places[key] = value, (*at, key)
-    for key in PARAMETERS:
-        if key in parameters:
-            values[key], places[key] = parameters[key], (*at, "parameters", key)
-    return values, places
-
-
-def numbers_between(start: int, stop: int, step: int) -> list[int]:
-    """Both included; raises OverflowError when they are more than `MOST_NUMBERS`."""
-    span = range(start, stop + 1, step)
-    if (stop - start) // step >= MOST_NUMBERS:
-        raise OverflowError(f"stands for more than {MOST_NUMBERS} numbers")
-    return list(span)
 
 
 def _numbers(value: Any) -> list[int]:
     if isinstance(value, dict):
         if not {"start", "stop"} <= value.keys() <= {"start", "stop", "step"}:
             raise ValueError
-        return numbers_between(*(int(value.get(key, 1)) for key in ("start", "stop", "step")))
+        start, stop, step = (int(value.get(key, 1)) for key in ("start", "stop", "step"))
+        numbers = range(start, stop + 1, step)
+        if numbers[MOST_NUMBERS:]:
+            raise OverflowError(f"stands for more than {MOST_NUMBERS} numbers")
+        return list(numbers)
     items = value.split(",") if isinstance(value, str) else value
     items = items if isinstance(items, list) else [items]
     if any(isinstance(item, (bool, float)) for item in items):
@@ -239,11 +174,18 @@ def _numbers(value: Any) -> list[int]:
     return [int(item) for item in items]
 
 
-def _error(mistakes: list[Mistake]) -> SpecError:
+def _mistake(
+    path: Path, tree: Tree, place: Location, message: str, shown: Location | None = None
+) -> SpecError:
+    at = tree.position(Finding(place, "", key=True))
+    return _error(Mistake(str(path), *_at(at), dotted(shown or place), message))
+
+
+def _at(position: Position) -> tuple[int, int]:
+    return position.line, position.column
+
+
+def _error(*mistakes: Mistake) -> SpecError:
     error = SpecMistakesError(mistakes)
     error.hint = _HINT
     return error
-
-
-def _mistake(path: Path, at: Position, where: Location, message: str) -> Mistake:
-    return Mistake(str(path), at.line, at.column, dotted(where), message)

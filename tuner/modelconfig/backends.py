@@ -60,7 +60,7 @@ def is_completed(config: ModelConfig, backend: str = "") -> bool:
 
 
 def is_tensorrt(config: ModelConfig) -> bool:
-    """As core tells it, by the platform; or by the model's file, where nothing is named."""
+    """Whether the platform or backend is TensorRT's, or neither is named."""
     return config.platform == "tensorrt_plan" or backend_of(config) in ("", "tensorrt")
 
 

@@ -35,8 +35,6 @@ class Base:
             was queried.
         overridden: Those of `MAX_BATCH_SIZE` and `DYNAMIC_BATCHING` that the server sets by
             itself whatever the file says: the size cannot be changed, nor the batcher removed.
-        completes: Loading the model may complete its config.
-        known: A server was queried.
     """
 
     file: ModelConfig = field(repr=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.modelconfig import layout
-from tuner.modelconfig.dialect import as_python_reads
+from tuner.modelconfig.encoding import as_python_reads
 from tuner.modelconfig.layout import Splice
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import descend, element_index, in_order, with_fields
@@ -34,10 +34,6 @@ def edit(text: str, fields: Mapping[str, FieldValue]) -> str:
 
     The same text comes back when it already has these values. A comment inside a removed field, or
     behind it on its line, is removed too.
-
-    Args:
-        text: A config.pbtxt; may be empty.
-        fields: Path to value, as in `tuner.modelconfig.path`.
 
     Raises:
         SpecError: The text does not parse, or a path or value is wrong.
@@ -105,7 +101,7 @@ def _key(text: str, element: Element, step: Step) -> Any:
 
 
 def _inside(element: Element, step: Step) -> Message | None:
-    """Where the sub-fields are: for a map, in the entry's ``value``, which may be missing."""
+    """The message of the sub-fields; a map has them in the entry's ``value``, if there is one."""
     if not step.is_map:
         return element.message
     values = elements(element.message, "value")
@@ -257,17 +253,11 @@ def _wire_literal(field: Any, wire: Any, like: str = "") -> str:
 
 
 def unified_diff(before: str, after: str, name: str) -> str:
-    """The unified diff that ``patch -p1`` takes; empty when the texts are equal.
-
-    Args:
-        before: Text now.
-        after: Text to come.
-        name: Path shown in the header, below ``a/`` and ``b/``.
-    """
+    """The unified diff that ``patch -p1`` takes; empty when the texts are equal."""
     lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
 
 
 def _lines(text: str) -> list[str]:
-    """As `patch` takes them: only a newline ends one, not the many that Python knows."""
+    """Splits on newlines only, as `patch` does; str.splitlines splits on more."""
     return io.StringIO(text, newline="\n").readlines()

@@ -39,7 +39,6 @@ def mistakes_between(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -
     """Why Triton refuses an ensemble over the models of its steps: batch sizes, maps, tensors.
 
     Args:
-        ensemble: Its config.
         models: The configs of its steps' models by name, as far as they are known. What is not
             known is skipped; a missing model is reported by those who know all names.
     """
@@ -175,10 +174,6 @@ def tensor_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) ->
 
     An open dimension fits any. Dims fit as they are written, or with the batch in front where the
     model, or the ensemble, takes batches.
-
-    Args:
-        ensemble: Its config.
-        models: The configs of its steps' models, as far as they are known.
     """
     known: dict[str, _End] = {}
     for tensor in (*ensemble.input, *ensemble.output):

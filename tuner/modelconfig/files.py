@@ -27,14 +27,9 @@ class ModelFiles:
     """What a model's directory held when it was read.
 
     Attributes:
-        model: Its name.
-        directory: Its directory in the repository.
-        path: Its config.pbtxt, whether or not it exists.
         text: The config, line endings as they are; empty when there is no file, which leaves
             everything to the backend's auto-complete.
-        exists: There is a config.pbtxt.
         sha256: Of the text's bytes, so of no bytes when there is no file.
-        versions: Its version directories, ascending.
         encoding: Of the text in the file, as `tuner.modelconfig.encoding` tells them apart.
     """
 
@@ -49,7 +44,7 @@ class ModelFiles:
 
     @property
     def file_sha256(self) -> str | None:
-        """Of the file: what a later write compares; ``None`` when there is no file."""
+        """The hash that a later write compares; ``None`` when there is no file."""
         return self.sha256 if self.exists else None
 
     def config(self) -> ModelConfig:
@@ -159,7 +154,7 @@ def _unreadable(path: Path, error: OSError) -> EnvironmentNotReadyError:
 
 
 def model_directory(repository: Path, model: str) -> Path:
-    """Where a model is; its name is that of a directory in the repository, never a path.
+    """The model's directory; its name is that of a directory in the repository, never a path.
 
     Raises:
         EnvironmentNotReadyError: The repository cannot be read.

@@ -19,7 +19,6 @@ def without_effect(config: ModelConfig, *, completes: bool = False) -> list[Viol
     """Settings that load and then do nothing, alone or on a server without further arguments.
 
     Args:
-        config: As asked for.
         completes: As in `violations`; max_batch_size may be filled in too.
     """
     return found_by(_IDLE if completes else _OF_A_WHOLE + _IDLE, config)

@@ -73,10 +73,6 @@ def insert_field(
     """Adds a field to ``parent``, behind ``after`` (None: ``parent`` has no fields).
 
     Args:
-        text: All of the file.
-        root: Its tree.
-        parent: Message the field is added to.
-        after: A field of ``parent``.
         lines: The field, one string a line, indented relative to itself.
     """
     if after is not None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
-from tuner.modelconfig.dialect import as_python_reads, foreign
-from tuner.modelconfig.hints import hint_at
+from tuner.modelconfig.encoding import as_python_reads, foreign
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
 from tuner.spec.suggest import did_you_mean
 
@@ -32,6 +31,10 @@ _HINTS = {
 _NEWER = {"model_metrics": "ModelConfig", "max_inflight_requests": "ModelEnsembling"}
 #: Data types by the names that they have in requests.
 _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in requests"}
+#: What an unparsable text most likely is: a template, or a merge conflict.
+_PLACEHOLDER = re.compile(r"\$\{|\{\{|\{%|\$[A-Za-z_]|<[A-Z][A-Z_]+>")
+_LONGEST_NAME = 100  # of a field: a search through a long text would take seconds
+_CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 _POSITION = re.compile(r"^\d+(:\d+)? : ")
 _NOT_UTF8 = re.compile(r".*codec can't decode bytes? (0x\w+|in).*", re.DOTALL)
 _SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
@@ -91,7 +94,7 @@ def to_load_json(message: ModelConfig) -> str:
 
 
 def to_text(message: ModelConfig) -> str:
-    """As a config.pbtxt has it, every field on its line."""
+    """The message as text of a config.pbtxt, every field on its line."""
     from google.protobuf import text_format
 
     return str(text_format.MessageToString(message))
@@ -138,3 +141,34 @@ def _enum_names(root: Descriptor, full_name: str) -> list[str]:
     fields = (field for _, d in message_types(root) for field in d.fields)
     types = (field.enum_type for field in fields if field.enum_type is not None)
     return next(([v.name for v in t.values] for t in types if t.full_name == full_name), [])
+
+
+def hint_at(text: str, line: int, column: int) -> str:
+    """Advice for a mistake at ``line`` and ``column`` (from 1), empty when nothing is known."""
+    lines = text.split("\n")
+    if not 0 < line <= len(lines):
+        return ""
+    whole = lines[line - 1]
+    here, before = whole[column - 1 :], "\n".join([*lines[: line - 1], whole[: column - 1]])
+    if _CONFLICT.match(whole):
+        return "a merge conflict is left in the file: choose one side"
+    if _PLACEHOLDER.search(whole):
+        return "this is a template: fill in its placeholders first"
+    if here.startswith("\ufeff"):
+        return "save the file without a byte order mark (BOM)"
+    if here.startswith(("//", "/*")):
+        return "comments begin with #"
+    if here.startswith("="):
+        return "write : instead of ="
+    return _hint_before(here, before)
+
+
+def _hint_before(here: str, before: str) -> str:
+    previous = re.sub(r"#[^\n]*(?=\n|$)", "", before).rstrip(" \t\r\n")
+    if here.startswith("]") and previous.endswith(","):
+        return "remove the comma before ]"
+    field = previous[:-1].rstrip()[-_LONGEST_NAME:] if previous.endswith(":") else ""
+    name = re.search(r"\w+$", field)
+    if name and "\n" in before[len(previous) :] and not here.startswith(("{", "[")):
+        return f"{name[0]} has no value: its line ends after the colon"
+    return ""

@@ -42,7 +42,6 @@ class Step:
     """One field on the way, and which of its elements when there can be many.
 
     Attributes:
-        field: The field of the message reached so far.
         index: Position in a repeated message; None when not given.
         where: Conditions (field of the element, value) that select in a repeated message.
         key: Key in a map; None for anything else.

@@ -63,9 +63,6 @@ class Violation:
     """One rule that a config breaks.
 
     Attributes:
-        path: The field that breaks it, as in `tuner.modelconfig.path`.
-        message: What is wrong.
-        hint: What to do.
         owner: Label of the model whose field it is; empty if there is only one model.
     """
 
@@ -80,7 +77,6 @@ def violations(config: ModelConfig, *, completes: bool = False) -> list[Violatio
     """Why Triton would refuse ``config``; empty when none of its known rules is broken.
 
     Args:
-        config: As asked for, or as completed by the server.
         completes: Loading the model may fill in its tensors, as its own code does in Python
             (``auto_complete_config``).
     """
@@ -164,7 +160,7 @@ def _priority_levels(config: ModelConfig) -> Iterator[Mistake]:
 
 
 def _preserve_ordering(config: ModelConfig) -> Iterator[Mistake]:
-    """With several priority levels, or with a timeout that delays: refused.
+    """Refuses it with several priority levels, or with a timeout that delays.
 
     timeout_action DELAY without any timeout loads.
     """
@@ -204,7 +200,7 @@ def _gpus(config: ModelConfig) -> Iterator[Mistake]:
 
 
 def _profiles(config: ModelConfig) -> Iterator[Mistake]:
-    """Of all but TensorRT: refused; no number from 0: refused."""
+    """Refuses profiles of other backends than TensorRT, and what is no number from 0."""
     for index, group in enumerate(config.instance_group):
         path = f"instance_group[{index}].profile"
         if group.profile and not is_tensorrt(config):
@@ -214,7 +210,7 @@ def _profiles(config: ModelConfig) -> Iterator[Mistake]:
 
 
 def _response_cache(config: ModelConfig) -> Iterator[Mistake]:
-    """With sequence batching or a decoupled model: refused."""
+    """Refuses the cache with sequence batching or a decoupled model."""
     sequences = config.HasField("sequence_batching")
     blocked = sequences or config.model_transaction_policy.decoupled
     if config.response_cache.enable and blocked:

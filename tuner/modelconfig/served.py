@@ -41,9 +41,6 @@ class ServedModel:
 
     Attributes:
         label: What the run calls it: its owner in a `Knob`; empty in a spec's short form.
-        name: Its directory in the repository.
-        files: What the directory held when it was read.
-        base: Its config, as the file has it and as the server completes it.
         parts: Labels of the models in its steps and of those that its code calls.
     """
 
@@ -177,10 +174,7 @@ def read_served(
     """Reads the models that a run names, and all that they consist of or call.
 
     Args:
-        repository: Directory with one directory for each model.
         names: Label to name. Models that are not named have their name as their label.
-        calls: Label to the names of the models that the model's code calls.
-        on_cpu: The server will see no GPU.
 
     Raises:
         EnvironmentNotReadyError: A model cannot be read.
@@ -236,7 +230,7 @@ def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
 
 
 def _place_of(whole: ServedModel, part: str) -> str:
-    """Where a model names a part: in its config, or the spec names what its code calls."""
+    """The place that names a part: the model's config, or the spec for what its code calls."""
     for index, step in enumerate(whole.base.file.ensemble_scheduling.step):
         if step.model_name == part:
             return whole.place(f"ensemble_scheduling.step[{index}].model_name")

@@ -1,4 +1,4 @@
-"""Where each field of a config.pbtxt is in its text.
+"""The place of each field of a config.pbtxt in its text.
 
 Tokens come from protobuf's own tokenizer, so that comments, strings and separators are what
 protobuf takes them for. The tree has no schema: it is built from text that parses.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.modelconfig.dialect import as_python_reads, moved_starts
+from tuner.modelconfig.encoding import as_python_reads, moved_starts
 
 _CLOSING = {"{": "}", "<": ">"}
 _QUOTES = ("'", '"')
@@ -39,12 +39,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Message:
-    """``{ ... }``; the whole file is one without brackets.
-
-    Attributes:
-        body_start: After the opening bracket.
-        body_end: Before the closing bracket.
-    """
+    """``{ ... }``; the whole file is one without brackets."""
 
     start: int
     body_start: int

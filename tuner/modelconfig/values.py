@@ -49,9 +49,6 @@ def to_wire(path: str, field: FieldDescriptor, value: FieldValue, parameter: boo
     """What protobuf takes for ``value``; a list for repeated scalars, True for a message.
 
     Args:
-        path: For the error message.
-        field: Leaf the value is for.
-        value: Anything but None.
         parameter: The leaf is the text of a `ModelParameter`.
 
     Raises:

@@ -37,7 +37,7 @@ from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.suggest import in_brackets
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
 from tuner.steps.lengths import trace_notes, window_notes
 from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
@@ -96,6 +96,7 @@ def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) 
     """
     request = Request(spec=spec_path)
     job = prepare(request)
+    refuse_missing_extra(job)
     refuse_too_short(job)
     size = job.space.size()
     chosen = _chosen_by(job.spec)

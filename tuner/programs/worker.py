@@ -42,7 +42,7 @@ from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
-from tuner.steps.job import Job, job_from
+from tuner.steps.job import Job, job_from, refuse_missing_extra
 from tuner.steps.neighbours import among_neighbours
 from tuner.steps.opening import with_completed
 from tuner.steps.searching import search
@@ -119,7 +119,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     offer = find_offer(request.storage, request.name)
     run = offer.manifest.run_id
     spec = offered_spec(offer, request)
-    job = job_of(offer, spec)
+    job = job_of(offer, spec, request.environment)
     refuse_strange_programs(
         spec, trusted=request.trust, own_repository=request.repository is not None
     )
@@ -178,7 +178,7 @@ def without_limits(spec: Spec) -> Spec:
     )
 
 
-def job_of(offer: Offer, spec: Spec) -> Job:
+def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The run's job with this machine's repository and GPUs, as `offered_spec` has it.
 
     Raises:
@@ -198,7 +198,9 @@ def job_of(offer: Offer, spec: Spec) -> Job:
             "name its copy here with --repository DIR",
         )
     path = offer.directory / Path(manifest.spec_path).name
-    job = job_from(LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {}), spec)
+    loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
+    job = job_from(loaded, spec, environment)
+    refuse_missing_extra(job)
     for label, model in job.served.models.items():
         kept = manifest.models.get(label)
         if kept is None or model.files.file_sha256 != kept.sha256:

@@ -227,9 +227,7 @@ def _current(
     """The config found in the repository: the result's, else as it was measured."""
     if result is not None and result.baseline is not None:
         return side_of(result.baseline, trials, repeats)
-    now = manifest.current
-    own = (t for t in trials if (t.candidate == now if now else t.number == 0))
-    trial = next(own, None)
+    trial = next((t for t in trials if t.candidate == manifest.current), None)
     return None if trial is None else measured_side(trial.candidate, trials, repeats)
 
 

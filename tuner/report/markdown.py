@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tuner.plain import plain, plain_lines
 from tuner.report.charts.chart import Table
+from tuner.report.charts.load_curve import load_curve
 from tuner.report.data import ReportData
 from tuner.report.next_steps import next_steps
 from tuner.report.quantities import (
@@ -55,6 +56,7 @@ def render(data: ReportData) -> str:
         *[f"- {escaped(reason)}" for reason in data.reasons],
         *run_slo_lines(data),
         *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
+        *_load_curve_lines(data),
         *titled("In numbers", comparison(data)),
         *bottleneck_lines(data),
         *titled("Searched and measured again", measured_again(data)),
@@ -213,6 +215,12 @@ def bottleneck_lines(data: ReportData) -> list[str]:
     """Heading and sentences; nothing where one model is served."""
     lines = [f"- {escaped(sentence)}" for sentence in bottleneck_sentences(data)]
     return ["### Where the time goes", *lines] if lines else []
+
+
+def _load_curve_lines(data: ReportData) -> list[str]:
+    """Heading, table and what it shows; nothing where no load around the credited one is known."""
+    chart = load_curve(data)
+    return [] if chart is None else [*titled(chart.title, chart.table), escaped(chart.note)]
 
 
 def overload_lines(data: ReportData) -> list[str]:

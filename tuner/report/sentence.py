@@ -90,7 +90,10 @@ def soak_sentences(data: ReportData) -> list[str]:
     """What each soak of the config that the verdict is about showed."""
     if data.subject is None:
         return []
-    return [f"Soak: {sentence.removesuffix('.')}." for sentence in data.subject.soak.sentences]
+    curve = data.subject.soak.curve
+    none = [f"Load curve: {curve.sentence}."] if curve and not curve.points else []
+    told = (f"Soak: {sentence.removesuffix('.')}." for sentence in data.subject.soak.sentences)
+    return [*told, *none]
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:

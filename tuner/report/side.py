@@ -71,7 +71,7 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     made = {(m.load, m.seed) for m in facts.measurements}
     keys = {facts.candidate.key, *_measured_as(facts.candidate.key, made, repeats)}
     side = measured_side(facts.candidate, trials, repeats, keys)
-    named = (r for r in side.repeats if not r.of_soak and _identity(r.point) in made)
+    named = (r for r in side.repeats if not r.alone and _identity(r.point) in made)
     # If a round measured a load twice, the second one counts: the first was disturbed.
     proofs = tuple({(r.round, _identity(r.point)): r for r in named}.values())
     points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
@@ -97,7 +97,7 @@ def _measured_as(
     """
     of: dict[str, set[tuple[LoadPoint, int]]] = defaultdict(set)
     for repeat in repeats:
-        if not repeat.of_soak:
+        if not repeat.alone:
             of[repeat.candidate_key].add(_identity(repeat.point))
     if made and not made <= of[key]:
         yield from (other for other, found in of.items() if made <= found)
@@ -135,7 +135,7 @@ def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
     """Of each round the highest load that was sustained, or the lowest if none was."""
     rounds: dict[int, list[Repeat]] = defaultdict(list)
     for repeat in repeats:
-        if repeat.role is not Role.SIMPLER and not repeat.of_soak:
+        if repeat.role is not Role.SIMPLER and not repeat.alone:
             rounds[repeat.round].append(repeat)
     proofs = []
     for tried in rounds.values():

@@ -17,24 +17,13 @@ from tuner.run.choices import Choices
 from tuner.run.identity import Identity, machine_of, programs_of, question_in
 from tuner.space.candidate import Candidate
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 
 #: What must be equal for a run to be resumed, besides the configs of the models it serves: another
 #: value would mix two experiments.
 _IDENTITY = ("spec_sha256", "seed", "fingerprint", "versions")
 
 _NO_FILE = hashlib.sha256(b"").hexdigest()
-
-#: Version 1 knew only one model, and kept the facts of its config among those of the run.
-_CONFIG_OF_VERSION_1 = {
-    "name": "model",
-    "path": "config_path",
-    "text": "config_text",
-    "sha256": "config_sha256",
-    "encoding": "config_encoding",
-    "completed": "completed",
-    "overridden": "overridden",
-}
 
 
 @dataclass(frozen=True)
@@ -47,8 +36,7 @@ class KeptConfig(Facts):
         text: Of that file; empty when there was none.
         sha256: Of that file; None when there was none.
         encoding: Of the text in the file, see `tuner.modelconfig.encoding`.
-        completed: The config as the server completes it, as text; None in runs of an older tune
-            and of one that ended before a server was queried.
+        completed: The config as the server completes it, as text; None until a server was queried.
         overridden: Fields that the server sets whatever config.pbtxt says.
         parts: Labels of the models in its steps, and of those that its code calls.
     """
@@ -83,14 +71,12 @@ class Manifest(Facts):
         host: CPU, cores, memory, governor, as `tuner.machine.host` reads them.
         fingerprint: Of the machine and its GPUs.
         command: How the run was started.
-        current: The config in the repository, as a candidate; None in runs of an older tune, whose
-            trial 0 it is.
+        current: The config in the repository, as a candidate.
         choices: What the command line set besides the spec.
         arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
-            takes the next. Drawn from the run's id, so that another run is a replication; None in
-            runs of an older tune.
+            takes the next. Drawn from the run's id, so that another run is a replication.
         client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
-            queried, and in runs of an older tune.
+            queried.
     """
 
     unknown = "ignore"
@@ -108,13 +94,13 @@ class Manifest(Facts):
     host: Mapping[str, Any]
     gpus: Sequence[Mapping[str, Any]]
     fingerprint: str
+    current: Candidate
+    arrivals: int
+    streams: Mapping[str, str]
     command: Sequence[str] = field(default_factory=list)
     space_size: int | None = None
-    current: Candidate | None = None
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
-    streams: Mapping[str, str] = field(default_factory=lambda: {"": ""})
-    arrivals: int | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @classmethod
@@ -123,16 +109,14 @@ class Manifest(Facts):
         SpecError: It is of a version that this tune does not read.
         ValueError: It holds what no run does.
         """
-        if data["schema_version"] not in (1, SCHEMA_VERSION):
+        if data["schema_version"] != SCHEMA_VERSION or "models" not in data:
+            version = data["schema_version"]
             raise SpecError(
-                f"run {data.get('run_id')} has manifest version {data['schema_version']}, "
-                f"this tune reads versions 1 and {SCHEMA_VERSION}",
+                f"run {data.get('run_id')} has manifest version {version} of another tune; this "
+                f"one reads only its own version {SCHEMA_VERSION}",
                 "use the version of tune that made it",
             )
-        if data["schema_version"] == 1:
-            data = _from_version_1(data)
-        written = {"write": "--no-write" not in data.get("command", ())}  # by an older tune
-        manifest = super().from_json({"choices": written, **data})
+        manifest = super().from_json(data)
         asked = {
             *manifest.streams.values(),
             *(p for c in manifest.models.values() for p in c.parts),
@@ -142,7 +126,7 @@ class Manifest(Facts):
         for config in manifest.models.values():
             if config.encoding not in ENCODINGS:
                 raise ValueError(f"encoding {config.encoding!r} is not a config's encoding")
-        if manifest.arrivals is not None and manifest.arrivals < 0:
+        if manifest.arrivals < 0:
             raise ValueError(f"arrivals {manifest.arrivals!r} is not a seed")
         if wrong := [g for g in manifest.gpus if not {"name", "driver"} <= set(g)]:
             raise ValueError(f"a GPU without a name or a driver: {wrong[0]}")
@@ -216,19 +200,9 @@ def sha256_of_configs(by_label: Mapping[str, str]) -> str:
 
 
 def comparable(one: str | None, other: str | None) -> bool:
-    """Whether two clients take latencies in the same way; None is that of an older tune.
-
-    That one changed the client from load to load, unless perf_analyzer could measure them all.
-    """
+    """Whether two clients take latencies in the same way; None: the usual one."""
     usual = GENERATORS[0].name
     return (one or usual) == (other or usual)
-
-
-def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest of version 1 as one of version 2."""
-    rest = {k: v for k, v in data.items() if k not in _CONFIG_OF_VERSION_1.values()}
-    old = {new: data[key] for new, key in _CONFIG_OF_VERSION_1.items() if key in data}
-    return {**rest, "name": data["model"], "models": {"": old}, "schema_version": SCHEMA_VERSION}
 
 
 def _of(label: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 #: Words of a reason, and what to do; a remedy repeats what the words name.
 _REMEDIES = {
-    "load generator (could not keep up|can send)": "give the load generator cores of its "
-    "own (server.mode: remote from another machine)",
+    "load generator (could not keep up|can send)": "give the load generator more cores "
+    "(workload.cpus, or server.mode: remote from another machine)",
     r"No module named '?([\w.]+)": r"install \1 for the Python that runs the model",
     r"unable to find backend library for backend '(\w+)": "use a tritonserver that has the backend "
     r"\1, e.g. server: {mode: docker, image: ...}",

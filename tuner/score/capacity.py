@@ -1,19 +1,19 @@
-"""The highest load that meets every SLO, found with few measurements.
+"""Where the highest load is that meets every SLO, by the loads that were measured.
 
 A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
-*SLO utilisation* (the largest share of a bound that was used up) crosses one, on a straight line
-between logarithms. Latency grows faster than load, so near its bound this gives the capacity far
-better than the middle of the bracket would. Two more things shorten the search: an overloaded
-server shows its own saturation (it answers fewer requests than are sent), and a candidate that
-fails at the incumbent's load is not measured further. A level without enough answers for a verdict
-is neither floor nor ceiling: higher levels have more answers, lower ones never do.
+*SLO utilisation* (the largest share of a bound that was used up) crosses one. Latency grows faster
+than load, so near its bound this gives the capacity far better than the middle of the bracket
+would. An overloaded server shows its own saturation: it answers fewer requests than are sent. A
+level without enough answers for a verdict is neither floor nor ceiling: higher levels have more
+answers, lower ones never do. `tuner.score.next_load` says which level to measure next.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 from typing import Literal, Protocol
 
 
@@ -51,11 +51,14 @@ class Probe(Protocol):
 
 @dataclass(frozen=True)
 class NoResult:
-    """A load that was sent, and from which no result came: too much."""
+    """A load from which no result came: too much.
+
+    ``served_per_s``: what the load generator could send, where that was the limit and is known.
+    """
 
     level: float
+    served_per_s: float | None = None
     passed: Literal[False] = False
-    served_per_s: None = None
     slo_utilisation: None = None
     undecided: Literal[False] = False
 
@@ -164,102 +167,18 @@ class LevelRange:
 
 #: A server that answers less than this share of what is sent is saturated.
 SATURATED = 0.97
-#: Capacities found by the search are within this share of the truth, noise aside.
-TOLERANCE = 0.03
 #: The line between logarithms is trusted over brackets of this many tolerances.
 _STRAIGHT = 4.0
-#: Below this utilisation nothing is known of the capacity yet: raise the load far, to saturate it.
-_AT_EASE = 0.5
-_FAR = 3.0
-#: Utilisation rises with at least this power of the load, though two noisy readings may show less.
-_FLATTEST = 0.5
-#: Large upward steps that do not count, so that a start far below the capacity costs no accuracy.
-MOST_FREE = 2
-#: Where to look below a saturation, as share of it, and below a failure that was a near one.
-_BELOW_SATURATION = 0.95
-_BELOW_FAILURE = 0.85
-#: A failure with less utilisation than this is near.
-_NEAR = 2.0
-
-
-def find_capacity(
-    probe: Callable[[float], Probe],
-    start: float,
-    levels: LevelRange,
-    tolerance: float = TOLERANCE,
-    at_most: int = 5,
-    known: Sequence[Probe] = (),
-) -> Bracket:
-    """What `CapacitySearch` finds with ``probe``, which measures one level."""
-    search = CapacitySearch(start, levels, tolerance, at_most, known)
-    while (level := search.ask()) is not None:
-        search.tell(probe(level))
-    return Bracket.of(search.probes)
-
-
-class CapacitySearch:
-    """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
-
-    Says which level to try next, and receives the result.
-
-    Args:
-        start: First level to try when nothing is ``known``.
-        levels: Allowed levels.
-        tolerance: Distance of the floor from the capacity, as a share, that is good enough.
-        at_most: Most probes, not counting those already known, or up to `MOST_FREE` that doubled
-            the load and still passed.
-        known: What was measured before.
-    """
-
-    def __init__(
-        self,
-        start: float,
-        levels: LevelRange,
-        tolerance: float = TOLERANCE,
-        at_most: int = 5,
-        known: Sequence[Probe] = (),
-    ) -> None:
-        self.probes = list(known)
-        self._start, self._levels, self._tolerance = start, levels, tolerance
-        self._left, self._free = at_most, MOST_FREE
-
-    def ask(self) -> float | None:
-        """The next level; None when the capacity is known well enough, or no probe is left."""
-        bracket = Bracket.of(self.probes)
-        if self._left <= 0 or bracket.closed(self._tolerance) or _at_an_end(bracket, self._levels):
-            return None
-        level = next_level(self.probes, self._tolerance) if self.probes else self._start
-        level = self._levels.nearest(level)
-        if self._levels.whole:
-            level = _within(bracket, level)
-        return None if any(p.level == level for p in self.probes) else level
-
-    def tell(self, probe: Probe) -> None:
-        """What came of the level that was asked for."""
-        if self._free and _far_up(Bracket.of(self.probes), probe):
-            self._free -= 1
-        else:
-            self._left -= 1
-        self.probes.append(probe)
-
-
-def _within(bracket: Bracket, level: float) -> float:
-    """The whole number nearest to ``level`` that lies inside the bracket, where one does."""
-    if bracket.ceiling is not None:
-        level = min(level, bracket.ceiling.level - 1.0)
-    return level if bracket.floor is None else max(level, bracket.floor.level + 1.0)
-
-
-def _far_up(before: Bracket, probe: Probe) -> bool:
-    """The load was doubled at least and still passed: the start was far below the capacity."""
-    floor = before.floor
-    return floor is not None and probe.passed and probe.level >= 2.0 * floor.level
-
-
-def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
-    if bracket.floor is not None and bracket.floor.level >= levels.highest:
-        return True
-    return bracket.ceiling is not None and bracket.ceiling.level <= levels.lowest
+#: SLO utilisation between which a measurement tells where the bound is.
+NEAR = (0.7, 1.6)
+#: Loads further apart than this share tell less than the slope of all measurements does.
+WIDE = 0.12
+#: Between two loads the utilisation to this power is taken to be a line over the load. It is one to
+#: the power -1 where requests wait as in M/M/1, with latencies as 1 / (1 - load / saturation), and
+#: nearly one to the power 0 (logarithms) where latency is a power of the load: this is the middle.
+CHORD = -0.5
+#: No tail latency rises more slowly than this power of the load near its bound, or is steeper.
+SLOPES = (1.0, 40.0)
 
 
 def crossing(floor: Probe, ceiling: Probe) -> float:
@@ -271,63 +190,63 @@ def crossing(floor: Probe, ceiling: Probe) -> float:
     return floor.level * math.exp(share * math.log(ceiling.level / floor.level))
 
 
-def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
-    """The most telling level to try after ``probes``, of which there is at least one."""
-    bracket = Bracket.of(probes)
-    floor, ceiling = bracket.floor, bracket.ceiling
-    if floor is None and any(p.undecided for p in probes):
-        return _above_undecided(probes, ceiling)
-    if ceiling is None:
-        assert floor is not None
-        return floor.level * _growth([p for p in probes if p.passed], tolerance)
-    bound = _bound_below(ceiling)
-    if floor is None:
-        return bound
-    if saturated(ceiling) and floor.level * (1.0 + tolerance) < bound:
-        return bound
-    # A little beyond the guess, so that the next probe closes the bracket from the other side.
-    beyond = tolerance / 4 if probes[-1].passed else -tolerance / 4
-    guess = crossing(floor, ceiling) * (1.0 + beyond)
-    if bracket.top < ceiling.level:
-        guess = min(guess, math.sqrt(floor.level * bracket.top))
-    step = 1.0 + min(tolerance / 2, bracket.gap / 3)
-    return min(max(guess, floor.level * step), bracket.top / step)
+def chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
+    """Where the utilisation is 1 on a line of it to this ``power`` over the load, see `CHORD`."""
+    low, high = floor.slo_utilisation, ceiling.slo_utilisation
+    if low is None or high is None or not 0.0 < low <= 1.0 < high:
+        return crossing(floor, ceiling)
+    share: float = (low**power - 1.0) / (low**power - high**power)
+    return floor.level + share * (ceiling.level - floor.level)
 
 
-def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
-    """Where there are more answers: higher up, where nothing failed yet."""
-    highest = max(p.level for p in probes if p.undecided)
-    return 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
+def is_near(probe: Probe) -> bool:
+    """Whether its utilisation tells where the bound is, and decided whether it passed."""
+    if (
+        probe.slo_utilisation is None
+        or saturated(probe)
+        or probe.passed != (probe.slo_utilisation <= 1.0)
+    ):
+        return False
+    low, high = NEAR
+    return low <= probe.slo_utilisation <= high
 
 
-def _growth(passed: Sequence[Probe], tolerance: float) -> float:
-    """Up to where the utilisation would be 1 if it rose as it did between the two highest loads.
+def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
+    """The power of the load with which utilisation rises near the bound; None: too few near it.
 
-    From a single load, latency is assumed to rise as the load does; while there is much margin,
-    the step is large.
+    Least squares of log utilisation on log load within each round (so that differences between
+    rounds do not count), over all rounds of a config.
     """
-    *_, below, floor = (None, *sorted(passed, key=lambda p: p.level))
-    if floor.slo_utilisation is None:
-        return 2.0
-    if floor.slo_utilisation < _AT_EASE:
-        return _FAR
-    slope = 1.0
-    if below is not None and below.slo_utilisation:
-        slope = math.log(floor.slo_utilisation / below.slo_utilisation) / math.log(
-            floor.level / below.level
+    sxx = sxy = 0.0
+    for probes in rounds:
+        near = [
+            (math.log(p.level), math.log(p.slo_utilisation or 1.0)) for p in probes if is_near(p)
+        ]
+        mean_x = sum(x for x, _ in near) / max(len(near), 1)
+        sxx += sum((x - mean_x) ** 2 for x, _ in near)
+        sxy += sum((x - mean_x) * y for x, y in near)
+    return min(max(sxy / sxx, SLOPES[0]), SLOPES[1]) if sxx > 0.0 else None
+
+
+def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float:
+    """The level at which utilisation is one.
+
+    Between a level that passed and one close above it that failed, it is where utilisation crosses
+    one. Otherwise it is the mean of what each measurement near the bound gives with the ``slope``.
+    Without such a measurement, it is the highest level that passed; if none passed, the lowest
+    level tried, or what was answered there.
+    """
+    bracket = Bracket.of(probes)
+    near = [p for p in probes if is_near(p)]
+    if bracket.gap > WIDE and slope is not None and near:
+        return geometric_mean(
+            [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
         )
-        slope = max(slope, _FLATTEST)
-    to_bound = -math.log(min(floor.slo_utilisation, 1.0 - tolerance))
-    return _FAR if to_bound >= slope * math.log(_FAR) else math.exp(to_bound / slope)
+    if bracket.floor is not None and bracket.ceiling is not None:
+        return min(chord(bracket.floor, bracket.ceiling), bracket.top)
+    return bracket.capacity() or min(_most_served(p) for p in probes)
 
 
-def _bound_below(ceiling: Probe) -> float:
-    if saturated(ceiling) and ceiling.served_per_s:
-        return _BELOW_SATURATION * ceiling.served_per_s
-    slo_utilisation = ceiling.slo_utilisation
-    if slo_utilisation is not None and slo_utilisation < _NEAR:
-        return ceiling.level * _BELOW_FAILURE
-    if slo_utilisation is not None and ceiling.served_per_s is None:
-        # a closed loop: beyond its capacity, clients only wait
-        return ceiling.level / slo_utilisation
-    return ceiling.level * 0.5
+def _most_served(probe: Probe) -> float:
+    served = probe.served_per_s
+    return served if saturated(probe) and served else probe.level

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tuner.facts import Facts
+from tuner.score.capacity import capacity_level
 from tuner.score.point import Point, Score
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
@@ -64,6 +65,26 @@ class Trial(Facts):
     worker: Worker | None = None  # None where the run measured it itself
     limit: str | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
+
+    @property
+    def sustained_level(self) -> float | None:
+        """The load that the score is for; None where the trial met the SLOs at none.
+
+        It is the highest load at which every SLO was met; in a closed loop, the one of those with
+        the highest throughput.
+        """
+        if self.score is None or self.score.best_point is None:
+            return None
+        return self.points[self.score.best_point].level
+
+    @property
+    def capacity_level(self) -> float | None:
+        """Where its measurements put its capacity; None where the trial met the SLOs at no load."""
+        level = self.sustained_level
+        above = [p for p in self.points if level is not None and p.level >= level]
+        if any(p.passed and p.level != level for p in above):
+            return level  # more clients that got less
+        return capacity_level(above) if above else None
 
     def order(self, goal: Goal) -> tuple[bool, float, float]:
         """Sorts the best first: feasible ones by score, then the others by violation."""

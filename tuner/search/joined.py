@@ -18,10 +18,8 @@ class JoinedSearcher(Searcher):
     The run measures trial 0 and the current config, and alone decides when the search is over.
 
     Args:
-        record: Opened for a worker.
         trials: The run's budget; no more is claimed, finished trials included.
         wait: Called while there is nothing to do; returns after a while, or raises to stop.
-        note: Receives a sentence about each finished trial that is dropped.
 
     Attributes:
         history: Finished trials in the order in which they became known here, numbered so.
@@ -65,6 +63,6 @@ class JoinedSearcher(Searcher):
 
     def tell(self, trial: Trial) -> None:
         """A finished trial, which is handed in before anything else."""
-        self._shared.finished(trial)
+        self._shared.write([trial])
         self.history.append(trial)
         self.mine.append(trial)

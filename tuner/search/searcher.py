@@ -26,8 +26,7 @@ class Searcher:
     before each proposal, and what they have claimed is not proposed.
 
     Args:
-        history: Trials of the run so far, in order.
-        record: Kept in step when given; where workers put theirs.
+        record: The study to write the trials into; where workers put theirs.
         keep: Stores each trial with its number in the run, a worker's when it is taken over.
         note: Receives a sentence about each trial that is dropped, since it does not fit the
             run's search.
@@ -47,8 +46,7 @@ class Searcher:
         self._record = record
         self._keep = keep
         self._note = note
-        self._workers: set[str] = set()
-        self._lost: set[str] = set()  # candidates that somebody else had claimed
+        self._claimed: set[str] = set()
         self._dropped: set[str] = set()
         self._size = strategy.at_once if space.restarts else 1
         self._batch: list[Proposal] = []
@@ -78,13 +76,9 @@ class Searcher:
             self._batch_start = start
         index = number - start
         proposal = self._batch[index] if index < len(self._batch) else self._enough
-        if isinstance(proposal, Proposal) and proposal.candidate.key in self._workers:
+        if isinstance(proposal, Proposal) and proposal.candidate.key in self._claimed:
             return self._strategy.propose(number, self.history, self._taken(self.history))
         return proposal
-
-    def outlook(self) -> str | None:
-        """What `next` will take seconds for; None when it is quick."""
-        return self._strategy.outlook(self.history)
 
     def start(self, candidate: Candidate) -> bool:
         """``candidate`` is about to be measured as the next trial; False when a worker has it.
@@ -93,17 +87,14 @@ class Searcher:
         """
         if self._record is None or self._record.started(len(self.history), candidate):
             return True
-        if not self.history or candidate == self._space.current:
-            return True
-        self._lost.add(candidate.key)
-        return False
+        return not self.history or candidate == self._space.current
 
     def tell(self, trial: Trial) -> None:
         """A finished trial, which is stored before anything else."""
         self._keep(trial)
         self.history.append(trial)
         if self._record is not None:
-            self._record.finished(trial)
+            self._record.write(self.history)
 
     def give_up(self, candidate: Candidate) -> None:
         """The started trial gave no result, and is treated as if it had never begun."""
@@ -119,13 +110,10 @@ class Searcher:
 
     def _take_over(self) -> None:
         """Trials that workers have finished get the next numbers of the run."""
-        if self._record is None:
-            return
-        everybodys = self._record.claims()
-        claims = [c for c in everybodys if c.by_worker]
-        self._lost &= {c.candidate_key for c in everybodys}
-        self._workers = {c.candidate_key for c in claims} | self._lost
-        self._learn(claims)
+        if self._record is not None:
+            claims = self._record.claims()
+            self._claimed = {c.candidate_key for c in claims}
+            self._learn([c for c in claims if c.by_worker])
 
     def _learn(self, claims: Sequence[Claim]) -> None:
         """Finished trials that are not known yet get the next numbers here."""
@@ -150,7 +138,7 @@ class Searcher:
 
     def _taken(self, history: Sequence[Trial]) -> set[str]:
         known = {self._space.canonical(t.candidate).key for t in history}
-        return known | self._workers | {self._space.canonical(self._space.current).key}
+        return known | self._claimed | {self._space.canonical(self._space.current).key}
 
     def _proposed(self, start: int) -> tuple[list[Proposal], Enough | None]:
         """A batch, and why it is shorter than requested when the strategy had enough."""

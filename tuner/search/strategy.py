@@ -61,9 +61,6 @@ class Strategy(Protocol):
         None where the current config is the first trial.
         """
 
-    def outlook(self, history: Sequence[Trial]) -> str | None:
-        """What the next proposal takes seconds for, for the user; None when it is quick."""
-
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
@@ -77,15 +74,6 @@ class Strategy(Protocol):
         Returns:
             None when the space holds no other candidate.
         """
-
-
-class Quick:
-    """A base of strategies that begin with the current config and propose in no time."""
-
-    first_guess = None
-
-    def outlook(self, history: Sequence[Trial]) -> None:
-        return None
 
 
 def chance(seed: int, number: int) -> random.Random:

@@ -35,7 +35,7 @@ _INSTALL_HINT = (
 
 
 class Origin(Enum):
-    """Where a binary was found."""
+    """The place where a binary was found."""
 
     SPEC = "the spec"
     VARIABLE = "the environment variable"
@@ -49,10 +49,10 @@ class Installation:
     """A program that was verified to run.
 
     Attributes:
-        environment: Whole environment for its processes.
         backend_directory: For ``--backend-directory``; None where its own default is right.
         cache_directory: For ``--cache-directory``; likewise.
         python: The Python whose packages Python models import; None for the server's own.
+        cpus: CPUs that its processes may use; empty: any.
     """
 
     binary: Path
@@ -62,6 +62,7 @@ class Installation:
     backend_directory: Path | None = None
     cache_directory: Path | None = None
     python: Path | None = None
+    cpus: tuple[int, ...] = ()
 
 
 @contextmanager
@@ -69,7 +70,6 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
     """A tritonserver that runs; its private directories last as long as the context.
 
     Args:
-        named: Path or name from the spec, if any.
         environment: Variables of this process, with those the spec adds for the server.
 
     Raises:
@@ -102,8 +102,7 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
     The wheel's binary wants two libraries that most machines lack; the server's wheel has them
     under other names, so they are linked into a private directory.
     """
-    wheel = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
-    binary, origin = _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, wheel)
+    binary, origin = _find_perf_analyzer(named, environment)
     with private_directory() as private:
         variables = {**environment, "no_proxy": _no_proxy(environment)}
         _link_missing(_missing_libraries(binary, variables), private)
@@ -117,6 +116,20 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
                 "the package `perf-analyzer` on PyPI is an empty placeholder; " + _INSTALL_HINT,
             )
         yield Installation(binary, version[1], origin, variables)
+
+
+def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether there is one, or one is named, which is then to be used."""
+    try:
+        _find_perf_analyzer(named, environment)
+    except EnvironmentNotReadyError:
+        return bool(named or environment.get("TUNE_PERF_ANALYZER"))
+    return True
+
+
+def _find_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
+    wheel = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
+    return _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, wheel)
 
 
 def _find(
@@ -156,8 +169,9 @@ def _wheel_surroundings(
     """Environment and backend directory for the server of the wheel.
 
     The Python backend expects its stub next to its library, while the wheel keeps one for each
-    Python elsewhere: a private directory holds links to both. The stub finds the packages of
-    the Python that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
+    Python elsewhere: a private directory holds copies of both (for a backend in Python, the
+    server takes no library that is a link out of it). The stub finds the packages of the Python
+    that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
     """
     stubs = root / "python_backend_stubs"
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -173,7 +187,7 @@ def _wheel_surroundings(
     backend.mkdir(parents=True)
     libraries.mkdir()
     for file in [stub, *(f for f in (root / "backends" / "python").iterdir() if f.is_file())]:
-        (backend / file.name).symlink_to(file)
+        shutil.copy(file, backend)
     if libpython := _libpython():
         (libraries / libpython.name).symlink_to(libpython)
     for other in (root / "backends").iterdir():

@@ -38,7 +38,6 @@ class Control:
     Every method raises `ServerGoneError` when the server does not answer in time.
 
     Args:
-        endpoints: Of the server.
         timeout_s: For every request but loading and unloading.
     """
 

@@ -67,8 +67,6 @@ def refusal(message: str, model: str, log: str) -> str:
     """Triton's reason for not loading a model, short.
 
     Args:
-        message: The answer to the load request.
-        model: The model's name.
         log: The log's last lines: for a config that is not valid by itself the answer says only
             "failed to poll from model repository" and the log has the reason. Of a backend that
             ran out of memory the log may be alone in saying so.

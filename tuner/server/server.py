@@ -12,11 +12,9 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where a server answers.
+    """Addresses of a server.
 
     Attributes:
-        http: host:port, as the others.
-        metrics: None when it is not served.
         key: Of a server whose control is closed to others; see `tuner.server.access`.
     """
 
@@ -31,7 +29,7 @@ class Server(Protocol):
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where it answers."""
+        """Its addresses."""
 
     def alive(self) -> bool:
         """False once the process or container has ended, or a remote one stops answering."""
@@ -41,7 +39,7 @@ class Server(Protocol):
 
 
 class Place(Enum):
-    """Where a mode's servers run, and so which resources of this machine are theirs."""
+    """The machine or container of a mode's servers, and so what of this machine is theirs."""
 
     HERE = "processes of this machine"
     CONTAINER = "containers of this machine"
@@ -57,11 +55,11 @@ class ServerLauncher(Protocol):
 
     @property
     def place(self) -> Place:
-        """Where its servers run."""
+        """The place of its servers."""
 
     @property
     def python(self) -> Path | None:
-        """Of this machine, whose packages Python models import; None: the server's own Python."""
+        """The Python whose packages Python models import; None means the server's own."""
 
     def shown(self) -> Sequence[str]:
         """The command line of its servers, for display; empty where it starts no program."""
@@ -77,10 +75,6 @@ class ServerLauncher(Protocol):
         """A server over the repository, in explicit model control, no model loaded, ready.
 
         On leaving the context every process, port and temporary file of it is gone.
-
-        Args:
-            server_args: Candidate's arguments, after those of the spec.
-            log: File the server's output goes to (appended).
 
         Raises:
             EnvironmentNotReadyError: It cannot start at all, or is in the wrong control mode.

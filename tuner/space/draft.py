@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.schema import enum_name
+from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.space.judge import refuse_unmeasurable
 from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
@@ -25,6 +27,9 @@ MOST_DELAY_US = 10_000
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
+
+
+_LOCAL = MappingProxyType({"mode": "local"})
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ def draft_spec(
     completes: bool = False,
     calls: tuple[str, ...] = (),
     parts: Mapping[str, Part] | None = None,
+    server: Mapping[str, Any] = _LOCAL,
+    why: str = "local, docker or remote",
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
@@ -101,6 +108,8 @@ def draft_spec(
         completes: The server may complete the config when it loads the model.
         calls: Models that its own code calls.
         parts: The models of its steps, those that its code calls, and theirs, by name.
+        server: The spec's section, where nothing is given.
+        why: A remark beside it.
 
     Raises:
         SpecError: ``slo`` is none, or a kind of model that this search is not for; the hint says
@@ -112,7 +121,8 @@ def draft_spec(
     except ValueError as error:
         raise SpecError(f"--slo: {error}") from error
     if given is None:
-        head, workload = _head(model, repository, slo), _workload(config)
+        head = _head(model, repository, slo, f"server: {_flow(server)}     # {why}")
+        workload = _workload(config)
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
     whole = Part(config, completes, calls)
@@ -149,12 +159,12 @@ def _guess(dims: list[int]) -> list[int]:
     return [guess if d < 0 else d for d in dims]
 
 
-def _head(model: str, repository: str, slo: str) -> list[str]:
+def _head(model: str, repository: str, slo: str, server: str) -> list[str]:
     return [
         f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all.",
         f"model: {_flow(model)}",
         f"repository: {_flow(repository)}",
-        "server: {mode: local}                # local, docker or remote",
+        server,
         "slo:                                 # what your users need: change this first",
         f"  - {_flow(slo)}",
         "  - error_rate <= 0%",
@@ -254,10 +264,16 @@ def _models(
 
 def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[str]:
     """``alone``: of several models the finer fields would make too many configs."""
-    config = part.config
+    config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
+    yield from (f"# {remark}" for remark in expert.remarks)
+    on_gpu = any(_on_gpu(group, machine) for group in config.instance_group or [None])
+    for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
+        most = math.inf if on_gpu else max(machine.cores, 2)
+        fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
+        yield f"{path}: {{choice: {_flow(fit)}}}"
     yield from _instances(config, machine)
     if config.max_batch_size > 1:
-        yield from _batching(part, slo, alone=alone)
+        yield from _batching(part, expert, slo, alone=alone)
     elif part.completes and not config.max_batch_size:
         yield from _completed_batching(slo)
     else:
@@ -274,17 +290,22 @@ def _cache_advice() -> Iterator[str]:
 def _instances(config: Any, machine: Machine) -> Iterator[str]:
     groups = list(config.instance_group)
     for index, group in enumerate(groups or [None]):
-        kind = "KIND_AUTO" if group is None else enum_name(group, "kind")
-        on_gpu = kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
+        on_gpu = _on_gpu(group, machine)
         path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
         most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
         place = "GPU" if on_gpu else f"CPU, {machine.cores} cores here"
         most = max(most, group.count if group is not None else 1)  # it has today's
         yield f"{path}: {{int: [1, {most}]}}     # {place}"
         if on_gpu and not machine.gpus:
-            yield f"# {kind} needs a GPU and none is here: Triton will refuse to load the model."
+            yield "# KIND_GPU needs a GPU and none is here: Triton will refuse to load the model."
         elif on_gpu and machine.gpu_memory_bytes is not None:
             yield f"# Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB."
+
+
+def _on_gpu(group: Any, machine: Machine) -> bool:
+    """Whether an instance group, None: the one that Triton adds, is put on a GPU."""
+    kind = "KIND_AUTO" if group is None else enum_name(group, "kind")
+    return kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
 
 
 def _completed_batching(slo: Slo) -> Iterator[str]:
@@ -301,29 +322,30 @@ def _longest_delay(slo: Slo) -> int:
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
-def _batching(part: Part, slo: Slo, *, alone: bool) -> Iterator[str]:
+def _batching(part: Part, expert: Expert, slo: Slo, *, alone: bool) -> Iterator[str]:
     config, delay = part.config, _longest_delay(slo)
     largest = config.max_batch_size
-    sizes = [s for s in (largest // 4, largest // 2, largest) if s > 1]
+    above = (2 * largest,) if expert.larger and alone else ()
+    sizes = [s for s in (largest // 4, largest // 2, largest, *above) if s > 1]
     taken = [size for size in sizes if size >= part.least_batch]
     if taken:
         yield f"max_batch_size: {{choice: {taken}}}     # {largest} in config.pbtxt"
     if config.HasField("dynamic_batching"):
         yield "# Naming a field of dynamic_batching keeps it on. To search that too, add"
         yield "#   dynamic_batching: {choice: [off, on]}"
-    else:
+    elif expert.batches:
         by_itself = part.completes and turns_on_batching(config.backend, config)
         now = "the server turns it on by itself" if by_itself else "off in config.pbtxt"
         yield f"dynamic_batching: {{choice: [off, on]}}     # {now}"
     if alone:
         yield "# The config as it is now is always measured too; a run ends where it cannot be."
     yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"
-    if alone:
+    if alone and expert.preferred:
         yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
 
 
 def _tail(machine: Machine, given: Given | None) -> list[str]:
-    trials, search = 30, ["search: {strategy: twin, seed: 0}"]
+    trials, search = 30, ["search: {strategy: gp, seed: 0}"]
     if given is not None:
         trials = given.trials or trials
         own = f"search: {{strategy: model-analyzer, mode: {given.search}}}"

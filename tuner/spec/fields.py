@@ -110,5 +110,36 @@ def gpu_numbers(value: Any) -> Any:
     raise ValueError("all, none or a list of GPU numbers such as [0, 1] is expected")
 
 
+#: Linux numbers no more CPUs than this (NR_CPUS).
+MOST_CPUS = 8192
+
+
+def cpu_numbers(value: Any) -> Any:
+    """Reads ``all``, a number, a list of numbers, or ranges as Linux writes them: ``0-5,8``."""
+    if value is None or value == "all":
+        return value
+    listed = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    numbers: list[int] = []
+    for part in listed:
+        first, dash, last = str(part).strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise ValueError("all, or CPU numbers such as 3, 0-5 or [0, 1] are expected")
+        if int(last or first) > MOST_CPUS:
+            raise ValueError(f"{part} is no CPU number: no Linux machine has more than {MOST_CPUS}")
+        numbers += range(int(first), int(last or first) + 1)
+    if not numbers:
+        raise ValueError("at least one CPU is needed; all sets no limit")
+    return sorted({*numbers})
+
+
+#: CPUs of a machine, by number; None: as tune splits them between server and load generator.
+Cpus = Annotated[
+    Literal["all"] | tuple[Natural, ...] | None,
+    BeforeValidator(
+        cpu_numbers, json_schema_input_type=Literal["all"] | int | str | tuple[Natural, ...] | None
+    ),
+]
+
+
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

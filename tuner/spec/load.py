@@ -35,6 +35,7 @@ class LoadedSpec:
         space_positions: By label of a model, or `SERVER`: each path of its space and the
             ``file:line:column`` where it is, for mistakes that only a model's own config brings
             to light.
+        strategy_position: Likewise that of ``search.strategy``.
     """
 
     spec: Spec
@@ -42,6 +43,7 @@ class LoadedSpec:
     text: str
     sha256: str
     space_positions: Mapping[str, Mapping[str, str]]
+    strategy_position: str = ""
 
 
 def load_spec(path: Path) -> LoadedSpec:
@@ -77,7 +79,8 @@ def load_spec(path: Path) -> LoadedSpec:
     if check := given_check(spec.server.environment):
         text = effective_yaml(spec)
         content = f"{text}# environment {check}\n".encode()
-    return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions)
+    strategy = _place(path, tree, form.written(("search", "strategy")))
+    return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions, strategy)
 
 
 def _place(path: Path, tree: Tree, location: Location) -> str:

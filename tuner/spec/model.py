@@ -20,6 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tuner.spec.environment import EnvironmentValue
 from tuner.spec.fields import (
     Count,
+    Cpus,
     Flag,
     Natural,
     PositiveNumber,
@@ -60,9 +61,9 @@ class ModeFacts:
 
 
 MODES = {
-    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus")),
+    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus", "cpus")),
     ServerMode.DOCKER: ModeFacts(
-        ("args", "environment", "gpus", "image", "mounts", "shm_size"),
+        ("args", "environment", "gpus", "cpus", "image", "mounts", "shm_size"),
         needed={"image": "the image's name"},
     ),
     ServerMode.REMOTE: ModeFacts(
@@ -119,6 +120,11 @@ class Server(Strict):
     gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (
         Field("all", description="local and docker: GPUs the server may see: all, none or numbers")
     )
+    cpus: Cpus = Field(
+        None,
+        description="local and docker: CPUs the server may use, such as 0-5; default: all but a "
+        "quarter of this machine's, which its load generator has; all: no limit",
+    )
     mounts: dict[str, str] = Field(
         default_factory=dict, description="docker: host path to container path, read-only"
     )
@@ -147,8 +153,8 @@ class Server(Strict):
 
 
 class Strategy(Enum):
-    TWIN = "twin"
     GP = "gp"
+    TWIN = "twin"
     TPE = "tpe"
     RANDOM = "random"
     GRID = "grid"
@@ -167,17 +173,17 @@ class Search(Strict):
     """How the space is searched."""
 
     strategy: Strategy = Field(
-        Strategy.TWIN,
-        description="twin simulates the scheduler and needs the fewest trials; gp (a Gaussian "
-        "process) and tpe learn from their trials alone; random and grid do not learn; "
-        "model-analyzer is NVIDIA's own search",
+        Strategy.GP,
+        description="gp (a Gaussian process begun with designed trials) needs few trials; twin "
+        "simulates the scheduler as well, and needs the extra triton-tune[twin]; tpe is Optuna's; "
+        "random and grid do not learn; model-analyzer is NVIDIA's own search",
     )
     mode: ModelAnalyzerMode = Field(
         ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches to use"
     )
     stop_below: Percent = Field(
         Percent(0.01),
-        description="strategies twin and gp: stop when another trial is expected to gain less "
+        description="strategies gp and twin: stop when another trial is expected to gain less "
         "than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")

@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tuner.spec.fields import Count, PositiveNumber, Program, SpecFile, Strict, WholeNumber, pair
+from tuner.spec.fields import (
+    Count,
+    Cpus,
+    PositiveNumber,
+    Program,
+    SpecFile,
+    Strict,
+    WholeNumber,
+    pair,
+)
 from tuner.spec.slo import Slo
 from tuner.spec.units import Percent, Rate, Seconds
 
@@ -232,4 +241,9 @@ class Workload(Strict):
     )
     perf_analyzer: Program | None = Field(
         None, description="perf_analyzer to run; default: $TUNE_PERF_ANALYZER, PATH, the wheel"
+    )
+    cpus: Cpus = Field(
+        None,
+        description="CPUs the load generator may use; default: those that a server on this machine "
+        "may not, see server.cpus; all: no limit",
     )

@@ -56,7 +56,7 @@ class Checked:
         ratio: Against the baseline, above 1 is better; None without one.
         arrivals: Seed of the first round's.
         client_limit: What the load generator could not send: ``values`` are then lower bounds.
-        disturbances: What disturbed the machine under that load, or in rounds that were led astray.
+        disturbances: What disturbed the machine under that load, or one that missed an SLO.
     """
 
     held: tuple[Point, ...]
@@ -235,8 +235,8 @@ class _Rounds:
         )
 
     def _disturbances(self) -> tuple[str, ...]:
-        said = [d for p in self._held for d in p.measurement.disturbances]
-        said += [r.astray for r in self._contender.rounds if r.astray]
+        missed = [p for r in self._contender.rounds for p in r.points if not p.passed]
+        said = [d for p in (*self._held, *missed) for d in p.measurement.disturbances]
         return tuple(dict.fromkeys(said))
 
     def _compared(self) -> tuple[str, tuple[float, ...]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
-from tuner.bench.levels import sustained_level
+from tuner.confirm.curve import LASTS_S, SHARES
 from tuner.confirm.interim import MOST
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import most_claim_window_s
@@ -19,7 +19,7 @@ from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import lengthen
-from tuner.run.confirmation import Repeat
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.store import RunStore
 from tuner.score.judge import tail_slo
 from tuner.score.trial import Trial
@@ -27,7 +27,7 @@ from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
 from tuner.steps.lengths import most_probes
 from tuner.steps.overloading import why_none
-from tuner.steps.rig import soak_of, window_of
+from tuner.steps.rig import curve_window, soak_of, window_of
 
 #: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
 DEPLOY_S, OVERHEAD_S = 1.8, 0.6
@@ -109,7 +109,7 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     # A change that matters costs one measurement, one that does not as many as there are rounds.
     fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
     undone = fields * (1 + spec.confirm.rounds) / 2
-    soak_s, overload_s = _soak_s(job, seen), _overload_s(job)
+    soak_s, overload_s = _soak_s(job, seen) + _curve_s(job, seen), _overload_s(job)
     last = ANSWERS + (1 if soak_s else 0) + (OVERLOADS if overload_s else 0)
     after_s = undone * (load_s + claim_s) + last * load_s + soak_s + OVERLOADS * overload_s
     loads = round(trials + spec.confirm.rounds * sides + undone + last)
@@ -164,6 +164,14 @@ def _soak_s(job: Job, seen: Seen) -> float:
     return soak_of(job.spec, _load(job, seen), least_s=seen.soak_s).total_s + OVERHEAD_S
 
 
+def _curve_s(job: Job, seen: Seen) -> float:
+    """The short loads around what the soak shows, where there are any."""
+    if float(job.spec.confirm.soak) == 0.0 or why_none(job.spec, job.plan):
+        return 0.0
+    window = curve_window(job.spec, _load(job, seen))
+    return len(SHARES) * (window.total_s + OVERHEAD_S) if window.duration_s <= LASTS_S else 0.0
+
+
 def _overload_s(job: Job) -> float:
     """One overload, where there are any."""
     slo = tail_slo(job.spec.slos)
@@ -195,12 +203,12 @@ def seen_before(results: Path, job: Job) -> Seen | None:
 
 def _seen(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> Seen:
     loads = [t.time.deploying_s for t in trials if t.deployment in _LOADED]
-    rate = next((level for t in trials if (level := sustained_level(t))), None)
+    rate = next((level for t in trials if (level := t.sustained_level)), None)
     load_s = median(loads) if loads else Seen().load_s
-    windows_s = [r.point.measurement.duration_s for r in repeats if not r.of_soak]
+    windows_s = [r.point.measurement.duration_s for r in repeats if not r.alone]
     return Seen(
         rate if job.plan.arrivals.open_loop else None,
         load_s,
         median(windows_s or [0.0]),
-        remembered_s([r.point for r in repeats if r.of_soak]),
+        remembered_s([r.point for r in repeats if r.role is Role.SOAK]),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.bench.levels import sustained_level
 from tuner.score.trial import Trial
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
@@ -60,7 +59,7 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
     bar = None if baseline is None else baseline.score
     if baseline is None or bar is None or not bar.feasible:
         return True
-    own, reached = sustained_level(baseline), reached_level(trial, near_miss)
+    own, reached = baseline.sustained_level, reached_level(trial, near_miss)
     if own is not None and reached is not None and reached >= own * gain * _ROUNDED:
         return True
     return trial.score is not None and trial.score.value > bar.value * gain
@@ -68,5 +67,5 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
 
 def _above(trial: Trial, baseline: Trial | None, gain: float) -> bool:
     """Every load that it was measured at would be worth a change."""
-    own = None if baseline is None else sustained_level(baseline)
+    own = None if baseline is None else baseline.sustained_level
     return own is None or min(p.level for p in trial.points) > own * gain

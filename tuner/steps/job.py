@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.tensors import TensorShape, resolve
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.base import Base
@@ -15,11 +16,12 @@ from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.score.load_plan import LoadPlan, load_plan
+from tuner.server.binaries import has_perf_analyzer
 from tuner.space.build import build_space
 from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
-from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.model import ModelSpec, Spec, Strategy
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
 from tuner.spec.workload import RandomInputs, StreamSpec
@@ -60,6 +62,7 @@ class Job:
         served: The models, with their configs as far as they are known: what the files say, until
             a server was asked.
         space: Over these configs.
+        has_perf_analyzer: There is one here; otherwise our own client measures.
     """
 
     loaded: LoadedSpec
@@ -67,6 +70,7 @@ class Job:
     served: Served
     space: Space
     plan: LoadPlan
+    has_perf_analyzer: bool = True
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -97,7 +101,20 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
         EnvironmentNotReadyError: There is no such repository or model.
     """
     loaded = loaded or load_spec(request.spec)
-    return job_from(loaded, _with_words_of(request, loaded.spec))
+    return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
+
+
+def refuse_missing_extra(job: Job) -> None:
+    """Before anything is started.
+
+    Raises:
+        EnvironmentNotReadyError: The strategy is twin, whose compiler is not installed.
+    """
+    if job.spec.search.strategy is Strategy.TWIN and find_spec("numba") is None:
+        raise EnvironmentNotReadyError(
+            f"{job.loaded.strategy_position or job.loaded.path}: strategy twin needs the extra",
+            "pip install 'triton-tune[twin]', or search with strategy gp",
+        )
 
 
 def models_of(spec: Spec) -> Served:
@@ -108,7 +125,7 @@ def models_of(spec: Spec) -> Served:
     return read_served(spec.repository, names, calls, on_cpu=on_cpu)
 
 
-def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
+def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The models that a checked spec is about, and the space of both.
 
     Raises:
@@ -126,6 +143,7 @@ def job_from(loaded: LoadedSpec, spec: Spec) -> Job:
         served,
         space,
         load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
+        has_perf_analyzer(spec.workload.perf_analyzer, environment),
     )
 
 

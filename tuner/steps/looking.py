@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tuner.bench.bench import LOOK_S
+from tuner.bench.evaluate import evaluate, evaluate_listed
 from tuner.bench.protocol import Bench
-from tuner.bench.stepping import FromAbove
-from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
-from tuner.score.capacity import Bracket, Probe, find_capacity
+from tuner.errors import LoadFailedError, ModelFailsError
+from tuner.score.capacity import Bracket
 from tuner.score.load_plan import LoadPlan
-from tuner.score.point import Point
 from tuner.spec.digits import digits
+from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
@@ -140,33 +141,17 @@ def rough_capacity(
         bound: The tightest on a latency; a closed loop begins by it.
         looked: Receives what the first look saw; raises where there is no use in going on.
     """
-    above = FromAbove(lambda level: bench.measure(level, seed), plan.levels)
     first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
     looked(first)
-    known = above.result(first.level)
-    probes = [known]
-
-    def probe(level: float) -> Point:
-        probes.append(bench.measure(level, seed))
-        return probes[-1]
-
-    known_too: list[Probe] = [*above.drowned, known]
-    try:
-        find_capacity(probe, known.level, above.levels, at_most=PROBES - 1, known=known_too)
-    except ClientLimitError:
-        if not any(p.passed for p in probes):
-            raise
-    capacity = Bracket.of(probes).capacity()
+    goodput, measure = Objective.goodput(), partial(bench.measure, seed=seed)
+    points = evaluate(measure, goodput, plan, first.level, at_most=PROBES).points
+    capacity = Bracket.of(points).capacity()
     if capacity is None:
-        return Start(min(p.level for p in probes), missed=True)
+        return Start(min(p.level for p in points), missed=True)
     return Start(capacity)
 
 
 def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
     """Of listed loads, ascending: the last one before an SLO is missed; the first if that is."""
-    held = listed[0]
-    for level in listed:
-        if not bench.measure(level, seed).passed:
-            break
-        held = level
-    return held
+    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
+    return max((p.level for p in points if p.passed), default=listed[0])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.bench.levels import sustained_level
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.score.trial import Trial, TrialState
@@ -66,7 +65,7 @@ def held_to_low_loads(session: Session, trials: Sequence[Trial]) -> tuple[list[T
     others = [t for t in feasible(trials, session.spec, session.current) if t is not current]
     for trial in [current, *others[: 2 * session.spec.confirm.finalists]]:
         try:
-            level = (sustained_level(trial) or 0.0) if trial is current else 0.0
+            level = (trial.sustained_level or 0.0) if trial is current else 0.0
             missed = missed_when_idle(session, trial.candidate, level)
         except TrialError as error:
             session.events.note(f"trial {trial.number} was not asked at low loads: {error.message}")

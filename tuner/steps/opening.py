@@ -25,6 +25,7 @@ from tuner.steps.resuming import choices_of
 from tuner.steps.studies import closed_to_workers, study_of
 from tuner.steps.tools import Programs
 from tuner.steps.traffic import client_of
+from tuner.triton.launchers import cores_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class OpenRun:
 def refuse_another_start(run: Path, job: Job, host: Host) -> None:
     """SpecError, before any program is started, where a run's spec, configs or machine changed."""
     before = RunStore.open(run).manifest()
-    machine = host.fingerprint(before.versions.get("tritonserver", ""))
+    machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
     now = replace(before, spec_sha256=job.loaded.sha256, models=_kept(job), fingerprint=machine)
     before.refuse_if_different(now)
 

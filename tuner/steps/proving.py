@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tuner.bench.levels import capacity_level, sustained_level
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Round, Row
 from tuner.confirm.same_answers import Comparison, same_answers
@@ -16,8 +15,9 @@ from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.run.confirmation import Soak
 from tuner.run.status import Status
-from tuner.score.capacity import Bracket, next_level, saturated
+from tuner.score.capacity import Bracket, saturated
 from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import next_load
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.cache import list_sizes
@@ -226,10 +226,12 @@ def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:
 def _confirm(
     session: Session, finalists: Sequence[Trial], baseline: Trial | None
 ) -> list[Confirmation]:
-    level_of = sustained_level if session.plan.listed else capacity_level
+    def level_of(trial: Trial) -> float | None:
+        return trial.sustained_level if session.plan.listed else trial.capacity_level
+
     level = None if baseline is None else level_of(baseline)
     if baseline is not None and baseline.state is TrialState.PRUNED:
-        level = next_level(baseline.points)
+        level = next_load(baseline.points, session.plan.levels)
     if session.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = session.spec.objective.at_level
     sustained = baseline is not None and any(p.passed for p in baseline.points)

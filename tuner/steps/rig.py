@@ -9,6 +9,7 @@ from dataclasses import replace
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.timebook import TimeBook
+from tuner.confirm.curve import LASTS_S, SETTLING_S
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.setup import Site
 from tuner.load.streams_load import asked_of, streams_load
@@ -18,6 +19,7 @@ from tuner.measurement.rejected import Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
 from tuner.server.log import last_words
 from tuner.spec.model import Spec
+from tuner.spec.units import Seconds
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 from tuner.steps.events import Events
 from tuner.steps.serving import Serving
@@ -125,6 +127,14 @@ def _shortest_s(workload: Workload) -> float:
     if isinstance(arrivals, BurstArrivals):
         return max(window_s, BUSY_TIMES * arrivals.cycle_s)
     return window_s
+
+
+def curve_window(spec: Spec, load: LoadPoint) -> Window:
+    """Of a short load beside a soak: `LASTS_S`, or as long as its percentile or its SLO needs."""
+    short = {"window": Seconds(LASTS_S), "warmup": Seconds(SETTLING_S)}
+    workload = spec.workload.model_copy(update=short)
+    window = window_of(spec.model_copy(update={"workload": workload}), load)
+    return replace(window, ends_early=False, quiet_only=True)
 
 
 def soak_of(

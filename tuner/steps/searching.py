@@ -12,8 +12,7 @@ from functools import partial
 
 from tuner.bench.again import SERVER_DIED
 from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
-from tuner.bench.levels import sustained_level
-from tuner.bench.stepping import below_sent
+from tuner.bench.stepping import FromAbove
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -66,8 +65,6 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         session.book.lap()
         if reason := _over(session, history, budget, clock):
             return history, reason
-        if outlook := searcher.outlook():
-            session.events.note(outlook)
         with session.book.phase(Phase.SEARCHING):
             proposal = searcher.next()
         if reason := _over(session, history, budget, clock):  # workers may have finished something
@@ -258,7 +255,7 @@ class _Measuring:
         except ModelFailsError:
             raise
         except ClientLimitError as error:
-            start = below_sent(error, start)  # no more than the incumbent's load can be sent
+            start = FromAbove(self._measure, plan.levels).lower(error, start)
         except LoadFailedError as error:
             # the load to beat may be so far beyond it that there is no result
             self._session.events.note(f"measured from below: {error.message}")
@@ -269,7 +266,7 @@ class _Measuring:
     def _race_rules(self) -> Race | None:
         """None where there is no load to beat."""
         spec, best = self._session.spec, self._best
-        to_beat = None if best is None else sustained_level(best)
+        to_beat = None if best is None else best.sustained_level
         if best is None or to_beat is None:
             return None
         others = seeds.of_near_miss(spec.search.seed)

@@ -36,7 +36,7 @@ class Session:
         record: Stores a measurement of a round at once.
         load_s: What loading the model took before the search; the time of the budget counts it.
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
-        arrivals: Seed of the first round's; None: from the seed of the search, as in old runs.
+        arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
     """
 

@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from tuner.confirm.confirm import Confirmation, Outcome
+from tuner.confirm.curve import measure_curve
 from tuner.confirm.soak import MOST, OF_MEAN, SoakRules, first_level, remembered_s, soak
 from tuner.load import seeds
+from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
+from tuner.spec.workload import CacheState
 from tuner.steps.outcome import Side
+from tuner.steps.overloading import why_none
+from tuner.steps.rig import curve_window
 from tuner.steps.session import Session
+from tuner.triton.launchers import cores_of
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 _NEARLY = 0.99
@@ -41,7 +47,8 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
 
     A claim that had to be lowered must still be worth a change. Where the gain, lowered alike, is
     not, the current config is soaked too, at the load that would make the two equally good. The
-    winner is refused if that load holds. Where client and server share a full CPU there is no soak.
+    winner is refused if that load holds. Where client and server share a full CPU, since they have
+    none of their own, there is no soak.
 
     Raises:
         TrialError: The winner could not be served, or no load gave a result.
@@ -49,13 +56,15 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
     """
     if not _wanted(session):
         return Proven(None)
-    if shared := _short_of_cpu(proof.points):
+    apart = cores_of(session.spec).apart
+    if not apart and (shared := _short_of_cpu(proof.points)):
         return _unknown(session, Soak(reason=shared))
     session.events.phase("soaking the winner")
     begin = first_level(proof, session.plan)
-    found = _soak(session, proof.candidate, begin, proof.points, proof.own.steepness())
+    found = _soak(session, proof.candidate, begin, proof.points)
     if found.held is None and found.reason:
         return _unknown(session, found)
+    found = _with_curve(session, proof.candidate, found)
     if found.held is not None and not found.failures:
         return Proven(found)
     reason = f"what it sustained in its rounds does not last: {'; '.join(found.failures)}"
@@ -84,7 +93,8 @@ def _short_of_cpu(points: Sequence[Point]) -> str:
         return ""
     return (
         f"server and load generator share a CPU that was {median(used):.0f} % busy in the rounds, "
-        "so that a soak would test both: put the load on from another machine (server.mode)"
+        "so that a soak would test both: keep them apart (server.cpus, workload.cpus), or put the "
+        "load on from another machine (server.mode)"
     )
 
 
@@ -129,7 +139,31 @@ def soak_kept(session: Session, side: Side | None) -> Side | None:
     level = min(p.level for p in sustained)
     if session.plan.listed is None and session.plan.arrivals.open_loop:
         level = session.plan.levels.nearest(OF_MEAN * level)
-    return replace(side, soak=_soak(session, side.candidate, level, sustained))
+    found = _soak(session, side.candidate, level, sustained)
+    return replace(side, soak=_with_curve(session, side.candidate, found))
+
+
+def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
+    """With how the latency rises around the credited load, on the server that was soaked.
+
+    Nothing where no capacity was searched, nor where each load needs a new server.
+    """
+    spec, plan, level = session.spec, session.plan, found.credited_level
+    emptied = candidate.cache_bytes and spec.workload.cache is CacheState.EMPTY
+    if level is None or emptied or why_none(spec, plan):
+        return found
+    session.events.phase("measuring loads around the claim")
+    curve = measure_curve(
+        session.bench,
+        candidate,
+        level,
+        spec.slos,
+        lambda rate: curve_window(spec, LoadPoint(plan.arrivals, rate)),
+        seeds.of_curve(session.first_seed),
+        session.record,
+    )
+    session.events.note(f"load curve: {curve.sentence}")
+    return replace(found, curve=curve)
 
 
 def _wanted(session: Session) -> bool:
@@ -141,7 +175,6 @@ def _soak(
     candidate: Candidate,
     level: float,
     points: Sequence[Point],
-    slope: float | None = None,
     at_most: int = MOST,
 ) -> Soak:
     searched = session.plan.listed is None and session.plan.arrivals.open_loop
@@ -155,4 +188,4 @@ def _soak(
         told=lambda text: session.events.note(f"soak: {text}"),
         headroom=float(session.spec.confirm.headroom) if searched else 0.0,
     )
-    return soak(session.bench, candidate, level, rules, slope=slope, at_most=at_most)
+    return soak(session.bench, candidate, level, rules, at_most=at_most)

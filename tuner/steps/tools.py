@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 
 from tuner import __version__
+from tuner.machine.cores import NOT_SPLIT, Cores
 from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.server import binaries
-from tuner.server.binaries import Installation
+from tuner.server.binaries import Installation, Origin
 from tuner.server.server import ServerLauncher
 from tuner.steps.job import Job
-from tuner.triton.launchers import server_launcher
+from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.local import LocalLauncher, find_backends
 from tuner.triton.models_python import numpy_of_models
 
@@ -34,6 +37,7 @@ class Programs:
     perf_analyzer: Installation
     host: Host
     server_version: str
+    cores: Cores = NOT_SPLIT
 
     def versions(self) -> dict[str, str]:
         return {
@@ -45,7 +49,7 @@ class Programs:
         }
 
     def fingerprint(self) -> str:
-        return self.host.fingerprint(self.server_version)
+        return self.host.fingerprint(self.server_version, self.cores)
 
 
 @contextmanager
@@ -63,14 +67,27 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     models = job.served.models.values()
     with (
         server_launcher(spec, [model.name for model in models], environment) as launcher,
-        binaries.perf_analyzer(spec.workload.perf_analyzer, environment) as perf_analyzer,
+        _load_program(job, environment) as program,
     ):
         if isinstance(launcher, LocalLauncher):
-            find_backends(models, launcher.args, launcher.installation.backend_directory)
+            files = [model.files for model in models]
+            find_backends(files, launcher.args, launcher.installation.backend_directory)
         in_python = any(_may_be_python(model.base.file) for model in models)
         if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)
-        yield Programs(launcher, perf_analyzer, read_host(environment), launcher.version())
+        cores = cores_of(spec)
+        client = replace(program, cpus=cores.load)
+        yield Programs(launcher, client, read_host(environment), launcher.version(), cores)
+
+
+@contextmanager
+def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installation]:
+    """perf_analyzer, or this Python, which runs our own client, where there is none."""
+    if not job.has_perf_analyzer:
+        yield Installation(Path(sys.executable), "none", Origin.PATH, environment)
+        return
+    with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
+        yield found
 
 
 def _may_be_python(config: ModelConfig) -> bool:

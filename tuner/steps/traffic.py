@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.load.generator import Demand
-from tuner.load.generators import Choice, choose, may_reject
+from tuner.load.generators import OWN_CLIENT, Choice, choose, may_reject
 from tuner.load.traffic.tensors import content_bytes
 from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
 from tuner.spec.workload import RandomInputs, StreamSpec
 from tuner.steps.job import Job, drawn_tensors
+from tuner.triton.launchers import cores_of
 
 _POLICY = "queue_policy"
 
 
 def client_of(job: Job) -> Choice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
+    if not job.has_perf_analyzer:
+        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
     may_refuse = any(
         may_reject(model.base.completed) for model in job.served.models.values()
     ) or any(_POLICY in path for path in job.space.paths)
@@ -31,9 +34,14 @@ def _demand(job: Job, stream: StreamSpec, may_refuse: bool) -> Demand:
 
 
 def client_notes(job: Job) -> list[str]:
-    """One sentence where perf_analyzer does not measure."""
-    choice = client_of(job)
-    return [f"measured with {choice.kind.title}: {choice.why}"] if choice.why else []
+    """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
+
+    Raises:
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+    """
+    choice, cores = client_of(job), str(cores_of(job.spec))
+    who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
+    return [note for note in (who, cores) if note]
 
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.

@@ -23,7 +23,6 @@ def gone(owner: str, *, ended: bool) -> bool:
     """Whether the process has ended for certain; False when that cannot be seen from here.
 
     Args:
-        owner: What `current` wrote.
         ended: Its container runs no more. One of another boot that runs is another machine's on
             the same engine: after a reboot of this one, none would.
     """

@@ -62,7 +62,6 @@ class Deployment:
 
     Attributes:
         kind: The most expensive one of its models.
-        seconds: Time it took.
         running: What the server runs of each model, by label, completed by its backend.
     """
 
@@ -98,9 +97,6 @@ class Deployer:
     requested before.
 
     Args:
-        launcher: Starts servers.
-        served: The models, each with its config as the file has it and as the server completes it.
-        log: File for the server's output (appended).
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
             memory, since by default old and new copy are in memory together.
@@ -145,7 +141,7 @@ class Deployer:
 
     @property
     def control(self) -> Control:
-        """Of the current server; raises as `server` does."""
+        """The current server's control; raises as `server` does."""
         return self._current().control
 
     def alive(self) -> bool:

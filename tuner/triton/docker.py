@@ -88,13 +88,11 @@ class DockerLauncher:
 
     Attributes:
         image: Must be on the machine and have `tritonserver` on its PATH.
-        repository: Mounted read-only.
         engine_environment: This process's variables: `DOCKER_HOST` and the like name the engine.
         args: tritonserver arguments from the spec; a candidate's come after them and win.
-        environment: Variables added inside the container.
         gpus: GPUs the container sees; "all" is none on a machine that has none.
         mounts: Host path to container path, read-only.
-        shm_size_bytes: Size of /dev/shm.
+        cpus: CPUs it may use, where it is known to be on this machine; empty: any.
         start_timeout_s: A server that is not ready by then counts as hung.
         network: Chosen to suit the engine when None.
     """
@@ -107,6 +105,7 @@ class DockerLauncher:
     gpus: Gpus = "all"
     mounts: Mapping[str, str] = field(default_factory=dict)
     shm_size_bytes: int = 1 << 30
+    cpus: tuple[int, ...] = ()
     start_timeout_s: float = 120.0
     network: Network | None = None
     restartable: ClassVar[bool] = True
@@ -143,9 +142,6 @@ class DockerLauncher:
         """What the engine is to create: arguments of the SDK's ``containers.create``.
 
         Args:
-            network: How the server is to be reached.
-            ports: The server's own HTTP, gRPC and metrics ports.
-            server_args: A candidate's arguments.
             key: To the server's control; None leaves that open.
 
         Raises:
@@ -173,6 +169,8 @@ class DockerLauncher:
             "cap_add": list(_CAPABILITIES),
             "security_opt": ["no-new-privileges"],
         }
+        if self.cpus and network is Network.HOST:
+            options["cpuset_cpus"] = ",".join(map(str, self.cpus))
         if network is Network.PUBLISHED:
             options["ports"] = {f"{port}/tcp": (ADDRESS, None) for port in ports}
         return options

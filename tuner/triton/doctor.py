@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -41,9 +40,7 @@ class Check:
     """One fact of the machine.
 
     Attributes:
-        id: Stable name for scripts.
         ok: False when a run would fail or could not be trusted.
-        found: What was found.
         mend: What to do or know about it; empty when it is fine.
     """
 
@@ -66,10 +63,7 @@ def run_checks(
     """Everything a run needs, in the order it needs it.
 
     Args:
-        environment: Variables of this process.
         server: From the spec; the default local server when None.
-        models: Reads those that the server is to load.
-        perf_analyzer: Binary named in the spec, if any.
         repository: Model repository to read, and at the end to write to.
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
@@ -81,7 +75,6 @@ def run_checks(
             "perf_analyzer starts",
             lambda: _perf_analyzer(perf_analyzer, environment),
         ),
-        *_placeholder(),
         _checked("ports", "ports of 127.0.0.1", _ports),
         _checked("gpu", "GPUs", lambda: _gpus(environment)),
         _checked("shm", "shared memory (/dev/shm)", _shm),
@@ -114,7 +107,9 @@ def _tritonserver(server: Server, environment: Mapping[str, str], models: _Model
                 _checked(
                     "backends",
                     "backends of the models",
-                    lambda: find_backends(models(), server.args, directory),
+                    lambda: find_backends(
+                        [model.files for model in models()], server.args, directory
+                    ),
                 )
             )
             return _told(installation)
@@ -138,24 +133,10 @@ def _told(installation: binaries.Installation) -> str:
 
 
 def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
+    if not binaries.has_perf_analyzer(named, environment):
+        return "there is none: tune's own client measures"
     with binaries.perf_analyzer(named, environment) as installation:
         return _told(installation)
-
-
-def _placeholder() -> Iterator[Check]:
-    """The package of that name on PyPI holds nothing, and people install it."""
-    try:
-        version = importlib.metadata.version("perf-analyzer")
-    except importlib.metadata.PackageNotFoundError:
-        return
-    if version.startswith("0."):
-        yield Check(
-            "perf_analyzer_package",
-            "no empty perf-analyzer package",
-            ok=False,
-            found=f"perf-analyzer {version} from PyPI is an empty placeholder",
-            mend="pip uninstall perf-analyzer; pip install tritonclient==2.51.0",
-        )
 
 
 def _remote(server: Server, _: Mapping[str, str], __: _Models) -> list[Check]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from tuner.errors import SpecError
+from tuner.machine.cores import Cores, share_cores
 from tuner.server.binaries import tritonserver
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.spec.environment import resolve
@@ -20,9 +22,7 @@ def server_launcher(
     """What starts the server the spec asks for; use it as a context manager.
 
     Args:
-        spec: Its `server` and `repository` are used.
         models: Names of the models of the run, parts before wholes.
-        environment: Variables of this process.
 
     Raises:
         EnvironmentNotReadyError: There is no tritonserver that runs here.
@@ -31,12 +31,22 @@ def server_launcher(
     return _BY_MODE[spec.server.mode](spec, models, environment)
 
 
+def cores_of(spec: Spec) -> Cores:
+    """The CPUs of this machine that server and load generator of a spec may use.
+
+    Raises:
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+    """
+    return share_cores(spec.server.cpus if spec.server.managed else "all", spec.workload.cpus)
+
+
 @contextmanager
 def _local(
     spec: Spec, _: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     variables = {**environment, **resolve(spec.server.environment, environment)}
-    with tritonserver(spec.server.binary, variables) as installation:
+    with tritonserver(spec.server.binary, variables) as found:
+        installation = replace(found, cpus=cores_of(spec).server)
         yield LocalLauncher(installation, spec.repository, spec.server.args, spec.server.gpus)
 
 
@@ -56,6 +66,7 @@ def _docker(
         gpus=spec.server.gpus,
         mounts=spec.server.mounts,
         shm_size_bytes=spec.server.shm_size,
+        cpus=cores_of(spec).server,
         engine_environment=environment,
     )
 

@@ -20,7 +20,7 @@ import psutil
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.ports import ADDRESS, free_ports
-from tuner.modelconfig.served import ServedModel
+from tuner.modelconfig.files import ModelFiles
 from tuner.server import access
 from tuner.server.binaries import Installation
 from tuner.server.log import OTHER_BACKENDS
@@ -34,9 +34,7 @@ _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whateve
 _CLOCK_S = 1.0  # processes and files are dated by different clocks
 
 
-def find_backends(
-    models: Iterable[ServedModel], args: Iterable[str], installed: Path | None
-) -> str:
+def find_backends(models: Iterable[ModelFiles], args: Iterable[str], installed: Path | None) -> str:
     """The models' backends, in the directory that is ``installed`` or that ``args`` name.
 
     Raises:
@@ -47,7 +45,7 @@ def find_backends(
     directory = Path(named[-1]) if named else installed
     if directory is None:
         return "wherever this tritonserver looks for them"
-    wanted = {model.files.backend(model.base.file): model.files.directory for model in models}
+    wanted = {files.backend(files.config()): files.directory for files in models}
     for backend, model in wanted.items():
         library = f"libtriton_{backend}*.so"
         places = (directory / backend, model, *model.iterdir())
@@ -87,7 +85,6 @@ class LocalLauncher:
 
     Attributes:
         args: Arguments from the spec; a candidate's come after them and win.
-        gpus: GPUs the server may see.
         start_timeout_s: A server that is not ready by then counts as hung.
         restricted: What the server does only for a client that has its key.
     """
@@ -124,15 +121,7 @@ class LocalLauncher:
         shm_prefix: str,
         key: str | None = None,
     ) -> list[str]:
-        """The exact command line.
-
-        Args:
-            repository: The real one, or its mirror.
-            server_args: A candidate's arguments.
-            ports: HTTP, gRPC, metrics.
-            shm_prefix: Start of the names of its files in /dev/shm.
-            key: To its control; None leaves that open.
-        """
+        """The exact command line."""
         directories = {
             "--backend-directory": self.installation.backend_directory,
             "--cache-directory": self.installation.cache_directory,
@@ -172,6 +161,7 @@ class LocalLauncher:
                     env=self._environment(),
                     stdout=output,
                     leftovers=[f"{SHM}/{shm_prefix}*", str(repository)],
+                    cpus=self.installation.cpus,
                 )
             )
             endpoints = endpoints_at(ports, key)

@@ -60,7 +60,6 @@ def _may_get_bytecode(link: Path, depth: int) -> bool:
     """Whether Python code is where a link to a directory leads.
 
     Args:
-        link: In the repository.
         depth: 1 for a model, 2 for what lies in its directory: versions and other things.
     """
     if depth == 1 or (depth == 2 and link.name.isdecimal()):

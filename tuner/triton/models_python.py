@@ -17,9 +17,6 @@ _ASK = ("-I", "-c", "from importlib.metadata import version; print(version('nump
 def numpy_of_models(python: Path) -> str:
     """The version of the NumPy that Python models import.
 
-    Args:
-        python: `tuner.server.binaries.Installation.python`.
-
     Raises:
         EnvironmentNotReadyError: There is none, or none that the stub can work with.
     """

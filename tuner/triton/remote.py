@@ -60,10 +60,6 @@ class RemoteLauncher:
     The models of the run are put back when the context is left: loaded with the config they ran
     with before, else unloaded. (Loading them without a config would change nothing: Triton sees
     the same files as before.) When tune is killed with SIGKILL the last configs tried stay.
-
-    Attributes:
-        models: Names of the models of the run, parts before wholes.
-        load_timeout_s: Deadline for putting each back.
     """
 
     endpoints: Endpoints
@@ -77,7 +73,7 @@ class RemoteLauncher:
         return ()
 
     def version(self) -> str:
-        """As the server reports it, which says nothing about its image, backends or machine."""
+        """The version that the server reports; its image, backends and machine are not known."""
         check(self.endpoints)
         with Control(self.endpoints) as control:
             return f"{control.version()}, remote: its image and machine are unknown"

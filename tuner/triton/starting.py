@@ -40,7 +40,6 @@ def ready_server(
 
     Args:
         start: Starts one, with the key to its control or without one.
-        timeout_s: From its start until it is ready.
 
     Raises:
         ServerGoneError: It died, or was not ready in time.

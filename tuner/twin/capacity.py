@@ -1,6 +1,6 @@
 """The highest load at which a candidate meets every SLO, found by simulation.
 
-The same bracketing as on a real server, `tuner.score.capacity.find_capacity`. Every candidate
+The same bracketing as on a real server, `tuner.score.next_load.find_capacity`. Every candidate
 meets the same random numbers (arrivals, ways, service times), so that the order of two
 candidates is not a matter of luck.
 """
@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Literal
 
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.score.capacity import LevelRange, find_capacity, saturated
+from tuner.score.capacity import LevelRange, saturated
 from tuner.score.judge import margin
+from tuner.score.next_load import find_capacity
 from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric
 from tuner.spec.slo import Slo
 from tuner.twin.costs import Costs

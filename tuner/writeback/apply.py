@@ -23,7 +23,6 @@ class Preview:
     """What carrying out a plan would do now to one file.
 
     Attributes:
-        target: The file it would write.
         diff: From that file as it is, as a unified diff; empty when it is the winner already.
         changes: The winner has another config than the run read.
     """
@@ -52,7 +51,6 @@ def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
     of each are on disk before the next begins.
 
     Args:
-        plan: What to write, and over what.
         through_links: Also where a config is a link to a file outside the repository.
 
     Raises:

@@ -62,8 +62,6 @@ def stage_file(path: Path, content: bytes, like: Path) -> list[str]:
     file in a model's directory counts as a change of the model.
 
     Args:
-        path: The file to be.
-        content: All of it.
         like: Permissions, owner and extended attributes are this file's; ordinary ones when
             there is no such file.
 

@@ -71,13 +71,7 @@ def _none(others: object) -> bool:
 
 @dataclass(frozen=True)
 class Other:
-    """The part of another model's file in a write of several.
-
-    Attributes:
-        model: Its name, in the same repository.
-        sha256_before: As in `Entry`.
-        sha256_after: As in `Entry`.
-    """
+    """The part of another model's file in a write of several."""
 
     model: Annotated[str, AfterValidator(_model_name)]
     sha256_before: _Sha256 | None
@@ -94,10 +88,6 @@ class Entry(Facts):
 
     Attributes:
         action: A write, a rollback, or the outcome of the one recorded before.
-        at: ISO 8601, UTC.
-        run_id: The run whose winner it was.
-        sha256_before: Of the file replaced; ``None`` when there was none.
-        sha256_after: Of the file written; ``None`` when it was removed.
         others: What is replaced together with it. Each of their journals has an entry of its own.
     """
 
@@ -134,11 +124,7 @@ class Entry(Facts):
 
 
 class Journal:
-    """An open, locked journal; made by `locked_journal` only.
-
-    Attributes:
-        notes: What the user should know about the write, one sentence each.
-    """
+    """An open, locked journal; made by `locked_journal` only."""
 
     def __init__(self, config: Path, descriptor: int, notes: tuple[str, ...]) -> None:
         self.notes = notes
@@ -221,7 +207,7 @@ class Journal:
         return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
 
     def backup(self, sha256: str) -> Path:
-        """Where the content with this hash is kept."""
+        """The path at which the content with this hash is kept."""
         return self._config.with_name(f".{self._config.name}.tune.{sha256[:16]}.bak")
 
 
@@ -231,7 +217,7 @@ def newest(config: Path) -> Entry | None:
 
 
 def left_unended(config: Path) -> Entry | None:
-    """As `Journal.unended`, without the lock; ``None`` also where that cannot be read."""
+    """Finds what `Journal.unended` does, without the lock; ``None`` if that cannot be read."""
     return _unended(_looked_at(config))
 
 

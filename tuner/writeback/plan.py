@@ -29,12 +29,7 @@ class FilePlan:
     """One replacement of one config.pbtxt; where before and after are the same, a file to watch.
 
     Attributes:
-        model: The model's name.
-        path: The config.pbtxt to replace; it may be a symbolic link.
         sha256_before: Of the file the run read; ``None`` when there was none (auto-complete).
-        text_before: That file's text; ``None`` when there was none.
-        text_after: The winner's text.
-        encoding: Of both texts in the file, as `tuner.modelconfig.encoding` tells them apart.
     """
 
     model: str
@@ -59,11 +54,7 @@ class FilePlan:
         return self.sha256_before != self.sha256_after
 
     def diff(self, found: str | None = None) -> str:
-        """The change as a unified diff; empty when there is none.
-
-        Args:
-            found: The text it is a change of; what the run read, where it is not given.
-        """
+        """The change as a unified diff; empty when there is none."""
         before = (self.text_before or "") if found is None else found
         return unified_diff(before, self.text_after, f"{self.model}/{CONFIG_NAME}")
 
@@ -74,7 +65,6 @@ class WritePlan:
 
     Attributes:
         files: At least one; all of one repository.
-        run_id: The run that found it.
         server_args: Server arguments the winner needs; they cannot be written to a file.
     """
 
@@ -93,8 +83,6 @@ def plan_from_run(
     """The plan to write a run's winner.
 
     Args:
-        manifest: The run's manifest; says which files the run read.
-        result: The run's `result.json`; its configs after are written.
         repository: Another one than the run read, e.g. where it moved.
 
     Raises:
@@ -164,7 +152,7 @@ def _mistakes(
     texts: Mapping[str, str],
     repository: Path | None,
 ) -> Iterator[str]:
-    """Where a run contradicts itself; somebody else may have made it, to have a file written."""
+    """Contradictions in a run; somebody else may have made it, to have a file written."""
     if result.get("model", manifest.name) != manifest.name:
         yield f"its result is about the model {result['model']!r}, not {manifest.name!r}"
     for label, text in texts.items():
@@ -181,7 +169,7 @@ def _mistakes(
 
 
 def _mistakes_of(config: KeptConfig, file: FilePlan, label: str) -> Iterator[str]:
-    """Of one model's config."""
+    """Contradictions in one model's config."""
     if not is_config_of(file.path, file.model):
         yield f"{file.path} is not the {CONFIG_NAME} of a model {file.model!r}"
     of = label and f" of {label}"

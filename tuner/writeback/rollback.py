@@ -37,7 +37,6 @@ def rollback(
     all are restored, or none.
 
     Args:
-        repository: The model repository.
         model: The name of a model whose config was written, or of an ensemble of such models: then
             the last write to one of its steps is meant, if its own config was never written.
         force: Restore even if a file was changed after the write.

@@ -68,7 +68,6 @@ def settle(target: Target, *, force: bool = False, through_links: bool = False) 
     or to kill it.
 
     Args:
-        target: A file that may be one of them.
         force: Also where one of them was changed since.
         through_links: Also files outside the repository.
 

@@ -23,10 +23,8 @@ class Target:
     """The config of a model in a repository on this machine.
 
     Attributes:
-        path: As the repository names it.
         real: The file behind its links: it is what is replaced, and the journal, the lock and
             the backups are next to it.
-        notes: What the user should know before writing it, one sentence each.
     """
 
     path: Path
@@ -57,8 +55,6 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
     """The file to write for a model.
 
     Args:
-        path: Its config.pbtxt, whether or not it exists.
-        model: Its name.
         through_links: Also when the file lies outside the repository.
 
     Raises:

@@ -40,11 +40,7 @@ from tuner.writeback.written import WrittenFile, replaced
 
 @dataclass(frozen=True)
 class Open:
-    """A file that is locked.
-
-    Attributes:
-        content: What it holds; ``None`` when there is none.
-    """
+    """A file that is locked."""
 
     target: Target
     journal: Journal
@@ -89,12 +85,7 @@ def _open(target: Target) -> Iterator[Open]:
 
 @dataclass(frozen=True)
 class Part:
-    """A locked file of a write that is being undone.
-
-    Attributes:
-        old: Its hash before the winner was written; ``None`` where there was no file.
-        new: Its hash with the winner.
-    """
+    """A locked file of a write that is being undone."""
 
     file: Open
     old: str | None

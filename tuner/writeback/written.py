@@ -14,13 +14,8 @@ class WrittenFile:
     """What was done to one file.
 
     Attributes:
-        path: The config.pbtxt.
-        real: The file itself, where that is a link.
-        sha256_before: Of the file replaced; ``None`` when there was none.
-        sha256_after: Of the file now there; ``None`` when it was removed.
         backup: Copy of the file replaced; ``None`` when there was none.
         changed: False when the file already had the wanted content.
-        notes: What the user should know about it, one sentence each.
     """
 
     path: Path
@@ -47,8 +42,6 @@ class Written:
     Attributes:
         files: Its files, changed ones first; without those that a winner leaves as they were,
             unless it changes none.
-        run_id: The run whose winner was written or undone.
-        notes: What the user should know about all of them, one sentence each.
     """
 
     files: tuple[WrittenFile, ...]

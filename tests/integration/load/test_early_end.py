@@ -19,7 +19,7 @@ from tuner.measurement.window import LatencyBound, Window
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 BOUND = LatencyBound(share=0.99, within_s=0.1)
 WINDOW = Window(duration_s=3.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
@@ -41,6 +41,7 @@ def _worked_off(bench: Bench) -> Iterator[None]:
     wait_until(idle, 60)
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
 def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: GeneratorKind) -> None:
     found = bench.generator("plain", kind).measure(poisson(3.0), WINDOW, seed=1)
@@ -51,6 +52,7 @@ def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: Genera
     assert any("certainly over the SLO" in warning for warning in found.warnings)
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
 def test_what_is_in_time_is_measured_in_full(bench: Bench, kind: GeneratorKind) -> None:
     found = bench.generator("plain", kind).measure(poisson(0.4), WINDOW, seed=1)
@@ -58,6 +60,7 @@ def test_what_is_in_time_is_measured_in_full(bench: Bench, kind: GeneratorKind) 
     assert not any("certainly" in warning for warning in found.warnings)
 
 
+@pytest.mark.measuring
 @pytest.mark.parametrize("factor", [1.5, 3.0])
 def test_an_overloaded_server_is_not_taken_for_a_slow_client(bench: Bench, factor: float) -> None:
     short = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
@@ -81,6 +84,7 @@ def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
     assert not kept_up
 
 
+@pytest.mark.measuring
 def test_a_closed_loop_is_started_several_times(bench: Bench) -> None:
     generator = bench.generator("plain", arrivals={"kind": "closed", "restarts": 2})
     window = Window(duration_s=2.0, warmup_s=0.2, deadline_s=30.0, tail_s=0.1)

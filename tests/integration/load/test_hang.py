@@ -17,7 +17,7 @@ from tuner.measurement.window import Window
 from tuner.server.binaries import Installation
 from tuner.triton.local import LocalServer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tuner.measurement.window import Window
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
 LONG = Window(duration_s=2.0, warmup_s=0.3, deadline_s=30.0, tail_s=0.2)
@@ -105,13 +105,6 @@ def test_images_have_the_latency_of_each_request(bench: Bench) -> None:
     assert found.sent_per_s == pytest.approx(300.0, rel=0.1)
     assert found.server is not None
     assert found.server.success_count == pytest.approx(found.completed_count, rel=0.1)
-
-
-def test_a_full_queue_over_http(bench: Bench) -> None:
-    queue(bench, max_queue_size=8)
-    found = client(bench, "plain", protocol="http").measure(OVERLOAD, SHORT, seed=1)
-    assert found.failed_count == found.rejected_count > 0
-    assert found.sent_per_s == pytest.approx(OVERLOAD.level, rel=0.1)
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

@@ -19,7 +19,7 @@ from tuner.server.control import Control
 from tuner.spec.slo import Slo
 from tuner.triton.local import LocalLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 MODEL = "emulated-accelerator"
 EXAMPLES = Path(__file__).parents[3] / "model_repository"

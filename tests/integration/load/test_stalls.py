@@ -37,6 +37,7 @@ def processes_of_new(before: set[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.measuring
 def test_a_machine_that_stands_still_is_seen_and_nothing_is_left_running() -> None:
     before = meters()
     with watch_stalls(BOUND) as stalls:

@@ -17,7 +17,7 @@ from tuner.spec.workload import RandomInputs
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 #: The model ``plain`` takes 10 ms and sustains 100/s, ``image`` answers at once.
 BOUNDS = (LatencyBound(0.9, 0.060, "steady"), LatencyBound(0.9, 0.060, "quick"))

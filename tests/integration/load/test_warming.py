@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson
 if TYPE_CHECKING:
     from integration.load.conftest import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_every_batch_size_was_executed_before_anything_is_measured(bench: Bench) -> None:

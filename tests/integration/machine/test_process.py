@@ -31,6 +31,17 @@ def test_output_and_exit_status_are_the_programs_own(tmp_path: Path) -> None:
     assert log.read_text() == "hello\noops\n"
 
 
+def test_a_child_and_what_it_starts_stay_on_their_cpus(tmp_path: Path) -> None:
+    last, log = max(os.sched_getaffinity(0)), tmp_path / "log"
+    command = [SHELL, "-c", "grep Cpus_allowed_list /proc/self/status"]
+    with (
+        log.open("wb") as output,
+        child(command, env=dict(os.environ), stdout=output, cpus=[last]) as process,
+    ):
+        process.wait(10)
+    assert log.read_text().split() == ["Cpus_allowed_list:", str(last)]
+
+
 def test_leaving_the_context_ends_the_whole_group() -> None:
     with child(FAMILY, env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL) as process:
         eventually(lambda: len(group_members(process.pid)) == 3)  # shell, sleep, guard

@@ -19,7 +19,7 @@ from tuner.modelconfig.message import parse, to_load_json
 from tuner.modelconfig.path import with_fields
 from tuner.server.control import Control
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 DEADLINE_S = 30.0
 #: What loads although one might think otherwise.

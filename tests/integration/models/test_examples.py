@@ -18,7 +18,7 @@ from tuner.server.control import Control
 from tuner.server.server import Endpoints
 from tuner.triton.local import LocalLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 EXAMPLES = ("emulated-accelerator", "tiny-bert", "tokenizer", "classifier-head", "nlp", "nlp-bls")

@@ -29,7 +29,7 @@ from tuner.steps.tools import Programs
 from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 MODEL = "m"
 CODE = """\

@@ -19,7 +19,7 @@ from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 COUNT = "instance_group.count"
 SIZE = "max_batch_size"

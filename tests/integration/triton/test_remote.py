@@ -24,7 +24,7 @@ from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import SHM, LocalLauncher
 from tuner.triton.remote import RemoteLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tuner.writeback.apply import apply
 from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
 from tuner.writeback.rollback import rollback
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 BEFORE = "# before\n" * 20_000
 AFTER = "# the winner\n" * 20_000

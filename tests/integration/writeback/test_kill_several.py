@@ -21,7 +21,7 @@ from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
 from tuner.writeback.rollback import rollback
 from tuner.writeback.settle import settle_all
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 #: The third model has no config before the write.
 BEFORE = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}

@@ -13,7 +13,7 @@ from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_serv
 from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
 from tuner.bench.timebook import TimeBook
-from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
+from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.latency.timeline import latency_figures
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
@@ -302,6 +302,25 @@ def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
     lengths = [w.duration_s for w in load.windows]
     assert lengths == [lengths[0], lengths[0], 30.0]
     assert all(w.deadline_s > w.total_s for w in load.windows)
+
+
+def test_a_load_that_decides_nothing_is_put_on_once_as_asked_for() -> None:
+    asked: list[float] = []
+
+    class Watched(EmulatedLoad):
+        def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+            asked.append(window.duration_s)
+            found = synthetic_measurement(load.level, 90e3)  # the first of a loaded model
+            starved = dataclasses.replace(found, sent_per_s=0.5 * load.level)
+            return starved if load.level > 60 else found
+
+    bench, _ = a_bench(CountingDeployer(), load=Watched())
+    bench.deploy(ONE)
+    point = bench.once(50.0, 1, Window(5.0, 0.5, 30.0))
+    assert not point.passed
+    with pytest.raises(ClientLimitError):
+        bench.once(70.0, 1, Window(5.0, 0.5, 30.0))
+    assert asked == [5.0, 5.0]
 
 
 def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from synthetic import synthetic_measurement
 
-from tuner.bench.stepping import FromAbove, Sendable, below_sent
+from tuner.bench.stepping import FromAbove, Sendable
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import LevelRange, NoResult
 
@@ -70,9 +70,9 @@ def test_beyond_what_the_client_can_send_nothing_is_asked_for_any_more() -> None
 
 
 def test_a_load_is_lowered_by_what_is_known_of_the_client() -> None:
-    assert below_sent(ClientLimitError("behind", sent_per_s=500.0), 1000.0) == 450.0
-    assert below_sent(ClientLimitError("behind", sent_per_s=2000.0), 1000.0) == 900.0
-    assert below_sent(ClientLimitError("behind"), 1000.0) == 500.0
+    for sent_per_s, lower in ((500.0, 450.0), (None, 500.0)):
+        error = ClientLimitError("behind", sent_per_s=sent_per_s)
+        assert FromAbove(drowning(1.0, []), LEVELS).lower(error, 1000.0) == lower
 
 
 def test_a_model_that_fails_is_asked_once() -> None:

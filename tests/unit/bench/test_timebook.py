@@ -65,13 +65,3 @@ def test_a_resumed_run_carries_its_seconds() -> None:
     clock.now = 1.0
     assert book.to_json()["measuring_s"] == 40.0
     assert book.to_json()["wall_s"] == 41.0
-
-
-def test_who_follows_is_told_of_each_phase_that_begins_or_goes_on() -> None:
-    book, told = TimeBook(), []
-    with book.followed(told.append), book.phase(Phase.SEARCHING):
-        with book.phase(Phase.MEASURING):
-            pass
-    with book.phase(Phase.WRITING):
-        pass
-    assert told == [Phase.SEARCHING, Phase.MEASURING, Phase.SEARCHING, Phase.STARTING]

@@ -87,7 +87,7 @@ def test_what_was_killed_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "rows.jsonl"
-    what = {"difference": 0.0, "spec_window_s": 1.8, "simulated": True, "awake": False}
+    what = {"difference": 0.0, "spec_window_s": 1.8, "simulated": True}
     old = {"outcome": "not_better", "measuring_s": 7.0, "wall_s": 7.0, "attempts": 1}
     lost = {**old, "outcome": "failed"}
     other = {**what, "difference": 0.05, **old, "repetition": 1}

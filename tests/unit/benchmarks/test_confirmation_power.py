@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from confirmation_power import MOST_WRONG, as_wanted, simulate
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(("finalists", "runs"), [(1, 120), (5, 60)])
 def test_a_gain_that_is_just_not_worth_a_change_is_hardly_ever_confirmed(

@@ -245,13 +245,6 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
         assert not config.exists()
 
 
-def test_help_says_what_can_be_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["rollback", "--help"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "Only the last write is taken back" in text
-    assert ".config.pbtxt.tune.*.bak" in text
-
-
 def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
+import yaml
+from unit.report.synthetic import CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.run.result_schema import check
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
 
 ROOT = Path(__file__).parents[3]
-
-
-def test_schema_is_the_one_checked_in(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["schema"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed == json.loads((ROOT / "search_spaces" / "tune.schema.json").read_text())
-
-
-def test_lint_finds_nothing_wrong_with_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["lint", str(ROOT / "model_repository"), "--format", "json"]) == 0
-    findings = json.loads(capsys.readouterr().out)
-    assert [f for f in findings if f["severity"] == "error"] == []
 
 
 def test_lint_fails_on_a_broken_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +45,43 @@ def test_init_drafts_a_spec_that_loads(
     assert "--force" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "server"),
+    [
+        (["--image", "triton:26.09"], {"mode": "docker", "image": "triton:26.09"}),
+        (
+            ["--server", "gpu-7"],
+            {"mode": "remote", "http": "gpu-7:8000", "grpc": "gpu-7:8001", "metrics": "gpu-7:8002"},
+        ),
+    ],
+)
+def test_init_drafts_the_server_that_is_named(
+    options: list[str], server: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["init", "tiny-bert", "--repository", str(ROOT / "model_repository")]
+    assert guarded(cli, [*arguments, "--output", "-", *options]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["server"] == server
+
+
+def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.onnx").touch()
+    (tmp_path / "backends" / "python").mkdir(parents=True)
+    wheel = Installation(Path("tritonserver"), "2.51.0", Origin.WHEEL, {}, tmp_path / "backends")
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(wheel))
+    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["server"]["mode"] == "docker"
+    assert "# here: m needs the onnxruntime backend, and this tritonserver has only python" in text
+
+
+def test_init_takes_one_server_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(cli, ["init", "m", "--image", "i", "--server", "s"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
 def test_init_of_an_unknown_model_names_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -68,23 +97,6 @@ def test_report_lists_no_runs_where_there_are_none(
     out, err = capsys.readouterr()
     assert out == ""
     assert "no runs" in err
-
-
-def test_apply_says_how_to_take_it_back_and_what_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run(tmp_path, Toy(trials=5))
-    config = tmp_path / "models" / "toy" / "config.pbtxt"
-    config.parent.mkdir(parents=True)
-    config.write_text(CONFIG)
-    edit_config(run, path=str(config))
-    assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
-    assert f"next:  tune apply {run}\n" in capsys.readouterr().err
-    assert guarded(cli, ["apply", str(run)]) == 0
-    err = capsys.readouterr().err
-    assert f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in err
-    assert "next:  tune check search_spaces/toy.yaml --update-baseline " in err
-    assert config.read_text() == BETTER
 
 
 def test_reports_say_what_apply_and_rollback_did(

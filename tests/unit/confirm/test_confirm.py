@@ -26,6 +26,7 @@ from tuner.run.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio
+from tuner.space.candidate import Candidate
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
 from tuner.spec.objective import Goal, Objective
 
@@ -467,36 +468,63 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     assert 0.92 * 400 <= held <= 0.98 * 400
 
 
-class RobbedBench(EmulatedBench):
-    """Another guest takes 40 % of what a server sustains, for this many measurements."""
+class JobBeside(EmulatedBench):
+    """A job takes a quarter of the machine beside one config, on these of its servers."""
 
-    spell = range(0)
+    beside, servers = CURRENT, range(0)
 
     def reading(self, level: float, seed: int) -> Measurement:
-        if len(self.asked) not in self.spell:
+        nth = sum(candidate == self.beside for candidate, _ in self.deployed)
+        if self.candidate != self.beside or nth not in self.servers:
             return super().reading(level, seed)
-        served, self.serves = self.serves, 0.6 * self.serves
-        robbed = super().reading(level, seed)
+        served, self.serves = self.serves, 0.75 * self.serves
+        found = super().reading(level, seed)
         self.serves = served
-        return replace(robbed, disturbances=("The hypervisor gave 25.0 % to other guests.",))
+        return replace(found, host=replace(found.host, other_cpu_percent=25.0))
 
 
-def test_a_spell_of_stolen_cpu_in_a_round_of_the_current_config_is_no_gain() -> None:
-    bench = RobbedBench({CURRENT: 1000, OTHER: 1000}, noise=0.005)
-    bench.spell = range(1, 4)  # the first round begins with the current config
-    result = duel(bench, 1000, 1000)
-    assert result.ratio is not None
-    assert result.ratio.estimate == pytest.approx(1.0, abs=0.02)
-    assert result.outcome is not Outcome.CONFIRMED
+@pytest.mark.parametrize("beside", [CURRENT, OTHER])
+def test_a_round_with_a_job_beside_one_side_is_measured_again(beside: Candidate) -> None:
+    bench = JobBeside({CURRENT: 1000, OTHER: 1200}, noise=0.002)
+    bench.beside, bench.servers = beside, range(1, 2)
+    result = duel(bench, 1000, 1150)
+    assert result.gain is not None
+    assert result.gain.rounds == (3, 3)
+    assert result.gain.ratio.estimate == pytest.approx(1.2, abs=0.02)
+    assert len(bench.deployed) == 7
 
 
-def test_a_round_that_stayed_disturbed_is_told_with_the_verdict() -> None:
-    bench = RobbedBench({CURRENT: 1000, OTHER: 1500}, noise=0.005)
-    bench.spell = range(1, 13)
-    result = duel(bench, 1000, 1450)
+def test_a_round_with_a_job_beside_one_side_twice_does_not_count() -> None:
+    bench = JobBeside({CURRENT: 1000, OTHER: 1200}, noise=0.002)
+    bench.servers = range(2, 4)  # of the second round
+    result = duel(bench, 1000, 1150)
     assert result.outcome is Outcome.CONFIRMED
-    told = "the current config may sustain more than was seen: The hypervisor gave 25.0 % to other"
-    assert told in result.reason
+    assert result.gain is not None
+    assert result.gain.rounds == (3, 3)
+    assert result.gain.ratio.estimate == pytest.approx(1.2, abs=0.02)
+    assert "1 of 4 rounds do not count in the gain: others took more" in result.reason
+
+
+@pytest.mark.parametrize("truth", [1.0, 1.5])
+def test_with_a_job_beside_one_side_in_each_round_nothing_is_known(truth: float) -> None:
+    bench = JobBeside({CURRENT: 1000, OTHER: 1000 * truth}, noise=0.002)
+    bench.servers = range(100)
+    result = duel(bench, 1000, 1000 * truth)
+    assert result.outcome is Outcome.NOT_COMPARED
+    assert "6 of 6 rounds do not count" in result.reason
+
+
+def test_a_job_beside_both_sides_spoils_no_pair() -> None:
+    class Both(JobBeside):
+        def reading(self, level: float, seed: int) -> Measurement:
+            self.beside = self.candidate
+            return super().reading(level, seed)
+
+    bench = Both({CURRENT: 1000, OTHER: 1200}, noise=0.002)
+    bench.servers = range(100)
+    result = duel(bench, 1000, 1150)
+    assert result.outcome is Outcome.CONFIRMED
+    assert len(bench.deployed) == 2 * ROUNDS
 
 
 class TestASlowCurrentConfigFarBehind:

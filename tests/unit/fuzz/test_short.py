@@ -1,22 +1,25 @@
-"""Some seconds of what `PYTHONPATH=tests python -m fuzz` does for minutes, with fixed seeds."""
+"""Some seconds of fuzzing with fixed inputs; see docs/internals/testing.md for more of it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzz.engine import last_tried, run_many, run_one
-from fuzz.mutate import Change, Kind
-from fuzz.targets import FOUND, TARGETS, Target
-from fuzz.watch import BadBehaviourError
+from fuzz.targets import FOUND, TARGETS, cleared
+from fuzz.watch import watched
+from fuzz.writes import done, write_and_take_back
+from hypothesis import HealthCheck, given, settings
+from unit.modelconfig.configs import GOOD
 
-from tuner.errors import SpecError
+from tuner.errors import TunerError
 
+#: In a hundred examples of Hypothesis' profile.
 EXAMPLES = {
     "run": 4,
-    "directories": 40,
+    "directories": 25,
+    "model-py": 30,
     "resume": 20,
     "write": 40,
     "spec": 40,
@@ -24,11 +27,23 @@ EXAMPLES = {
 }
 
 
+def assert_harmless(name: str, tried: Any, directory: Path) -> None:
+    target = TARGETS[name]
+    target.prepare(tried, cleared(directory))
+    with watched(directory, target.longest_s), contextlib.suppress(TunerError):
+        target.run(tried, directory)
+
+
 @pytest.mark.parametrize("name", TARGETS)
-def test_texts_near_to_good_ones_do_no_harm(name: str) -> None:
-    last_tried.pop(name, None)
-    run_many(name, EXAMPLES.get(name, 80))
-    assert name in last_tried
+def test_texts_near_to_good_ones_do_no_harm(name: str, tmp_path: Path) -> None:
+    examples = EXAMPLES.get(name, 80) * settings.default.max_examples // 100
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(TARGETS[name].inputs())
+    def attempt(tried: Any) -> None:
+        assert_harmless(name, tried, tmp_path)
+
+    attempt()
 
 
 def _found() -> list[Path]:
@@ -39,73 +54,15 @@ def _found() -> list[Path]:
 def test_what_was_found_once_is_not_found_again(path: Path, tmp_path: Path) -> None:
     name, *file = path.relative_to(FOUND).parts[:-1]
     content = path.read_bytes()
-    tried = (file[0], content) if file else content
-    target, ran = TARGETS[name], []
-
-    def run(given: Any, directory: Path) -> None:
-        ran.append(given)
-        target.run(given, directory)
-
-    run_one(replace(target, run=run), tried, tmp_path)
-    assert ran == [tried]
+    assert_harmless(name, (file[0], content) if file else content, tmp_path)
 
 
-def _target(run: object) -> Target:
-    return Target(inputs=lambda: None, run=run)  # type: ignore[arg-type,return-value]
-
-
-def test_a_traceback_is_found(tmp_path: Path) -> None:
-    def run(_text: bytes, _directory: Path) -> None:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        run_one(_target(run), b"", tmp_path)
-
-
-def test_a_mistake_that_is_told_is_an_answer(tmp_path: Path) -> None:
-    asked: list[bytes] = []
-
-    def run(text: bytes, _directory: Path) -> None:
-        asked.append(text)
-        raise SpecError("wrong")
-
-    run_one(_target(run), b"text", tmp_path)
-    assert asked == [b"text"]
-
-
-def test_a_write_outside_is_found_and_one_inside_is_not(tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-
-    def run(text: bytes, directory: Path) -> None:
-        (directory / "in").write_bytes(text)
-        if text:
-            (tmp_path / "out").write_bytes(text)
-
-    run_one(_target(run), b"", inside)
-    with pytest.raises(BadBehaviourError, match=r"open .*/out"):
-        run_one(_target(run), b"x", inside)
-
-
-def test_what_takes_long_is_found(tmp_path: Path) -> None:
-    def run(_text: bytes, _directory: Path) -> None:
-        sum(range(3_000_000))
-
-    with pytest.raises(BadBehaviourError, match="took"):
-        run_one(Target(lambda: None, run, longest_s=0.001), b"", tmp_path)  # type: ignore[arg-type,return-value]
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (Kind.INSERT, b"ab!12cd"),
-        (Kind.REPLACE, b"ab!cd"),
-        (Kind.NUMBER, b"ab!cd"),
-        (Kind.CUT, b"abcd"),
-        (Kind.DOUBLE, b"ab1212cd"),
-        (Kind.GROW, b"ab12121212cd"),
-        (Kind.MOVE, b"12abcd"),
-    ],
-)
-def test_changes(kind: Kind, expected: bytes) -> None:
-    assert Change(kind, at=0.34, to=0.0, length=2, word=b"!", times=3).apply(b"ab12cd") == expected
+def test_every_published_config_is_written_and_taken_back_exactly(tmp_path: Path) -> None:
+    model, before = tmp_path / "models" / "m", done.copy()
+    (model / "1").mkdir(parents=True)
+    for seed, path in enumerate(GOOD):
+        (model / "config.pbtxt").write_bytes(path.read_bytes())
+        write_and_take_back(seed, model.parent)
+    made = done - before
+    assert made["candidates"] >= len(GOOD)
+    assert made["fields"] >= len(GOOD) / 2

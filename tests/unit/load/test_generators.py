@@ -11,9 +11,9 @@ from tuner.load.generators import (
     PERF_ANALYZER,
     GeneratorKind,
     choose,
+    export_bytes,
     title_of,
 )
-from tuner.load.perf_analyzer.limits import export_bytes
 from tuner.modelconfig.message import parse
 
 

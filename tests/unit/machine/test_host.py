@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from tuner.machine.cores import Cores
 from tuner.machine.host import Gpu, Host, parse_gpus, read_host
 from tuner.machine.process import leave_out_the_middle
 
@@ -46,6 +47,7 @@ def test_the_fingerprint_is_of_what_measurements_depend_on() -> None:
     ):
         assert other.fingerprint("2.51.0") != same
     assert HOST.fingerprint("2.52.0") != same
+    assert HOST.fingerprint("2.51.0", Cores((0, 1), (2,))) != same
 
 
 def test_this_machine_has_facts_that_can_be_stored() -> None:

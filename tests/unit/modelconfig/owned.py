@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tuner.modelconfig.dialect import as_python_reads
+from tuner.modelconfig.encoding import as_python_reads
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import element_index
 from tuner.modelconfig.path_steps import Step, parse_steps

@@ -234,6 +234,7 @@ class ArrivalsBench(ToyBench):
         return float(np.exp(np.random.default_rng(seed).normal(0.0, self.arrivals_cv)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("servers_cv", [0.01, 0.02, 0.025])
 def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(
     place: Place, servers_cv: float

@@ -123,7 +123,7 @@ def opened(job: Job, request: Request) -> Iterator[OpenRun]:
 
 
 def joined_job(offer: Any, request: JoinRequest) -> Job:
-    return job_of(offer, offered_spec(offer, request))
+    return job_of(offer, offered_spec(offer, request), request.environment)
 
 
 def url_of(run: OpenRun) -> str:

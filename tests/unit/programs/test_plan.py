@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from unit.steps.test_opening import REPOSITORY, SPEC
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.programs.plan import DrawnPlan, draw_plan
 
 
@@ -123,6 +124,16 @@ def test_of_a_search_with_designs_only_those_are_shown(tmp_path: Path, strategy:
     plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", 9)
     assert 1 <= len(plan.candidates) < 4
     assert len(planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", 1).candidates) == 1
+
+
+def test_without_its_extra_the_strategy_twin_is_refused_at_its_place_in_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(EnvironmentNotReadyError, match=r"spec\.yaml:\d+:10: strategy twin") as told:
+        planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n")
+    assert "pip install 'triton-tune[twin]'" in told.value.hint
+    assert planned(tmp_path, FOREIGN, 2).candidates  # the default needs no extra
 
 
 def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:

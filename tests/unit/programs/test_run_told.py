@@ -23,6 +23,7 @@ from tuner.run.confirmation import Role
 from tuner.run.status import Status
 from tuner.score.point import judge_point
 from tuner.score.trial import Trial
+from tuner.steps import ending
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
 from tuner.steps.outcome import Verdict
@@ -234,9 +235,9 @@ def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
 def test_what_the_user_should_know_of_the_write_is_told(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = pipeline.write_back
+    real = ending.write_back
     lost = "its extended attributes are lost"
-    monkeypatch.setattr(pipeline, "write_back", lambda *a: replace(real(*a), notes=(lost,)))
+    monkeypatch.setattr(ending, "write_back", lambda *a: replace(real(*a), notes=(lost,)))
     _, watching = run(workplace)
     assert lost in watching.notes
 

@@ -224,6 +224,9 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         if toy.gpu
         else (),
         fingerprint="0123456789abcdef",
+        current=CURRENT,
+        arrivals=1,
+        streams={"": ""},
         command=("tune", "run", "search_spaces/toy.yaml", "--seed", str(toy.seed)),
     )
 

@@ -11,8 +11,6 @@ from tuner.report import html, markdown
 from tuner.report.charts.overload import over_time
 from tuner.run.result_schema import Overloads
 
-REASON = "A closed loop cannot be overloaded: its clients wait for their answers."
-
 
 def test_both_configs_are_drawn_over_time_with_the_slo_and_the_overload_shaded(made: Made) -> None:
     chart = over_time(made("improved"))
@@ -56,14 +54,6 @@ def test_the_sentences_are_in_both_reports(made: Made) -> None:
         assert "4 s later it was not yet within" in text
         assert "Best config: asked for 2460/s" in text
         assert "again 1 s after the overload ended." in text
-
-
-def test_where_there_was_none_the_reason_is_there_and_no_chart(made: Made) -> None:
-    none = Overloads(current=None, winner=None, reasons=(REASON,))
-    data = replace(made("kept"), overload=none)
-    assert over_time(data) is None
-    assert REASON in html.render(data)
-    assert REASON in markdown.render(data)
 
 
 def test_a_run_that_did_not_come_to_it_has_no_section(made: Made) -> None:

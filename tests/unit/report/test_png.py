@@ -6,12 +6,11 @@ import io
 import struct
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from unit.report.conftest import NASTY, Made
 
-from tuner.report.charts.chart import BEST, CURRENT, RED, Chart, Table
+from tuner.report.charts.chart import BEST, CURRENT, RED
 from tuner.report.charts.latency import curves
 from tuner.report.charts.picture import draw, write_pngs
 
@@ -33,11 +32,6 @@ def share_of(png: bytes, color: str) -> float:
     return float((abs(pixels - wanted) < 0.004).all(axis=2).mean())
 
 
-def bars(traces: list[dict[str, Any]], **layout: Any) -> Chart:
-    whole = {"xaxis": {}, "yaxis": {}, **layout}
-    return Chart("bars", "Bars", "", {"data": traces, "layout": whole}, Table((), ()))
-
-
 @pytest.mark.parametrize("status", ["improved", "kept", "killed"])
 def test_a_run_of_any_end_has_its_main_charts(made: Made, tmp_path: Path, status: str) -> None:
     paths = write_pngs(made(status), tmp_path / "charts")
@@ -46,14 +40,6 @@ def test_a_run_of_any_end_has_its_main_charts(made: Made, tmp_path: Path, status
         width, height = size(path.read_bytes())
         assert width == 1080
         assert 200 <= height <= 1000
-
-
-def test_charts_that_the_run_has_no_more_are_removed(made: Made, tmp_path: Path) -> None:
-    (tmp_path / "old.png").write_bytes(b"a chart of before")
-    (tmp_path / "notes.txt").write_text("not ours")
-    paths = write_pngs(made(), tmp_path)
-    assert {*tmp_path.glob("*.png")} == {*paths}
-    assert (tmp_path / "notes.txt").exists()
 
 
 def test_the_same_run_gives_the_same_pictures(made: Made, tmp_path: Path) -> None:
@@ -77,21 +63,3 @@ def test_both_configs_and_the_bound_are_in_the_picture(made: Made) -> None:
     picture = draw(chart, "a title")
     for color in (CURRENT, BEST, RED):
         assert share_of(picture, color) > 0.0002
-
-
-def test_predictions_are_drawn_with_their_intervals(made: Made, tmp_path: Path) -> None:
-    paths = write_pngs(made(twin=True), tmp_path)
-    (path,) = (p for p in paths if p.stem == "predicted")
-    assert size(path.read_bytes())[0] == 1080
-
-
-def test_bars_are_stacked_to_their_sum() -> None:
-    parts = [
-        {"type": "bar", "name": name, "orientation": "h", "x": [1.0], "y": ["all"],
-         "marker": {"color": color}}
-        for name, color in (("one", CURRENT), ("other", BEST))
-    ]  # fmt: skip
-    picture = draw(bars(parts, barmode="stack"), "")
-    one, other = share_of(picture, CURRENT), share_of(picture, BEST)
-    assert one > 0.1
-    assert other == pytest.approx(one, rel=0.1)

@@ -146,12 +146,6 @@ def test_a_minimised_metric_is_compared_in_its_unit(made: Made) -> None:
     assert all(row[1].endswith("ms") and row[2].endswith("ms") for row in table.rows)
 
 
-def test_it_is_in_both_reports(data: ReportData) -> None:
-    assert ">Searched and measured again</h2>" in html.render(data)
-    text = markdown.render(data)
-    assert "### Searched and measured again\n\n| config | in the search | in every round |" in text
-
-
 def test_a_run_without_confirmation_has_no_table(made: Made) -> None:
     data = made("kept")
     assert measured_again(data) is None

@@ -134,7 +134,7 @@ def test_commands_to_repeat_are_fit_for_a_shell(made: Made) -> None:
 @pytest.mark.parametrize(
     ("reason", "remedy"),
     [
-        ("the load generator could not keep up with 7802/s", "cores of its own"),
+        ("the load generator could not keep up with 7802/s", "more cores"),
         ("ModuleNotFoundError: No module named 'torch'", "install torch"),
         (
             "unable to find backend library for backend 'onnxruntime', try",

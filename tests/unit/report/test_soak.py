@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import click
 import numpy as np
 import pytest
 from unit.report.synthetic import Toy, make_run, measure
@@ -17,12 +16,12 @@ from tuner.confirm.repeatability import noise_of
 from tuner.report import html, junit, markdown
 from tuner.report.data import load
 from tuner.report.pull_request import pull_request_of
-from tuner.report.quantities import POINT_ESTIMATES, rate_text
+from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences, verdict_sentence
 from tuner.report.tables import comparison
 from tuner.run.confirmation import Repeat, Role, Soak, Soaked
 from tuner.run.reading import UnreadableFileError
-from tuner.run.result_schema import Result, check
+from tuner.run.result_schema import Result
 from tuner.run.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
@@ -83,19 +82,6 @@ def test_every_format_tells_the_load_that_held(tmp_path: Path) -> None:
     assert {row[0]: row[2] for row in table.rows}["throughput"] == rate_text(held)
 
 
-def test_every_format_tells_that_what_was_found_for_an_slo_is_a_point_estimate(
-    tmp_path: Path,
-) -> None:
-    run, _ = soaked_run(tmp_path, 0.9)
-    data = load(run)
-    for text in (markdown.render(data), pull_request_of(data), html.render(data)):
-        assert text.count(POINT_ESTIMATES) == 1
-    result = json.loads((run / "result.json").read_text())
-    slos = [line for line in lines_of(run, Result.from_json(result)) if "  slo " in line]
-    assert slos
-    assert all(line.endswith("; a point estimate") for line in slos)
-
-
 def test_a_claim_above_what_a_round_stood_is_told_by_the_soak_alone(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 1.2)
     assert soak.held is not None
@@ -103,22 +89,6 @@ def test_a_claim_above_what_a_round_stood_is_told_by_the_soak_alone(tmp_path: Pa
     table = comparison(load(run))
     assert table is not None
     assert table.rows[0][2] == f"{held} for 30 s: {TOLD}"
-
-
-def test_the_terminal_tells_it_too(tmp_path: Path) -> None:
-    run, soak = soaked_run(tmp_path, 0.9)
-    result = json.loads((run / "result.json").read_text())
-    assert check(result) == []
-    lines = [click.unstyle(line) for line in lines_of(run, Result.from_json(result))]
-    assert soak.held is not None
-    (goodput,) = (line for line in lines if line.startswith("  goodput "))
-    assert goodput.startswith(f"  goodput   {soak.held.throughput_infer_per_s:.4g}/s in every")
-    assert [line for line in lines if line.startswith("  soak ")] == [
-        f"  soak      {s.sentence}" for s in soak.tried
-    ]
-    assert any(
-        line.endswith("worst of the rounds and the soak; a point estimate") for line in lines
-    )
 
 
 def test_a_kept_config_is_told_by_what_it_stands_for_long(tmp_path: Path) -> None:

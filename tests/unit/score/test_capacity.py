@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probes import Probe
 
-from tuner.score.capacity import (
-    MOST_FREE,
-    TOLERANCE,
-    Bracket,
-    LevelRange,
-    crossing,
-    find_capacity,
-    next_level,
-    saturated,
-)
+from tuner.score.capacity import Bracket, LevelRange, crossing, saturated
+from tuner.score.next_load import MOST_FREE, TOLERANCE, Steps, find_capacity, next_load
 
 OPEN = LevelRange(0.1, 1e6)
+
+
+def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
+    level = next_load(probes, OPEN, Steps(tolerance=tolerance))
+    assert level is not None
+    return level
 
 
 def emulated(
@@ -82,9 +80,9 @@ def test_from_far_below_two_probes_more_lose_no_accuracy(start: float, base: flo
 
 def test_a_latency_that_does_not_rise_allows_a_step_by_what_is_left() -> None:
     flat = [Probe(100, True, 100, 0.6), Probe(160, True, 160, 0.6)]
-    assert next_level(flat) == pytest.approx(160 / 0.6**2)
+    assert next_level(flat) == pytest.approx(160 / 0.6**2, rel=1e-4)
     near = [Probe(2190, True, 2190, 0.84), Probe(2600, True, 2600, 0.8)]
-    assert next_level(near) == pytest.approx(2600 / 0.8**2)
+    assert next_level(near) == pytest.approx(2600 / 0.8**2, rel=1e-4)
     assert next_level([flat[0], Probe(160, True, 160, 0.9)]) < 200
 
 
@@ -241,13 +239,15 @@ def test_a_straight_line_is_trusted_over_four_tolerances(above: float, closed: b
 def test_the_next_level_lies_a_little_beyond_the_crossing_seen_from_the_last_one() -> None:
     floor, ceiling = Probe(100, True, 100, 0.8), Probe(160, False, 160, 1.6)
     guess = crossing(floor, ceiling)
-    assert next_level([ceiling, floor], 0.04) == pytest.approx(guess * 1.01)
-    assert next_level([floor, ceiling], 0.04) == pytest.approx(guess * 0.99)
+    assert next_level([ceiling, floor], 0.04) == pytest.approx(guess * 1.01, rel=1e-4)
+    assert next_level([floor, ceiling], 0.04) == pytest.approx(guess * 0.99, rel=1e-4)
 
 
 def test_the_next_level_keeps_off_both_ends_of_a_bracket() -> None:
     nearly_missed = Probe(100, True, 100, 1.0)
-    assert next_level([Probe(160, False, 160, 50.0), nearly_missed], 0.04) == pytest.approx(102)
+    assert next_level([Probe(160, False, 160, 50.0), nearly_missed], 0.04) == pytest.approx(
+        102, rel=1e-4
+    )
     barely_missed = Probe(160, False, 160, 1.0001)
     assert next_level([Probe(100, True, 100, 0.2), barely_missed], 0.04) < 160 / 1.019
 
@@ -265,7 +265,7 @@ def test_the_next_level_keeps_off_both_ends_of_a_bracket() -> None:
 def test_below_a_failure_it_goes_as_far_as_the_failure_tells(
     failed: Probe, expected: float
 ) -> None:
-    assert next_level([failed]) == pytest.approx(expected)
+    assert next_level([failed]) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ class TestTooFewAnswers:
 
     def test_below_a_failure_is_looked_at_between_them(self) -> None:
         failed, undecided = Probe(90, False, 90, 1.2), Probe(40, False, 40, 0.5, undecided=True)
-        assert next_level([failed, undecided]) == pytest.approx(60.0)
+        assert next_level([failed, undecided]) == pytest.approx(60.0, rel=1e-4)
 
     def test_ends_at_the_highest_level_there_is(self) -> None:
         asked: list[float] = []

@@ -10,9 +10,10 @@ from synthetic import synthetic_measurement
 
 from tuner.bench.settled import missed_while_warming_up
 from tuner.measurement.measurement import Measurement, ServerStatistics
-from tuner.score.capacity import next_level, saturated
+from tuner.score.capacity import LevelRange, saturated
 from tuner.score.judge import in_time_rate, judge
 from tuner.score.late_share import measured_late_share
+from tuner.score.next_load import next_load
 from tuner.score.point import Point, judge_point
 from tuner.score.verdict import Verdict
 from tuner.spec.slo import Slo
@@ -51,7 +52,7 @@ def test_a_mix_serves_no_more_than_its_stream_that_falls_behind() -> None:
     point = judge_point(SLOS, whole)
     assert point.served_per_s == pytest.approx(50.0)
     assert saturated(point)
-    assert next_level([point]) == pytest.approx(0.95 * 50.0)
+    assert next_load([point], LevelRange(0.1, 1e5)) == pytest.approx(0.95 * 50.0)
 
 
 def test_a_stream_of_few_requests_is_not_behind_by_chance() -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
 from tuner.bench.evaluate import Evaluation, Race, evaluate, evaluate_listed, race
-from tuner.bench.levels import sustained_level
 from tuner.measurement.measurement import (
     Arrivals,
     LatencySource,
@@ -154,7 +153,7 @@ class Simulation:
             return Trial(number, candidate, TrialState.FAILED, reason=reason, refused=True)
         objective = self.spec.objective
         best = incumbent(history, objective.goal, self.space.current)
-        to_beat = None if best is None else (sustained_level(best) or 0.0) * 1.02
+        to_beat = None if best is None else (best.sustained_level or 0.0) * 1.02
         seeds = iter(range(1, 100))
         evaluation = self._evaluated(
             lambda level: self.point(candidate, level, next(seeds), number),

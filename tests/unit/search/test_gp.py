@@ -27,6 +27,8 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Strategy
 
+pytestmark = pytest.mark.long
+
 THREADS = "parameters.threads"
 ORDERED = {THREADS: {"choice": [1, 2, 4, 8, 16, 32, 64]}}
 

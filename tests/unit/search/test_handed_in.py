@@ -28,8 +28,7 @@ from tuner.score.point import Score, judge_point
 from tuner.score.trial import Trial, TrialState
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
-from tuner.search.study.handed_in import handed_in
-from tuner.search.study.record import StudyRecord
+from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 
@@ -78,10 +77,10 @@ FORGED = {
 
 
 def test_what_a_worker_measured_is_taken_as_it_is() -> None:
-    assert handed_in(good(), ONE.key, SPACE) == Trial.from_json(good())
+    assert Claim(ONE.key, True, good()).trial(SPACE) == Trial.from_json(good())
     outside = candidate_of({"instance_group.count": 99})
     with pytest.raises(UnreadableFileError, match="not in the space"):
-        handed_in(good(outside), outside.key, SPACE)
+        Claim(outside.key, True, good(outside)).trial(SPACE)
 
 
 @pytest.mark.parametrize("what", FORGED)
@@ -99,7 +98,7 @@ def test_a_run_drops_a_forged_trial_with_a_note_and_goes_on(what: str, tmp_path:
         forge(worker, ONE, FORGED[what]())
         honest = synthetic_trial(2, TWO, [])
         assert worker.started(2, TWO)
-        worker.finished(honest)
+        worker.write([honest])
         asked = []
         while (proposal := run.next()) is not None:
             asked.append(proposal.candidate)  # type: ignore[union-attr]
@@ -128,7 +127,7 @@ def test_a_worker_learns_nothing_from_a_forged_trial(tmp_path: Path) -> None:
     with record_of(url) as run, record_of(url, ELSEWHERE) as worker:
         run.open_to_workers({})
         assert run.started(0, SPACE.current)
-        run.finished(synthetic_trial(0, SPACE.current, []))
+        run.write([synthetic_trial(0, SPACE.current, [])])
         assert worker.started(1, ONE)
         forge(worker, ONE, FORGED["a score that is text"]())
         joined = JoinedSearcher(

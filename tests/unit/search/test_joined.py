@@ -11,7 +11,7 @@ from unit.space.spaces import INSTANCES, space_of
 from tuner.score.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import Enough, Proposal, Quick
+from tuner.search.strategy import Enough, Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
@@ -60,7 +60,7 @@ def test_of_two_claims_on_a_candidate_the_first_holds_until_it_is_given_up(url: 
 def test_a_finished_candidate_is_nobodys_any_more(url: str) -> None:
     with record_of(url) as run, record_of(url, ELSEWHERE) as worker:
         assert worker.started(1, ONE)
-        worker.finished(synthetic_trial(1, ONE, []))
+        worker.write([synthetic_trial(1, ONE, [])])
         assert not run.started(1, ONE)
     with record_of(url) as run:
         assert len(run.claims()) == 1
@@ -78,7 +78,7 @@ def test_the_run_takes_over_what_workers_finished_and_leaves_what_they_measure(u
         assert worker.started(1, done)
         assert worker.started(1, measured)
         assert not run.start(done)  # it was proposed before the worker had it
-        worker.finished(synthetic_trial(1, done, []))
+        worker.write([synthetic_trial(1, done, [])])
         left = []
         while isinstance(proposal := run.next(), Proposal):
             assert run.start(proposal.candidate)
@@ -98,7 +98,7 @@ def test_resuming_takes_nothing_over_twice_and_fails_no_workers_trial(url: str) 
         run.start(proposed(run))
         tell(run, SPACE.current)
         worker.started(1, ONE)
-        worker.finished(synthetic_trial(1, ONE, []))
+        worker.write([synthetic_trial(1, ONE, [])])
         worker.started(1, TWO)
         run.next()
         history = list(run.history)
@@ -115,8 +115,9 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         {INSTANCES: {"int": [1, 6]}, "response_cache.size": {"choice": [False, "1MiB"]}}
     )
 
-    class InOrder(Quick):
+    class InOrder:
         at_once = 4
+        first_guess: Candidate | None = None
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             free = (c for c in space.enumerate() if c.key not in taken)
@@ -132,7 +133,7 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         run.start(first)
         stolen = run._batch[1].candidate
         worker.started(1, stolen)
-        worker.finished(synthetic_trial(1, stolen, []))
+        worker.write([synthetic_trial(1, stolen, [])])
         tell(run, first)
         following = proposed(run)
         assert stolen in {t.candidate for t in run.history}
@@ -178,7 +179,7 @@ def test_a_worker_leaves_the_current_config_to_the_run(url: str) -> None:
     first_guess = next(c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current))
     seen = []
 
-    class Leads(Quick):
+    class Leads:
         at_once = 1
 
         def __init__(self) -> None:
@@ -189,7 +190,7 @@ def test_a_worker_leaves_the_current_config_to_the_run(url: str) -> None:
 
     with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
         record.open_to_workers({})
-        record.finished(synthetic_trial(0, first_guess, []))
+        record.write([synthetic_trial(0, first_guess, [])])
         worker = JoinedSearcher(SPACE, Leads(), mine, 40, Waits(record, 2))
         assert worker.next() is None
     assert seen == [{first_guess.key, SPACE.canonical(SPACE.current).key}]
@@ -201,8 +202,9 @@ def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
 ) -> None:
     asked = []
 
-    class Done(Quick):
+    class Done:
         at_once = 1
+        first_guess: Candidate | None = None
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             asked.append(len(history))
@@ -210,7 +212,7 @@ def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
 
     with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
         record.open_to_workers({})
-        record.finished(synthetic_trial(0, SPACE.current, []))
+        record.write([synthetic_trial(0, SPACE.current, [])])
         worker = JoinedSearcher(SPACE, Done(), mine, 40, Waits(record, 3))
         assert worker.next() is None
     assert asked == [1]
@@ -220,6 +222,6 @@ def test_a_worker_claims_no_more_than_the_budget(url: str) -> None:
     chosen = strategy(Strategy.RANDOM, SMALL)[1]
     with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
         record.open_to_workers({})
-        record.finished(synthetic_trial(0, SPACE.current, []))
+        record.write([synthetic_trial(0, SPACE.current, [])])
         record.started(1, ONE)
         assert JoinedSearcher(SPACE, chosen, mine, 2, Waits(record, 1)).next() is None

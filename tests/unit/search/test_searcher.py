@@ -9,15 +9,16 @@ from unit.space.spaces import INSTANCES, space_of
 
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import BATCH, Proposal, Quick
+from tuner.search.strategy import BATCH, Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 
 
-class Scripted(Quick):
+class Scripted:
     """Proposes given candidates in order."""
 
     at_once = BATCH
+    first_guess: Candidate | None = None
 
     def __init__(self, proposals: Sequence[Proposal]) -> None:
         self.proposals = list(proposals)
@@ -36,7 +37,7 @@ def test_the_current_config_is_trial_0() -> None:
 class Leading(Scripted):
     def __init__(self, first_guess: Candidate, proposals: Sequence[Proposal]) -> None:
         super().__init__(proposals)
-        self.first_guess = first_guess  # type: ignore[assignment]
+        self.first_guess = first_guess
 
 
 def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:

@@ -68,3 +68,14 @@ def test_backends_beside_the_python_one_of_the_wheel_are_there_too(
     _, backends = binaries._wheel_surroundings(tmp_path / "server", tmp_path / "private", {})
     assert (backends / "onnxruntime" / "libtriton_onnxruntime.so").exists()
     assert (backends / "python" / "triton_python_backend_stub").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "environment", "has"),
+    [(None, {}, False), ("pa", {}, True), (None, {"TUNE_PERF_ANALYZER": "pa"}, True)],
+)
+def test_a_perf_analyzer_that_is_named_is_never_done_without(
+    named: str | None, environment: dict[str, str], has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries.sysconfig, "get_path", lambda _: "/no/such/directory")
+    assert binaries.has_perf_analyzer(named, {"PATH": "", **environment}) is has

@@ -13,11 +13,13 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, Part, draft_spec
+from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
 from tuner.spec.paths import DYNAMIC_BATCHING
 
+ROOT = Path(__file__).parents[3]
 IO = """
 input [{name: "x" data_type: TYPE_FP32 dims: [-1, 8]}]
 output [{name: "y" data_type: TYPE_FP32 dims: [1]}]
@@ -66,7 +68,7 @@ def test_bounds_come_from_the_model_and_the_machine(tmp_path: Path) -> None:
     _, _, space = drafted(tmp_path, CASES["cpu"], Machine(cores=6), "p99_latency <= 10ms")
     values = {p.path: p for p in space.parameters}
     assert set(values[INSTANCES]) == {1, 2, 3, 4, 5, 6}
-    assert set(values["max_batch_size"]) == {4, 8, 16}
+    assert set(values["max_batch_size"]) == {4, 8, 16, 32}
     assert 5000 in values[DELAY]
     assert 5001 not in values[DELAY]
 
@@ -189,3 +191,27 @@ def test_more_instances_alone_can_be_found_for_a_model_that_does_not_batch_today
     candidate = space.candidate(values_of({**alone, PREFERRED: None}))
     assert space.contains(candidate)
     assert (candidate.of("")[DYNAMIC_BATCHING] is None) is off
+
+
+@pytest.mark.parametrize("backend", EXPERTS)
+def test_the_shipped_spec_of_a_backend_says_and_searches_what_its_draft_does(backend: str) -> None:
+    text = (ROOT / "search_spaces" / f"{backend}.yaml").read_text()
+    config = parse(f'backend: "{backend}" max_batch_size: 32' + IO)
+    machine = Machine(cores=4, gpus=0 if backend in ("openvino", "python") else 1)
+    drafted = yaml.safe_load(draft_spec("m", config, machine, "models"))
+    assert drafted["space"].keys() == yaml.safe_load(text)["space"].keys()
+    assert all(f"# {remark}\n" in text for remark in EXPERTS[backend].remarks)
+
+
+def test_an_onnx_model_on_a_cpu_is_drafted_with_its_threads_first(tmp_path: Path) -> None:
+    text, _, _ = drafted(tmp_path, 'backend: "onnxruntime" max_batch_size: 8' + IO, Machine(2))
+    path, values = next(iter(yaml.safe_load(text)["space"].items()))
+    assert path == "parameters.intra_op_thread_count"
+    assert values == {"choice": ["1", "2"]}
+
+
+def test_a_draft_names_the_server_that_is_given() -> None:
+    server = {"mode": "docker", "image": "tritonserver:26.09"}
+    text = draft_spec("m", parse(BATCHING + IO), Machine(2), "models", server=server, why="here")
+    assert yaml.safe_load(text)["server"] == server
+    assert "     # here\n" in text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+from tuner.steps import job as job_steps
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.traffic import client_notes, client_of
 
@@ -19,6 +21,8 @@ dynamic_batching {{ {batching} }}
 """
 SPEC = """model: m
 repository: {repository}
+server: {{cpus: all}}
+workload: {{cpus: all}}
 slo: [p99_latency <= 80ms]
 space: {{instance_group.count: {{int: [1, 4]}}{space}}}
 """
@@ -37,6 +41,30 @@ def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
     small = job(tmp_path, "8")
     assert client_of(small).kind is PERF_ANALYZER
     assert client_notes(small) == []
+
+
+def test_a_run_says_which_cpus_server_and_load_generator_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = job(tmp_path, "8")
+    spec = found.spec
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    spec = spec.model_copy(update={"server": spec.server.model_copy(update={"cpus": (0, 1, 2)})})
+    spec = spec.model_copy(update={"workload": spec.workload.model_copy(update={"cpus": None})})
+    assert client_notes(replace(found, spec=spec)) == [
+        "the server has CPUs 0-2 and the load generator CPU 3"
+    ]
+
+
+def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
+    found = job(tmp_path, "8")
+    assert client_of(found).kind is OWN_CLIENT
+    assert client_notes(found) == [
+        "measured with tune's own client: there is no perf_analyzer here"
+    ]
 
 
 def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def job(tmp_path: Path) -> Job:
 
 def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: str) -> None:
     store = RunStore.create(results, f"{when}-{job.spec.name}-abcd")
-    store.write_manifest(asdict(replace(a_manifest(), name=job.spec.name)))
+    store.write_manifest(replace(a_manifest(), name=job.spec.name).to_json())
     points = tuple(
         judge_point([P99_40MS, NO_ERRORS], synthetic_server(rate, 2 * rate, 100.0)) for _ in "1"
     )

@@ -73,7 +73,19 @@ def test_what_a_run_of_twenty_trials_takes(tmp_path: Path) -> None:
 def test_a_soak_is_counted_as_long_as_it_will_be(tmp_path: Path) -> None:
     soaks = [estimate(tmp_path, soak=s).after_s for s in ("0", "10s", "30s")]
     assert soaks[2] - soaks[1] == pytest.approx(20.0)
-    assert soaks[1] - soaks[0] == pytest.approx(DEPLOY_S + 10.0 + 0.5 + 0.25 + OVERHEAD_S)
+    soak_s = DEPLOY_S + 10.0 + 0.5 + 0.25 + OVERHEAD_S
+    assert soaks[1] - soaks[0] == pytest.approx(soak_s + 5 * (5.0 + 0.5 + 0.25 + OVERHEAD_S))
+
+
+def test_loads_around_the_claim_are_counted_only_where_they_are_measured(tmp_path: Path) -> None:
+    """An SLO of a second is no matter of 5 s: those loads are left out."""
+    for slo, measured in (("40ms", True), ("1s", False)):
+        without, soaked = (
+            estimate(tmp_path, slo=f"p99_latency <= {slo}", soak=s) for s in ("0", "60s")
+        )
+        soak_s = DEPLOY_S + 60.0 + OVERHEAD_S
+        more_s = soaked.after_s - without.after_s - soak_s
+        assert (more_s > 20.0) is measured
 
 
 def test_a_single_trial_is_an_incumbent_and_the_only_finalist(tmp_path: Path) -> None:
@@ -118,8 +130,8 @@ def test_a_closed_loop_is_started_several_times(tmp_path: Path) -> None:
 
 
 def test_an_overload_of_two_configs_takes_twenty_seconds(tmp_path: Path) -> None:
-    with_it = estimate(tmp_path).after_s
-    without = estimate(tmp_path, slo="avg_latency <= 40ms").after_s
+    with_it = estimate(tmp_path, soak="0").after_s
+    without = estimate(tmp_path, slo="avg_latency <= 40ms", soak="0").after_s
     assert with_it - without == pytest.approx(20.0, abs=1.0)
 
 

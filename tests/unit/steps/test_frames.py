@@ -46,7 +46,11 @@ CURRENT, OTHER = candidate_of({"max_batch_size": 8}), candidate_of({"max_batch_s
 ENDPOINTS = Endpoints("h:1", "g:1", None)
 HOUSE = str(Path(tuner.__file__).parent)
 PROGRAM: Any = SimpleNamespace(
-    binary=Path(sys.executable), environment={}, backend_directory=None, cache_directory=None
+    cpus=(),
+    binary=Path(sys.executable),
+    environment={},
+    backend_directory=None,
+    cache_directory=None,
 )
 
 
@@ -59,9 +63,6 @@ class Searcher:
 
     def __init__(self) -> None:
         self.history: list[Trial] = []
-
-    def outlook(self) -> None:
-        return None
 
     def next(self) -> Proposal | None:
         return dict(enumerate([Proposal(CURRENT), Proposal(OTHER)])).get(len(self.history))

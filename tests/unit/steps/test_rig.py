@@ -17,6 +17,7 @@ from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound
 from tuner.score.load_plan import load_plan
+from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Place
 from tuner.spec.model import Spec
 from tuner.steps import rig
@@ -207,7 +208,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     @contextmanager
     def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator[Any]:
         seen.append((named, environment))
-        yield SimpleNamespace(version="2.50.0")
+        yield Installation(Path("perf_analyzer"), "2.50.0", Origin.PATH, environment)
 
     monkeypatch.setattr(installing, "server_launcher", launcher)
     monkeypatch.setattr(installing.binaries, "perf_analyzer", perf_analyzer)

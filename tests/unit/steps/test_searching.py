@@ -12,7 +12,6 @@ from candidates import candidate_of
 from emulated import EmulatedBench, a_session
 from synthetic import synthetic_measurement
 
-from tuner.bench.levels import capacity_level, sustained_level
 from tuner.errors import (
     ClientLimitError,
     DeployRefusedError,
@@ -59,9 +58,6 @@ class ListedSearcher:
     candidates: list[Candidate]
     history: list[Trial] = field(default_factory=list)
     informative: bool = False
-
-    def outlook(self) -> str | None:
-        return None
 
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
@@ -128,11 +124,11 @@ def test_a_worse_candidate_is_pruned_after_one_measurement() -> None:
 def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
     session, searcher = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[1]])
     trials, _ = searched(session, searcher)
-    best = sustained_level(trials[0])
+    best = trials[0].sustained_level
     assert best is not None
     asked = trials[1].points[0].measurement.load.level
     assert asked == pytest.approx(best * 1.02, rel=1e-3)
-    capacity = capacity_level(trials[0])
+    capacity = trials[0].capacity_level
     assert capacity is not None
     assert best <= capacity <= best * 1.04
 
@@ -428,7 +424,7 @@ def test_a_closed_loops_race_is_about_throughput_not_about_clients() -> None:
     best = trials[1].score
     assert best is not None
     assert best.value == pytest.approx(2394.0, rel=0.05)
-    assert trials[1].points[0].measurement.load.level == sustained_level(trials[0])
+    assert trials[1].points[0].measurement.load.level == trials[0].sustained_level
 
 
 def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
@@ -442,10 +438,15 @@ def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
 
 
 def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
-    """A twin would be fitted for seconds and print so."""
+    """A twin would be fitted for seconds."""
     session, searcher = a_search(EmulatedBench(served), CANDIDATES, trials=2)
-    asked: list[int] = []
-    searcher.outlook = lambda: asked.append(len(searcher.history))  # type: ignore[method-assign,assignment,func-returns-value]
+    asked, propose = [], searcher.next
+
+    def propose_and_count() -> Proposal | None:
+        asked.append(len(searcher.history))
+        return propose()
+
+    searcher.next = propose_and_count  # type: ignore[method-assign]
     searched(session, searcher)
     assert asked == [0, 1]
 
@@ -475,7 +476,7 @@ def test_a_near_miss_is_measured_again_at_the_incumbents_own_load_under_other_ar
     bench = EmulatedBench(capacity, weather=0.0)
     session, searcher = a_search(bench, CANDIDATES[:2])
     first, second = searched(session, searcher)[0]
-    own = sustained_level(first)
+    own = first.sustained_level
     assert own is not None
     race, again = second.points
     assert not passes(race.slo)

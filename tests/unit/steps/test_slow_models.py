@@ -116,9 +116,6 @@ class Listed:
         self.candidates = [candidate_of({"instance_group.count": n}) for n in counts]
         self.history: list[Any] = []
 
-    def outlook(self) -> None:
-        return None
-
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
         return Proposal(left[0]) if left else None
@@ -323,7 +320,7 @@ def test_a_slow_current_config_far_behind_costs_one_measurement_of_the_proof() -
     before = len(server.windows)
     verdict = prove(session, trials)
     assert [level for level, _ in server.windows[before:] if level < 4.0] == pytest.approx(
-        [0.966], rel=1e-3
+        [0.970], rel=1e-3
     )
     assert verdict.confirmation is not None
     assert verdict.confirmation.gain is not None

@@ -172,7 +172,12 @@ def test_a_gain_stays_where_what_the_current_config_stood_does_not_last_either()
 
 
 def test_a_config_that_stands_nothing_for_long_is_not_written() -> None:
-    bench = gains(1000.0, 0.3)
+    class Late(Lasting):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            found = super().soak(level, seed, least_s).measurement
+            return judge_point(self.slos, replace(found, p99_latency_us=4e6))
+
+    bench = Late(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
     verdict, _, _ = told(bench)
     assert verdict.status is Status.UNCONFIRMED
     assert any("what it sustained in its rounds does not last" in r for r in verdict.reasons)
@@ -218,7 +223,7 @@ def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
     assert verdict.confirmation is not None
     ((_, held),) = bench.soaked
     mean = geometric_mean(verdict.confirmation.own.levels())
-    assert held == pytest.approx(0.85 * OF_MEAN * mean, rel=1e-3)
+    assert held == pytest.approx(OF_MEAN * mean / 1.16, rel=1e-3)
     result = Result.from_json(result_json(bench, verdict))
     assert result.winner is not None
     assert result.winner.goodput_infer_per_s == pytest.approx(0.97 * held)
@@ -238,7 +243,8 @@ def run_on(used_percent: float, cores: int | None) -> tuple[Lasting, Verdict]:
             host = replace(found.host, cpu_percent=used_percent, cores=cores)
             return replace(found, host=host)
 
-    bench = Busy(spec_of(), {CURRENT: 100.0, OTHER: 1000.0}, {})
+    shared = {"server": {"cpus": "all"}, "workload": {"cpus": "all"}}
+    bench = Busy(spec_of(**shared), {CURRENT: 100.0, OTHER: 1000.0}, {})
     return bench, told(bench)[0]
 
 
@@ -246,7 +252,7 @@ def test_a_run_whose_client_and_server_share_a_full_cpu_ends_before_its_soak() -
     bench, verdict = run_on(99.0, 4)
     assert verdict.status is Status.UNCONFIRMED
     assert bench.soaks == []
-    said = "share a CPU that was 99 % busy in the rounds, so that a soak would test both: put"
+    said = "share a CPU that was 99 % busy in the rounds, so that a soak would test both: keep"
     assert said in verdict.reasons[-1]
 
 

@@ -71,7 +71,7 @@ def test_a_candidates_arguments_come_last() -> None:
 def test_a_backend_that_the_server_lacks_is_told_with_what_to_do(
     there: str, config: str, tmp_path: Path
 ) -> None:
-    models = served_several(tmp_path / "models", m=config).models.values()
+    models = [m.files for m in served_several(tmp_path / "models", m=config).models.values()]
     (tmp_path / "models" / "m" / "1" / "model.onnx").touch()
     installed, flag = tmp_path / "none", "--backend-directory"
     (installed / "python").mkdir(parents=True)

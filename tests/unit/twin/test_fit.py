@@ -29,10 +29,12 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Slo
 from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs, Figure, figures_of
-from tuner.twin.fit import Twin, fit
+from tuner.twin.fitting import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Setting
 from tuner.twin.system import Network, Service, Way
+
+pytestmark = pytest.mark.long
 
 SETTING = Setting(
     served_one('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]')

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tuner.twin.fit import Twin, fit
+from tuner.twin.fitting import Twin, fit
 
 pytestmark = pytest.mark.fitting
 

@@ -7,6 +7,7 @@ from unit.writeback.plans import make_file
 
 from tuner.errors import SpecError
 from tuner.run.manifest import KeptConfig, Manifest
+from tuner.space.candidate import Candidate
 from tuner.writeback.plan import plan_from_run, sha256_of
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
@@ -18,6 +19,7 @@ def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest
         run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, name="m",
         seed=0, models={"": KeptConfig("m", "/repo/m/config.pbtxt", config_text, sha256)},
         versions={}, host={}, gpus=(), fingerprint="f",
+        current=Candidate.of_models({"": {}}), arrivals=1, streams={"": ""},
     )  # fmt: skip
 
 

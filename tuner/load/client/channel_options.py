@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
+from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.machine.ports import LOOPBACK
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -39,6 +41,36 @@ def asking(address: str, connect_s: float = 0.0) -> Iterator[Any]:
             with suppress(grpc.FutureTimeoutError):
                 grpc.channel_ready_future(channel).result(timeout=connect_s)
         yield channel.unary_unary(INFER)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a request: an answer, or the server's words where a queue or a model refused."""
+
+    answer: bytes | None = None
+    words: str = ""
+    refused: bool = False
+
+
+def reply_to(call: Any, during: str, late: str = "") -> Reply:
+    """Waits for the reply to a request that was sent by `asking`.
+
+    Raises:
+        ServerGoneError: The connection is lost, or the deadline has passed; the message begins
+            with ``during``.
+        LoadFailedError: The deadline has passed, and that is told as ``late``.
+    """
+    try:
+        return Reply(call.result())
+    except grpc.RpcError as error:
+        code, words = call.code(), str(call.details())
+        if code is grpc.StatusCode.UNAVAILABLE and is_refusal(words):
+            return Reply(words=words, refused=True)
+        if late and code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise LoadFailedError(late) from error
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            raise ServerGoneError(f"{during}: {words}") from error
+        return Reply(words=words)
 
 
 def is_refusal(words: str) -> bool:

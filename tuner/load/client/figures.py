@@ -57,12 +57,8 @@ class Run:
     """A run of the client, when it is known what became of each request.
 
     Attributes:
-        streams: Who asked.
-        answers: To all of them.
         order: Whose turn it was, as in `tuner.load.client.job.Job.order`.
         due_s: When each request was due; None of a closed loop.
-        load: On all streams together.
-        seed: Of the whole run.
     """
 
     streams: Sequence[Stream]
@@ -182,9 +178,6 @@ def observe(
     Requests the client had no time to send count as unanswered, as perf_analyzer's do.
 
     Args:
-        part: One stream, or several together.
-        window: What is measured of the run.
-        spells_ns: See `observe_open`.
         begin_ns: The start of the load on the wall clock; None: by these requests. Where it is
             known, that no request was answered is a result too.
 

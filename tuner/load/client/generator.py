@@ -168,7 +168,9 @@ class OpenClient(Setup):
         self, job: Job, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
-        jobs = split_over(job, processes_for(load, self._background_per_s))
+        program = self.site.program
+        most = len(program.cpus) or os.cpu_count() or 1
+        jobs = split_over(job, min(processes_for(load, self._background_per_s), most))
         private = job.answers.parent
         logs = [private / f"log-{part.first}" for part in jobs]
         commands = []
@@ -182,7 +184,7 @@ class OpenClient(Setup):
                 commands.append(command)
                 processes.append(
                     stack.enter_context(
-                        child(command, env=self.site.program.environment, stdout=output)
+                        child(command, env=program.environment, stdout=output, cpus=program.cpus)
                     )
                 )
             _begin(jobs, processes)
@@ -215,11 +217,11 @@ class OpenClient(Setup):
 
 
 def processes_for(load: LoadPoint, background_per_s: float = 0.0) -> int:
-    """How many processes share a load: no more than there are cores."""
+    """How many processes a load is shared by, if there are as many cores."""
     needed = load.level / _PROCESS_CLIENTS
     if load.arrivals.open_loop:
         needed = (load.level + background_per_s) / _PROCESS_PER_S
-    return min(max(math.ceil(needed), 1), os.cpu_count() or 1)
+    return max(math.ceil(needed), 1)
 
 
 def split_over(job: Job, count: int) -> list[Job]:
@@ -274,7 +276,7 @@ def _wait(
 
 
 def _latencies(result: Measurement) -> dict[str, Times]:
-    """Of each stream's requests, ascending."""
+    """The latencies of each stream's requests, ascending."""
     found = {name: own.latencies_us for name, own in {"": result, **result.streams}.items()}
     return {name: latencies for name, latencies in found.items() if latencies is not None}
 

@@ -28,12 +28,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Questions:
-    """What the requests of one stream are made of.
-
-    Attributes:
-        inputs: File in perf_analyzer's format.
-        most: About as many requests will be needed in all.
-    """
+    """What the requests of one stream are made of."""
 
     form: RequestForm
     inputs: Path
@@ -45,16 +40,12 @@ class Job:
     """What to send, and where results go.
 
     Attributes:
-        address: host:port of the server.
-        questions: Of each stream.
         order: ``.npy`` with the stream of each request, as its place in ``questions``; repeated.
         due: ``.npy`` with the moments requests are due, in seconds from the start, ascending;
             None for a closed loop.
         total_s: The run ends this long after its start, whatever is still in flight.
-        answers: Where `Answers` are written.
         ready: Made once the process can begin.
         begin: File with the start, in nanoseconds of the monotonic clock.
-        protocol: Over which to send.
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
         step: How many share it: of inputs and due times each takes every step-th.
@@ -96,10 +87,7 @@ class Answers:
 
     Attributes:
         numbers: Which request of the run each is, from 0; its stream is that of `Job.order` there.
-        sent_ns: Wall clock; 0 where it was not sent.
         answered_ns: Likewise; 0 where there was no answer of any kind.
-        outcomes: Of `Outcome`.
-        end_ns: End of the run.
         busy: Share of one core the client's own thread was busy, 0..1.
         failure: The server's first error message about a failed request; empty without one.
         lost: Why the run was given up; empty when it was not.

@@ -42,11 +42,7 @@ class Loop(ABC):
     """Sends requests and keeps the record; `OpenLoop` and `ClosedLoop` say when.
 
     Args:
-        send: Sends one request, and calls back when it is known what became of it.
         requests: Used again and again, those of all streams in turn.
-        total_s: Length of the run.
-        first: The first request's number.
-        step: To the next one's.
     """
 
     def __init__(
@@ -142,12 +138,7 @@ class Loop(ABC):
 
 
 class OpenLoop(Loop):
-    """Each request at its time, whether or not others are answered.
-
-    Args:
-        due_s: When each is due, from the start of the run.
-        others: As `Loop`.
-    """
+    """Each request at its time, whether or not others are answered."""
 
     def __init__(
         self,
@@ -174,12 +165,7 @@ class OpenLoop(Loop):
 
 
 class ClosedLoop(Loop):
-    """A constant number of requests outstanding at all times.
-
-    Args:
-        clients: How many.
-        others: As `Loop`.
-    """
+    """A constant number of requests outstanding at all times."""
 
     def __init__(
         self,
@@ -209,12 +195,7 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
 
 
 def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> Sequence[bytes]:
-    """The requests of a run, all streams together; each stream's own are used again and again.
-
-    Args:
-        built: Requests of each stream.
-        order: Whose turn it is.
-    """
+    """The requests of a run, all streams together; each stream's own are used again and again."""
     streams = [cycle(requests) for requests in built]
     return [next(streams[number]) for number in order.tolist()]
 

@@ -30,8 +30,6 @@ def quiet_spans(
     """What of the window counts; all of it where too little is quiet.
 
     Args:
-        window: On the clock of ``due_s``.
-        due_s: When each request was due, ascending.
         latency_us: Of each; infinite where it was refused.
         spells: Stalls of the machine, by their start, on the same clock.
     """

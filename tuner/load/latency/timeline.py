@@ -16,11 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency.course import course_of
 from tuner.load.latency.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
 from tuner.load.perf_analyzer.export import Requests
 from tuner.measurement.measurement import Course, LatencySource, LoadPoint, Measurement, Slice
 from tuner.measurement.window import LatencyBound, Window
+
+Values = npt.NDArray[np.float64]
+
+#: Batches of equal time whose means show a trend; fewer requests than `_LEAST` show none.
+BATCHES, _LEAST = 20, 60
+#: Sokal's factor: correlations are added up over this many correlation times.
+_SOKAL = 5.0
 
 #: Percentiles of a measurement, as shares.
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -74,9 +80,6 @@ def observe_open(
     each other this takes a request to be due earlier than it was, never later.)
 
     Args:
-        requests: From the export.
-        due_s: When each request is due, in seconds from the start of the load.
-        window: Warm-up and length.
         refused_s: When the refused requests were due, which are in neither of these.
         spells_ns: Stalls of the machine, on the wall clock: left out with the requests they
             delayed, see `tuner.load.latency.quiet`.
@@ -137,7 +140,7 @@ def _by_arrival(
     refused_s: npt.NDArray[np.float64] | None,
     window: Window,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Of the window's requests in the order they were due; infinite latency for those refused."""
+    """The window's requests in the order they were due; refused ones have infinite latency."""
     refused_s = np.array([]) if refused_s is None else refused_s
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
     due_s = np.append(due_s, refused_s)
@@ -163,12 +166,8 @@ def slices_of(
     Empty where the window asks for no slices.
 
     Args:
-        due_s: When each request that was not refused was due, from the start of the load.
-        answered_s: When each answer came.
         latency_us: Of each request of ``due_s``; what was not answered counts as slower than
             all others.
-        window: The run's spans.
-        refused_s: When each refused request was due; these have no latency.
     """
     if window.slice_s is None:
         return ()
@@ -217,9 +216,7 @@ def within_bounds(
     """Whether every bound was met; None without one.
 
     Args:
-        ascending: Latencies in microseconds.
         lost_count: Requests without a latency, since they were refused or failed: slower than all.
-        bounds: Percentiles that SLOs bound.
     """
     if not bounds:
         return None
@@ -240,17 +237,7 @@ def measurement_of(
     failed_count: int = 0,
     rejected_count: int = 0,
 ) -> Measurement:
-    """The figures of a window; what time stamps do not tell is left to the caller.
-
-    Args:
-        observed: The window.
-        load: That was put on.
-        seed: Of the arrivals.
-        batch_size: Inferences in one request.
-        bounds: Percentiles that SLOs bound.
-        failed_count: Requests that have no latency, the rejected included.
-        rejected_count: Those of them that a queue policy refused.
-    """
+    """The figures of a window; what time stamps do not tell is left to the caller."""
     duration_s = seconds_of(observed.quiet)
     return Measurement(
         load=load,
@@ -328,3 +315,56 @@ def _observed(
         mean_in_flight=in_flight_s / seconds,
         quiet=spans,
     )
+
+
+def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course | None:
+    """How latency developed over a window; None where there are too few requests."""
+    if latencies_us.size < _LEAST:
+        return None
+    growth, error = _trend(latencies_us, due_s, duration_s)
+    requests = correlated_requests(latencies_us)
+    return Course(growth, error, 0.5 * requests * duration_s / latencies_us.size)
+
+
+def correlated_requests(values: Values) -> float:
+    """The correlation time: how many neighbours tell as much as one independent request.
+
+    At least 1.
+
+    The sum of all autocorrelations, 1 + 2 (r1 + r2 + ...), up to the first lag of at least five
+    such times. Source: Sokal, "Monte Carlo methods in statistical mechanics" (1997), section 3.
+    A window shorter than about ten correlation times gives too small a value.
+    """
+    centred = values - values.mean()
+    size = 1 << (2 * values.size - 1).bit_length()
+    power = np.abs(np.fft.rfft(centred, size)) ** 2
+    covariance = np.fft.irfft(power, size)[: values.size]
+    if covariance[0] <= 0.0:
+        return 1.0
+    times = 2.0 * np.cumsum(covariance / covariance[0]) - 1.0
+    enough = np.nonzero(np.arange(values.size) >= _SOKAL * times)[0]
+    return max(float(times[enough[0] if enough.size else -1]), 1.0)
+
+
+def _trend(latencies_us: Values, due_s: Values, duration_s: float) -> tuple[float, float]:
+    """Growth over the window as a share of the mean latency, and its standard error.
+
+    A line through the means of batches. Neighbouring batches are alike, which makes the error
+    larger by the correlation of neighbours, itself corrected for being estimated too small from so
+    few (Marriott and Pope 1954: by about (1 + 3 r) / n, here at its most for moderate r).
+    """
+    batch = np.minimum((due_s / duration_s * BATCHES).astype(int), BATCHES - 1)
+    counts = np.bincount(batch, minlength=BATCHES)
+    means = np.bincount(batch, latencies_us, minlength=BATCHES)[counts > 0] / counts[counts > 0]
+    x = np.arange(means.size) - (means.size - 1) / 2
+    spread = float(x @ x)
+    slope = float(x @ means) / spread
+    rest = means - means.mean() - slope * x
+    squares = float(rest @ rest)
+    if squares <= 0.0 or means.size < BATCHES // 2:
+        return 0.0, 0.0
+    alike = max(float(rest[1:] @ rest[:-1]) / squares, 0.0)
+    alike = min(alike + 3.0 / means.size, 0.95)
+    error = np.sqrt(squares / (means.size - 2) / spread * (1.0 + alike) / (1.0 - alike))
+    whole = means.size / float(latencies_us.mean())
+    return slope * whole, float(error) * whole

@@ -30,7 +30,6 @@ class Requests:
     """Every request that was answered during a run, in the order of sending.
 
     Attributes:
-        sent_ns: Wall-clock nanoseconds at which each was really sent.
         answered_ns: When its last response came.
         end_ns: End of the run: what was answered later is not known.
     """

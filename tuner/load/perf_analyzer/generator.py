@@ -18,9 +18,9 @@ from tuner.load.latency.timeline import (
     observe_closed,
     observe_open,
 )
-from tuner.load.perf_analyzer import csv_report, export, process
+from tuner.load.perf_analyzer import export, outputs, process
 from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
-from tuner.load.perf_analyzer.error_text import model_words
+from tuner.load.perf_analyzer.outputs import model_words
 from tuner.load.setup import Setup
 from tuner.load.stream import Stream
 from tuner.load.traffic import arrivals
@@ -55,7 +55,7 @@ class PerfAnalyzer(Setup):
 
     @property
     def stream(self) -> Stream:
-        """The one that there is, see `perf_analyzer.limits`."""
+        """The one that there is, see `tuner.load.generators`."""
         (stream,) = self.streams
         return stream
 
@@ -67,7 +67,7 @@ class PerfAnalyzer(Setup):
                 try:
                     ended = process.run(
                         run.command,
-                        self.site.program.environment,
+                        self.site.program,
                         run.log,
                         alive=lambda: health.live(self.site.endpoints),
                         complete=lambda: export.is_complete(run.files.export),  # written last
@@ -103,12 +103,7 @@ class PerfAnalyzer(Setup):
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of perf_analyzer: what it was given, and what its results mean.
-
-    Attributes:
-        due_s: When requests are due, in seconds from the start; None for a closed loop.
-        log: Its words.
-    """
+    """One run of perf_analyzer: what it was given, and what its results mean."""
 
     tool: PerfAnalyzer
     load: LoadPoint
@@ -185,7 +180,6 @@ class _Run:
         """perf_analyzer may blame nobody, or leave failed requests out of its results.
 
         Args:
-            watched: Knows how many had failed before.
             dropped: It was killed; see `refuse_failures`.
 
         Raises:
@@ -224,7 +218,7 @@ def _expected_requests(load: LoadPoint, window: Window) -> int:
 
 
 def _client_times(csv: Path) -> dict[str, Any]:
-    report = csv_report.read(csv)
+    report = outputs.read_report(csv)
     return {
         "client_send_us": report.client_send_us,
         "client_recv_us": report.client_recv_us,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
-from tuner.load.perf_analyzer.error_text import tells_of_error, useful_words
+from tuner.load.perf_analyzer.outputs import tells_of_error, useful_words
 from tuner.machine.process import child
+from tuner.server.binaries import Installation
 
 _POLL_S = 0.01
 #: perf_analyzer may take this long to end by itself once its results are there.
@@ -55,7 +56,7 @@ def never() -> bool:
 
 def run(
     argv: Sequence[str],
-    environment: Mapping[str, str],
+    program: Installation,
     log: Path,
     *,
     alive: Callable[[], bool],
@@ -76,11 +77,7 @@ def run(
     crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests).
 
     Args:
-        argv: Its command line.
-        environment: Its whole environment.
-        log: Its output goes here.
         alive: Whether the server answers, asked when there are no results.
-        complete: Whether its results are all written.
         at_rest: Whether the server lives and comes to rest, asked once perf_analyzer was killed.
         deadline_s: It is killed after this long.
         patience_s: Or this long after its results are there.
@@ -93,7 +90,7 @@ def run(
     deadline = time.monotonic() + deadline_s
     with (
         log.open("wb") as output,
-        child(argv, env=environment, stdout=output) as process,
+        child(argv, env=program.environment, stdout=output, cpus=program.cpus) as process,
     ):
         wait = _Wait(process, log, complete, hopeless)
         if reason := wait.for_results(deadline):
@@ -146,7 +143,7 @@ class _Wait:
 
 
 def _busiest_thread_s(pid: int) -> float:
-    """Of those that send and receive; the main thread only writes the results, in the end."""
+    """CPU time of the busiest thread that sends; the main thread only writes the results."""
     import psutil
 
     with suppress(psutil.Error):

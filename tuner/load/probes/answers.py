@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 
-from tuner.errors import LoadFailedError, ServerGoneError, SpecError
-from tuner.load.client.channel_options import asking, is_refusal
+from tuner.errors import LoadFailedError, SpecError
+from tuner.load.client.channel_options import asking, reply_to
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.spec.digits import digits
@@ -44,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """Of one config to all questions.
+    """One config's answers to all questions.
 
     Attributes:
         alone: One a question, asked one after another.
@@ -63,13 +62,6 @@ def ask(
     """Asks the model that is loaded some of the workload's inputs.
 
     Together comes first: what is asked again may be answered from the response cache.
-
-    Args:
-        address: host:port of the gRPC endpoint.
-        form: Of requests to the model.
-        inputs: What they carry.
-        config: ``ModelConfig`` the server runs.
-        count: Number of different requests.
 
     Raises:
         ServerGoneError: No answer, or no server.
@@ -90,17 +82,14 @@ def ask(
 
 
 def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
-    """Where ``other`` answers otherwise than ``one``: a sentence for each input and output.
+    """A sentence for each input and output for which ``other`` answers otherwise than ``one``.
 
     Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own
     size, since a batch is summed in another order than a single input. They may also be off by
     that share of the mean size of the output's values, since a value near zero came about by
     cancellation.
 
-    Args:
-        one: What is right.
-        other: What is judged; asked the same questions.
-        tolerance: 0 asks for equal floats.
+    Both were asked the same questions; a ``tolerance`` of 0 asks for equal floats.
     """
     pairs = [
         ("alone", one.alone, other.alone),
@@ -118,21 +107,12 @@ def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
 def _answer(call: Any) -> Answer:
     from tritonclient.grpc import InferResult, service_pb2
 
-    try:
-        response = service_pb2.ModelInferResponse.FromString(call.result())
-    except grpc.RpcError as error:
-        return _refusal(error)
+    reply = reply_to(call, "comparing answers")
+    if reply.answer is None:
+        return Answer({}, reply.words, reply.refused)
+    response = service_pb2.ModelInferResponse.FromString(reply.answer)
     result = InferResult(response)
     return Answer({output.name: result.as_numpy(output.name) for output in response.outputs})
-
-
-def _refusal(error: Any) -> Answer:
-    words, code = str(error.details()), error.code()
-    if code is grpc.StatusCode.UNAVAILABLE and is_refusal(words):
-        return Answer({}, words, rejected=True)
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-        raise ServerGoneError(f"comparing answers: {words}")
-    return Answer({}, words)
 
 
 def _different(one: Answer, other: Answer, tolerance: float) -> Iterator[str]:

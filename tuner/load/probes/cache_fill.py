@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
-
-from tuner.errors import LoadFailedError, ServerGoneError, SpecError
-from tuner.load.client.channel_options import asking, is_refusal
+from tuner.errors import LoadFailedError, SpecError
+from tuner.load.client.channel_options import asking, reply_to
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import MAX_STEPS, InputFiles
 
@@ -35,13 +33,9 @@ _DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class Filling:
-    """What was done.
+    """How many of the inputs that come back in this workload were asked for.
 
-    Attributes:
-        asked: Number of inputs asked for.
-        of: Number of those that come back in this workload.
-        seconds: Time it took.
-        short: It had to end before the cache was full.
+    ``short``: it had to end before the cache was full.
     """
 
     asked: int
@@ -58,7 +52,7 @@ class Filling:
 
 
 def together(fillings: Sequence[Filling]) -> Filling:
-    """What was done for several streams."""
+    """The sum of what was done for several streams."""
     return Filling(
         sum(filling.asked for filling in fillings),
         sum(filling.of for filling in fillings),
@@ -72,12 +66,7 @@ def fill(
 ) -> Filling:
     """Brings an empty cache to its steady state, or as near as `MAX_FILLING_S` allows.
 
-    Args:
-        address: host:port of the gRPC endpoint.
-        form: Of requests to the model.
-        inputs: What they carry.
-        seed: Of the order.
-        size: Of the cache in bytes; None when not known.
+    ``seed`` decides the order of inputs; ``size`` is the cache's in bytes, None when not known.
 
     Raises:
         ServerGoneError: No answer, or no server.
@@ -91,11 +80,6 @@ def fill(
 
 def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Filling:
     """Asks as many of the last requests as the cache has room for.
-
-    Args:
-        method: Sends one request, as gRPC's callables do.
-        requests: At least one; the last is to be asked last.
-        size: Of the cache in bytes; None when not known.
 
     Raises:
         ServerGoneError: No answer, or no server.
@@ -126,23 +110,12 @@ def _requests(form: RequestForm, inputs: InputFiles, seed: int) -> Sequence[byte
 def _asked(method: Any, requests: Sequence[bytes]) -> float:
     """Sends all, in order; mean size of the answers in bytes."""
     calls: deque[Any] = deque()
-    sizes = []
+    replies = []
     for request in requests:
         if len(calls) == IN_FLIGHT:
-            sizes.append(_answer_bytes(calls.popleft()))
+            replies.append(reply_to(calls.popleft(), "filling the cache"))
         calls.append(method.future(request, timeout=_DEADLINE_S))
-    sizes += map(_answer_bytes, calls)
-    answered = [size for size in sizes if size]
+    replies += [reply_to(call, "filling the cache") for call in calls]
+    # What the model refused is not in the cache, and never will be.
+    answered = [len(reply.answer) for reply in replies if reply.answer]
     return sum(answered) / len(answered) if answered else 0.0
-
-
-def _answer_bytes(call: Any) -> int:
-    """0 for a request the model refused: it is not in the cache, and never will be."""
-    try:
-        return len(call.result())
-    except grpc.RpcError as error:
-        code, words = call.code(), str(call.details())
-        lost = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-        if lost and not is_refusal(words):
-            raise ServerGoneError(f"filling the cache: {words}") from error
-        return 0

@@ -1,21 +1,27 @@
-"""The first answers of a model that was just loaded, which may take long.
+"""The first requests to a model that was just loaded, and how long a slow one takes.
 
 Models load weights, compile or connect with their first request. perf_analyzer gives up when a
-whole window passes without an answer, so the first one is waited for before any load.
+whole window passes without an answer, so the first one is waited for before any load, and how long
+a window must be is not known before it.
+
+Then each batch size is sent once. Many backends do extra work for a shape they have not seen:
+autotuning of convolutions, TensorRT's lazy modules, torch.compile. If a batch size first came up
+under load, this work would take seconds out of the window, and a config with batching would pay
+many times what one without pays.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
-from tuner.errors import LoadFailedError, ModelFailsError, ServerGoneError, SpecError
-from tuner.load.client.channel_options import asking, is_refusal
-from tuner.load.perf_analyzer.error_text import bare_words
-from tuner.load.probes.batch_sizes import warm_batches
+from tuner.errors import LoadFailedError, ModelFailsError, SpecError
+from tuner.load.client.channel_options import asking, reply_to
+from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 
@@ -23,6 +29,12 @@ from tuner.load.traffic.inputs import InputFiles
 QUIET_S = 2.0
 #: At most this many instances get a request at once; each may begin with work of its own.
 MOST_AT_ONCE = 16
+#: Batch sizes that are not asked for after this long are left to the load, and so are requests
+#: that are together larger than this.
+MOST_S, MOST_BYTES = 5.0, 64 << 20
+
+#: Requests to a model, what they carry, and how many.
+Some = tuple[RequestForm, InputFiles, int]
 
 
 def await_first_answers(
@@ -33,45 +45,82 @@ def await_first_answers(
     patience_s: float,
     note: Callable[[str], None],
 ) -> None:
-    """Asks as many requests at once as there are instances, and waits for their answers.
+    """Asks as many requests at once as there are instances, waits, then asks each batch size.
 
-    Then each batch size that may come up under load is asked once, see `probes.batch_sizes`.
-
-    Args:
-        address: host:port of the gRPC endpoint.
-        form: Of requests to the model.
-        inputs: What they carry.
-        config: ``ModelConfig`` the server runs.
-        patience_s: How long to wait.
-        note: Receives a sentence when it takes longer than `QUIET_S`.
+    ``note`` receives a sentence when it takes longer than `QUIET_S`.
 
     Raises:
         ModelFailsError: Every answer is an error; with the model's own words.
         LoadFailedError: No answer within ``patience_s``.
         ServerGoneError: The server died.
     """
-    count = min(_instances(config), MOST_AT_ONCE)
-    try:
-        questions = build(inputs.first(count * form.batch_size), form, count)
-    except (LoadFailedError, SpecError):
+    # Triton makes one instance where none is asked for.
+    instances = sum(max(g.count, 1) * max(len(g.gpus), 1) for g in config.instance_group) or 1
+    count = min(instances, MOST_AT_ONCE)
+    questions = _built([(form, inputs, count)])
+    if questions is None:
         return  # inputs that only perf_analyzer can send
     begin = time.monotonic()
     with asking(address) as method:
-        calls = [method.future(question, timeout=patience_s) for question in questions]
+        calls = [method.future(question, timeout=patience_s) for question, _ in questions]
         if not _all_done(calls, begin + QUIET_S):
             note(f"waiting for the first answer of {form.model}, up to {patience_s:g} s")
-        failures = [failure_of(call, form.model, patience_s) for call in calls]
+        failures = [_failure(call, form.model, patience_s) for call in calls]
     took_s = time.monotonic() - begin
     if failures and all(failures):
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    warm_batches(address, form, inputs, config, count)
+    _warm_batches(address, form, inputs, config, count)
 
 
-def _instances(config: Any) -> int:
-    """At least one, as Triton makes one where none is asked for."""
-    return sum(max(g.count, 1) * max(len(g.gpus), 1) for g in config.instance_group) or 1
+def seconds_for(address: str, asked: Sequence[Some], patience_s: float) -> float | None:
+    """How long requests, asked at once, take until the last is answered.
+
+    None for inputs that only perf_analyzer can send.
+
+    Raises:
+        ModelFailsError: An answer is an error; with the model's own words.
+        LoadFailedError: A request was refused, or not answered within ``patience_s``.
+        ServerGoneError: The server died.
+    """
+    questions = _built(asked)
+    if questions is None:
+        return None
+    with asking(address, patience_s) as method:
+        begin = time.monotonic()
+        calls = [(method.future(q, timeout=patience_s), model) for q, model in questions]
+        errors = [call.exception() for call, _ in calls]
+        took_s = time.monotonic() - begin
+    if any(errors):
+        words = next(filter(None, (_failure(c, m, patience_s) for c, m in calls)), "")
+        if words:
+            raise ModelFailsError(f"the model fails: {words}")
+        raise LoadFailedError("a queue refused some of the requests")
+    return took_s
+
+
+def batch_sizes(config: Any, least: int) -> list[int]:
+    """Sizes that the dynamic batcher of a ``ModelConfig`` may form: doubled, up to the largest.
+
+    ``least``: Inferences in one request of the workload, which was sent already.
+    """
+    most = config.max_batch_size
+    if not config.HasField("dynamic_batching") or config.response_cache.enable:
+        return []  # what is asked here would be in the cache
+    sizes = [2**power for power in range(1, most.bit_length()) if 2**power > least]
+    return [*sizes, most] if most > max([least, *sizes]) else sizes
+
+
+def _built(asked: Sequence[Some]) -> list[tuple[bytes, str]] | None:
+    try:
+        return [
+            (question, form.model)
+            for form, inputs, count in asked
+            for question in build(inputs.first(max(count, 1) * form.batch_size), form, count)
+        ]
+    except (LoadFailedError, SpecError):
+        return None
 
 
 def _all_done(calls: list[Any], until: float) -> bool:
@@ -83,23 +132,27 @@ def _all_done(calls: list[Any], until: float) -> bool:
     return True
 
 
-def failure_of(call: Any, model: str, patience_s: float) -> str:
-    """The model's own words instead of an answer; empty with one, or where a queue refused it.
+def _failure(call: Any, model: str, patience_s: float) -> str:
+    """The model's own words instead of an answer; empty with one, or where a queue refused it."""
+    late = f"{model} gave no answer within {patience_s:g} s (server.load_timeout)"
+    reply = reply_to(call, "the server is gone before the first answer", late)
+    return "" if reply.refused else bare_words(reply.words)
 
-    Raises:
-        LoadFailedError: No answer within ``patience_s``.
-        ServerGoneError: The server died.
-    """
-    error = call.exception()
-    if error is None:
-        return ""
-    words, code = str(error.details()), error.code()
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        raise LoadFailedError(
-            f"{model} gave no answer within {patience_s:g} s (server.load_timeout)"
-        )
-    if code is grpc.StatusCode.UNAVAILABLE:
-        if is_refusal(words):
-            return ""
-        raise ServerGoneError(f"the server is gone before the first answer: {words}")
-    return bare_words(words)
+
+def _warm_batches(
+    address: str, form: RequestForm, inputs: InputFiles, config: Any, instances: int
+) -> None:
+    """Asks each instance for a batch of each size, as one request; errors are left to the load."""
+    begin = time.monotonic()
+    with asking(address) as method:
+        for size in batch_sizes(config, form.batch_size):
+            try:
+                (question,) = build(inputs.first(1), replace(form, batch_size=size), 1)
+            except (LoadFailedError, SpecError):
+                return
+            left_s = MOST_S - (time.monotonic() - begin)
+            if left_s <= 0.0 or len(question) * instances > MOST_BYTES:
+                return
+            calls = [method.future(question, timeout=left_s) for _ in range(instances)]
+            for call in calls:
+                call.exception()

@@ -46,12 +46,7 @@ class Overload:
 
     Attributes:
         capacity_per_s: Requests per second that it had sustained within the SLOs.
-        asked_per_s: Requests per second of the overload.
-        overload_s: How long that lasted.
         watched_s: How long the load was calm afterwards, as far as it can be judged.
-        slo: The latency SLO it is held to.
-        bound_us: Of that SLO.
-        served_per_s: Requests answered during the overload, per second.
         p99_latency_us: Of the requests due during the overload; those refused have none.
         late_share: Requests due during the overload that were not answered within the bound,
             those refused included, 0..1.
@@ -156,8 +151,6 @@ def recovered_after(slices: Sequence[Slice], overload_s: float, bound_us: float)
     """Seconds from the end of the overload until the latency is in time again and stays so.
 
     Args:
-        slices: ``start_s`` counts from the start of the overload.
-        overload_s: When it ends.
         bound_us: What the p99 of a slice is held to; one without requests is neither.
     """
     after = [s for s in slices if s.start_s >= overload_s and s.due_per_s > 0.0]

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.line_file import read_lines
 from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.regular import read_regular
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
 CALM, OVERLOAD = 0.8, 1.2
@@ -39,8 +39,6 @@ class BurstShape:
     """How arrivals that come in bursts differ from Poisson's.
 
     Attributes:
-        ratio: Busy rate over calm rate.
-        share: Share of the time that is busy, above 0 and below 1.
         mean_burst_s: Mean length of a busy period; lengths are exponential.
     """
 
@@ -59,10 +57,7 @@ def arrivals_of(
     """The arrivals of an open-loop load point.
 
     Args:
-        load: Kind of arrivals and mean rate.
         spans_s: Lengths of consecutive spans of the run, in each of which the rate holds.
-        seed: Same load and seed, same times.
-        shape: Gaps from `read_trace`, or of the bursts, for arrivals of that kind.
     """
     match load.arrivals:
         case Arrivals.POISSON:
@@ -81,11 +76,6 @@ def poisson(rate_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
 
     Runs with the same seed have the same gaps, up to a factor: levels and configs are compared
     under the same ups and downs (common random numbers).
-
-    Args:
-        rate_per_s: Requests per second.
-        spans_s: Lengths of consecutive spans; each holds ``rate_per_s`` times its length.
-        seed: Same seed, same times.
     """
     generators = iter(np.random.default_rng(seed).spawn(len(spans_s)))
 
@@ -103,8 +93,6 @@ def steps(capacity_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
 
     Args:
         capacity_per_s: Requests per second that `STEPS` are shares of.
-        spans_s: Lengths of the three spans; each holds its rate times its length.
-        seed: Same seed, same times.
     """
     rng = np.random.default_rng(seed)
     times, start = [], 0.0
@@ -116,14 +104,7 @@ def steps(capacity_per_s: float, spans_s: Sequence[float], seed: int) -> Times:
 
 
 def bursts(rate_per_s: float, spans_s: Sequence[float], seed: int, shape: BurstShape) -> Times:
-    """A Poisson process that switches between a calm and a busy rate (MMPP with two states).
-
-    Args:
-        rate_per_s: Mean over both states.
-        spans_s: As for `poisson`.
-        seed: Same seed, same times.
-        shape: Of the bursts.
-    """
+    """A Poisson process that switches between a calm and a busy rate (MMPP with two states)."""
     rng = np.random.default_rng(seed)
     knots, expected = _switching(rng, sum(spans_s), shape)
 
@@ -169,12 +150,6 @@ def trace(
 
     The recording starts at a place chosen by the seed and wraps around. Only the mean over the
     whole run is exact: a trace is replayed for its own ups and downs.
-
-    Args:
-        gaps_us: From `read_trace`.
-        rate_per_s: Mean requests per second.
-        spans_s: As for `poisson`.
-        seed: Same seed, same times.
     """
     total_s = sum(spans_s)
     count = max(round(rate_per_s * total_s), 1)
@@ -222,3 +197,17 @@ def expected_requests(load: LoadPoint, seconds: float) -> int:
     """About how many requests a load takes in a time."""
     rate = load.level if load.arrivals.open_loop else load.level / _ASSUMED_LATENCY_S
     return math.ceil(rate * seconds)
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a plain file.
+
+    Raises:
+        SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
+    """
+    try:
+        return read_regular(path).decode("utf-8").splitlines()
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: not UTF-8 text") from error

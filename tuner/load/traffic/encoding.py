@@ -26,12 +26,8 @@ class RequestForm:
     """What requests to a model look like.
 
     Attributes:
-        datatypes: By input.
         shapes: By input, without the batch; -1 where the input file gives the shape.
-        batched: Whether tensors have a batch dimension (``max_batch_size`` above 0).
-        batch_size: Inferences in one request.
         priority: 1 is the highest; 0 leaves it to the model.
-        optional: Inputs that a request may lack.
     """
 
     model: str

@@ -79,9 +79,6 @@ class InputFiles:
     recognise repeated ones. So use one object for each server.
 
     Args:
-        spec: From the workload.
-        tensors: The model's inputs; not used for inputs from a file.
-        directory: Where files go.
         cached: Whether the server has a response cache now. If so, a seed that is used again
             gets another order: the cache may still hold all that the first one asked for.
     """

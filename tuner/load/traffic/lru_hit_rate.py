@@ -27,7 +27,6 @@ def lru_hit_rate(probabilities: npt.NDArray[np.float64], capacity: float) -> flo
 
     Args:
         probabilities: Of each input in each request, independent of those before; sum 1.
-        capacity: Number of inputs the cache has room for.
     """
     if capacity <= 0:
         return 0.0

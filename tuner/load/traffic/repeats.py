@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import SpecError
-from tuner.load.traffic.line_file import read_lines
+from tuner.load.traffic.arrivals import read_lines
 
 Order = npt.NDArray[np.int64]
 

@@ -35,9 +35,7 @@ def resolve(
     """What a random request carries: optional inputs only where a shape is given for them.
 
     Args:
-        model: Its name.
         config: Its ``ModelConfig``; -1 is a variable dimension.
-        shapes: Shapes from the spec, by input, without the batch.
 
     Raises:
         SpecError: Variable dimensions are left open, or a shape does not fit the model.

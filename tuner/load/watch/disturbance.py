@@ -19,10 +19,6 @@ def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tu
     """One sentence for each thing beside the load that spoilt the measurement.
 
     What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
-
-    Args:
-        measurement: What was measured.
-        bound: The tightest latency SLO, by which the machine was watched for stalls.
     """
     host, said = measurement.host, []
     if (host.stalled_percent or 0.0) > quiet_percent(bound):

@@ -50,9 +50,7 @@ class Hopeless:
     Args:
         due: When the requests of each stream are due, from the start of the load. The counter is of
             them all: more late ones than all bounds allow together are too many for one of them.
-        window: The planned one, with the bounds it is held to.
         answered: Reads the server's counter; its errors count as nothing known.
-        clock: Seconds, monotonic; replaced in tests.
     """
 
     def __init__(
@@ -136,9 +134,6 @@ def check_decided(
     Args:
         latencies_us: Of each stream's requests due in ``window``, ascending; of those never
             answered a lower bound.
-        due: When the requests of each stream of the plan were due.
-        window: The one that was measured: all of the plan, or its beginning.
-        planned: With the bounds.
 
     Raises:
         UndecidedError: It does not.

@@ -15,22 +15,29 @@ from dataclasses import dataclass
 import psutil
 
 from tuner.errors import TunerError, UndecidedError
-from tuner.load.watch.gpu_clocks import GpuClocks, ReadClocks, gpu_clocks
-from tuner.load.watch.machine import (
+from tuner.load.watch.readings import (
+    GpuClocks,
     MachineReading,
     OwnProcesses,
+    ReadClocks,
     busy_percent,
+    gpu_clocks,
     other_percent,
     read_machine,
+    statistics_between,
     stolen_percent,
 )
 from tuner.load.watch.stalls import NOT_WATCHED, Stalls, quiet_percent
-from tuner.load.watch.statistics import difference
 from tuner.measurement.measurement import HostUse, ServerStatistics
 from tuner.measurement.window import Window
-from tuner.server.server import Place
+from tuner.server import health
+from tuner.server.server import Endpoints, Place
 from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
+
+#: A server is given this long to come to rest.
+REST_S = 1.0
+_POLL_S = 0.01
 
 PERIOD_S = 0.5
 
@@ -58,13 +65,9 @@ class Sampler:
     happened.
 
     Args:
-        snapshot: Reads the models' statistics.
-        scrape: Reads the server's metrics.
         place: Where the server runs. The processes of a remote server are not known, and those of
             a container only where its engine shows them here; a remote server may have other GPUs
             than this machine.
-        gpus: Of this machine's GPUs those that the server may see.
-        stalls: Of this machine; read when its context has ended.
     """
 
     def __init__(
@@ -150,7 +153,7 @@ def server_statistics(
     if len(samples) < 2:
         return {}
     first, last = samples[0].statistics, samples[-1].statistics
-    counted = {label: difference(first[name], last[name]) for label, name in names.items()}
+    counted = {label: statistics_between(first[name], last[name]) for label, name in names.items()}
     return {label: found for label, found in counted.items() if found is not None}
 
 
@@ -203,3 +206,24 @@ def _sums(readings: Sequence[Metrics], name: str) -> list[float]:
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def becomes_idle(scrape: Scrape, models: Collection[str], endpoints: Endpoints) -> bool:
+    """Waits until nothing waits for one of the models; an ensemble's requests wait in its steps.
+
+    False means that the server is still busy, gone, or does not report: do not use it any further.
+    """
+    give_up = time.monotonic() + REST_S
+    try:
+        while (waiting := _waiting(scrape, models)) and any(waiting):
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(_POLL_S)
+        return bool(waiting) and health.live(endpoints)
+    except TunerError:
+        return False
+
+
+def _waiting(scrape: Scrape, models: Collection[str]) -> list[float]:
+    metrics = scrape()
+    return [] if metrics is None else pending_requests(metrics, models)

@@ -41,7 +41,7 @@ class Stalls:
     spans_ns: Sequence[tuple[int, int]] = field(default_factory=list)
 
     def percent(self, start_ns: int, end_ns: int) -> float | None:
-        """Of the time of all cores, 0..100; None where none could be watched."""
+        """Percent of the time of all cores; None if none could be watched."""
         if not self.cores or end_ns <= start_ns:
             return None
         inside = sum(max(min(b, end_ns) - max(a, start_ns), 0) for a, b in self.spans_ns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.report.charts.chart import Chart
 from tuner.report.charts.front import front
 from tuner.report.charts.latency import curves
+from tuner.report.charts.load_curve import load_curve
 from tuner.report.charts.overload import over_time
 from tuner.report.charts.prediction import predicted
 from tuner.report.charts.request import batches, latency_parts, model_times
@@ -16,7 +17,7 @@ from tuner.report.data import ReportData
 def by_section(data: ReportData) -> dict[str, tuple[Chart, ...]]:
     """Charts that the run has data for; a section without any is empty."""
     return {
-        "load": (*curves(data), *_given(front(data))),
+        "load": (*curves(data), *_given(load_curve(data), front(data))),
         "request-time": (*_given(latency_parts(data), model_times(data)), *batches(data)),
         "importance": _given(importances(data)),
         "slices": slices(data),

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -96,7 +95,7 @@ class Kernel:
         for group, amplitude in enumerate(self.amplitudes):
             inside = self.groups == group
             weights = self.lengths[inside] ** -2.0
-            far = _SQRT5 * np.sqrt(np.tensordot(weights, squares[inside], axes=1))
+            far = _SQRT5 * np.sqrt(np.einsum("i,ijk", weights, squares[inside]))
             found += amplitude**2 * (1.0 + far + far**2 / 3.0) * np.exp(-far)
         return found
 
@@ -149,8 +148,7 @@ class Posterior:
         from scipy.linalg import solve_triangular
 
         across = self.kernel.covariance(squares)
-        with _one_thread():
-            known = solve_triangular(self.factor, self.root[:, None] * across.T, lower=True)
+        known = solve_triangular(self.factor, self.root[:, None] * across.T, lower=True)
         variance = self.kernel.variance - (known**2).sum(axis=0)
         return across @ self.slope, np.sqrt(np.maximum(variance, 1e-12))
 
@@ -180,19 +178,15 @@ def learned(seen: Observations, priors: Priors) -> Posterior:
         return moved
 
     options = {"maxiter": _STEPS, "eps": _DISTANCE}
-    with _one_thread():
-        begin = min((start(n, s) for n in _NOISIER for s in _SHORTER), key=cost)
-        found: Any = minimize(cost, begin, method="L-BFGS-B", bounds=bounds, options=options)
+    begin = min((start(n, s) for n in _NOISIER for s in _SHORTER), key=cost)
+    found: Any = minimize(cost, begin, method="SLSQP", bounds=bounds, options=options)
     return posterior(seen, kernel(found.x))
-
-
-def _one_thread() -> threadpool_limits:
-    """Limits BLAS to one thread: for small matrices, threads wait longer than they compute."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 def posterior(seen: Observations, kernel: Kernel) -> Posterior:
     """Laplace's approximation around the mode, which is exact where only values were told."""
+    from scipy.linalg.lapack import dposv  # unlike numpy's `solve`, it starts no threads here
+
     prior = kernel.covariance(seen.squares)
     likelihood = _Likelihood(seen, kernel.noise)
     weights, mode = np.zeros(seen.values.size), np.zeros(seen.values.size)
@@ -203,7 +197,7 @@ def posterior(seen: Observations, kernel: Kernel) -> Posterior:
         root = np.sqrt(curvature)
         aim = curvature * mode + slope
         among = one + root[:, None] * prior * root
-        whole = aim - root * np.linalg.solve(among, root * (prior @ aim))
+        whole = aim - root * dposv(among, root * (prior @ aim))[1]
         step, now = 1.0, best
         while step > 1e-3:  # the log likelihood is concave: a part of the step always climbs
             tried = weights + step * (whole - weights)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ _BEST, _LATEST = 30, 30
 #: where a space has few of them, random trials make up for it.
 _STARTUP = 4
 #: Trials that the model proposed before the search may end by itself.
-_LEAST_PROPOSED = 3
+LEAST_PROPOSED = 3
 #: The error of each candidate alone, which no other one shows, before any prediction was checked;
 #: it weighs as much as this many checked predictions.
 _OWN, _OWN_COUNT = 0.05, 2
@@ -50,7 +50,7 @@ LASTS = 0.5
 #: Half width of a 90 % interval in standard deviations.
 _Z90 = 1.645
 #: Good trials whose neighbours are looked at in a large space.
-_GOOD = 4
+GOOD = 4
 #: Of a gain's logarithm; what lies behind them is rounding, which is not the same each time. So two
 #: candidates that are alike but for the names of their models are equals.
 DECIMALS = 6
@@ -61,49 +61,28 @@ _MISSES = Priors((Prior(0.5, 0.7),), noise=Prior(0.05, 0.5), common=0.5)
 _FAILED = 0.2
 
 
-@dataclass
 class GaussianStrategy:
-    """Designed trials, then by expected improvement under a Gaussian process.
-
-    Attributes:
-        startup_trials: Trials, the current config included, before the model is used.
-        stop_below: Expected gain, as a share, below which another trial is not worth it.
-        trials: The most that the run may measure.
-    """
+    """Designed trials, then by expected improvement under a Gaussian process."""
 
     at_once: ClassVar[int] = 1
 
-    space: Space
-    aim: Aim
-    seed: int
-    startup_trials: int
-    rates: BatchRates
-    stop_below: float
-    trials: int
-    _designs: tuple[Candidate, ...] = field(init=False)
-    _pool: Pool = field(init=False)
-    _features: Features = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._designs = designs(self.space)
-        self._pool = Pool(self.space)
-        self._features = Features(self.space)
-
-    @classmethod
-    def of(cls, space: Space, spec: Spec) -> Self:
-        aim = Aim(spec.objective, spec.slos, load_plan(spec.workload, spec.objective))
-        search, rates = spec.search, BatchRates.of(space, spec)
-        startup = min(search.startup_trials, _STARTUP)
-        end = float(search.stop_below)
-        return cls(space, aim, search.seed, startup, rates, end, spec.budget.trials)
+    def __init__(self, space: Space, spec: Spec) -> None:
+        search, plan = spec.search, load_plan(spec.workload, spec.objective, spec.slos, spec.shares)
+        self.space = space
+        self.aim = Aim(spec.objective, spec.slos, plan)
+        #: Trials, the current config included, before the model is used.
+        self.startup_trials = min(search.startup_trials, _STARTUP)
+        self._seed, self._stop_below = search.seed, float(search.stop_below)
+        self.rates = BatchRates.of(space, spec)
+        self._designs = designs(space)
+        self._alone = spec.budget.trials == 1
+        self._pool = Pool(space)
+        self._features = Features(space)
 
     @property
     def first_guess(self) -> Candidate | None:
         """The design that is likeliest to be good, unless the current config is the only trial."""
-        return next(iter(self._designs), None) if self.trials > 1 else None
-
-    def outlook(self, history: Sequence[Trial]) -> None:
-        return None  # it proposes in no time
+        return None if self._alone else next(iter(self._designs), None)
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
@@ -111,12 +90,12 @@ class GaussianStrategy:
         designed = [c for c in self._designs if c.key not in taken]
         if designed and number <= len(self._designs):
             return Proposal(designed[0], informative=True)
-        rng = chance(self.seed, number)
+        rng = chance(self._seed, number)
         if len(history) < self.startup_trials:
             return draw_new(self.space, rng, taken)
-        best = leaders(history, self.aim.objective.goal, self.space.current)
+        best = self._leaders(history)
         refusals = Refusals(history, self.aim.slos)
-        drawn = self._pool.draw(rng, [t.candidate for t in best[:_GOOD]], taken)
+        drawn = self._pool.draw(rng, [t.candidate for t in best[:GOOD]], taken)
         left = [c for c in drawn if not refusals.forbids(c)] or drawn
         if not left:
             return draw_new(self.space, rng, taken)
@@ -129,10 +108,13 @@ class GaussianStrategy:
         if outlook is None:
             return Proposal(left[chosen])
         gain, first = math.exp(promise[chosen]), max(len(self._designs) + 1, self.startup_trials)
-        if number >= first + _LEAST_PROPOSED and gain < self.stop_below:
+        if number >= first + LEAST_PROPOSED and gain < self._stop_below:
             return Enough(gain)
         expected = float(outlook.worth[chosen]), float(outlook.deviation[chosen])
         return Proposal(left[chosen], predicted=predicted(self.aim, *expected))
+
+    def _leaders(self, history: Sequence[Trial]) -> list[Trial]:
+        return leaders(history, self.aim.objective.goal, self.space.current)
 
     def _outlook(
         self, candidates: Sequence[Candidate], used: Sequence[Trial], best: Sequence[Trial]

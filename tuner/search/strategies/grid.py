@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 from tuner.score.trial import Trial
 from tuner.search.strategies.random_search import draw_new
-from tuner.search.strategy import BATCH, Proposal, Quick, chance
+from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 
@@ -14,12 +14,13 @@ from tuner.spec.model import Spec
 POINTS = 8
 
 
-class GridStrategy(Quick):
+class GridStrategy:
     """In order when the budget is enough for the whole grid, else in random order over all of it:
     a grid cut off early would only show one corner.
     """
 
     at_once = BATCH
+    first_guess = None
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space.coarse(POINTS)

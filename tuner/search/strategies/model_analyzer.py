@@ -9,16 +9,17 @@ from tuner.model_analyzer.search import ModelAnalyzerSearch
 from tuner.score.trial import Trial
 from tuner.search.deferred import quiet_optuna
 from tuner.search.observation import observe
-from tuner.search.strategy import Proposal, Quick
+from tuner.search.strategy import Proposal
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
 
 
-class ModelAnalyzerStrategy(Quick):
+class ModelAnalyzerStrategy:
     """Ends when NVIDIA's search does, which may be long before the space is exhausted."""
 
     at_once = 1
+    first_guess = None
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

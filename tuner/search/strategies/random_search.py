@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from itertools import islice
 
 from tuner.score.trial import Trial
-from tuner.search.strategy import BATCH, Proposal, Quick, chance
+from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -18,8 +18,9 @@ MOST_DRAWS = 50
 MOST_LISTED = 1000
 
 
-class RandomStrategy(Quick):
+class RandomStrategy:
     at_once = BATCH
+    first_guess = None
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

@@ -16,8 +16,8 @@ from tuner.spec.model import Spec
 from tuner.spec.model import Strategy as Name
 
 STRATEGIES: Mapping[Name, Callable[[Space, Spec], Strategy]] = {
-    Name.TWIN: TwinStrategy.of,
-    Name.GP: GaussianStrategy.of,
+    Name.GP: GaussianStrategy,
+    Name.TWIN: TwinStrategy,
     Name.TPE: TpeStrategy,
     Name.RANDOM: RandomStrategy,
     Name.GRID: GridStrategy,

@@ -13,7 +13,7 @@ from tuner.score.trial import Trial
 from tuner.search.deferred import optuna, quiet_optuna
 from tuner.search.observation import CONSTRAINTS, frozen_trial
 from tuner.search.strategies.random_search import draw_new
-from tuner.search.strategy import BATCH, Proposal, Quick, chance
+from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.adapter import OptunaValue, distributions, suggest
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -24,10 +24,11 @@ from tuner.spec.objective import Goal
 MOST_DRAWS = 15
 
 
-class TpeStrategy(Quick):
+class TpeStrategy:
     """Random for ``search.startup_trials``, then where good trials are dense and bad ones not."""
 
     at_once = BATCH
+    first_guess = None
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

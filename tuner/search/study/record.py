@@ -1,7 +1,7 @@
 """The run as an Optuna study: what optuna-dashboard opens, and where workers join.
 
-A record, not the source: `trials.jsonl` is, and what a kill left out of the study is added from
-there. A trial's own number is in its attribute `trial`; Optuna's counts interrupted ones too.
+Trials are written into it from `trials.jsonl` after each of them; only claims live in the study
+alone. A trial's own number is in its attribute `trial`; Optuna's counts interrupted ones too.
 
 Whoever measures a candidate **claims** it first: a trial in state RUNNING, written with its
 attributes in one transaction, so that everybody sees all claims before its own. Of two claims on
@@ -12,15 +12,17 @@ leaves its claim behind, and nobody measures that candidate in this run.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.score.trial import Trial, Worker
+from tuner.run.reading import read_received
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState, Worker
 from tuner.search.deferred import optuna, quiet_optuna
-from tuner.search.observation import FAILED_VIOLATION, observe
-from tuner.search.study.handed_in import handed_in
+from tuner.search.observation import CONSTRAINTS, observe
 from tuner.search.study.storage_url import hidden_reason, shown_url
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.adapter import distributions, params
@@ -28,9 +30,8 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.objective import Goal, Objective
 
-_VIOLATION = "violation"
 _SPACE = "space"
-#: Of a trial: who measures it, where that is a worker, and all of it once it is measured.
+#: Attributes of a study's trial: the worker that measures it, and the finished trial as JSON.
 _WORKER, _RESULT = "worker", "result"
 #: Writers of a SQLite file wait for each other so long.
 _SQLITE_PATIENCE_S = 60.0
@@ -50,14 +51,26 @@ class Claim:
     result: Mapping[str, Any] | None
 
     def trial(self, space: Space) -> Trial | None:
-        """As whoever measured it numbered it.
+        """The finished trial with its worker's number; None while it is measured.
+
+        Who may write to the storage can forge it. What it says it measured cannot be checked, and
+        need not be: nothing is written that the run has not measured itself.
 
         Raises:
-            UnreadableFileError: It is none that the run can use, see `handed_in`.
+            UnreadableFileError: It is no trial, of another candidate than the claimed one, outside
+                the space, or without the measurements that its state needs.
         """
         if self.result is None:
             return None
-        trial = handed_in(self.result, self.candidate_key, space)
+
+        def checked(data: Mapping[str, Any]) -> Trial:
+            trial = Trial.from_json(dict(data))
+            if reason := _refusal(trial, self.candidate_key, space):
+                raise ValueError(reason)
+            return trial
+
+        what = f"the trial handed in for {self.candidate_key}"
+        trial = read_received(what, self.result, checked)
         if self.by_worker and trial.worker is None:
             return replace(trial, worker=Worker("unknown", "unknown"))
         return trial
@@ -68,9 +81,7 @@ class StudyRecord:
 
     Args:
         storage: SQLAlchemy URL, ``sqlite:///DIRECTORY/study.db`` for a run of its own.
-        name: The study's name.
         run: Run id; several runs may share a study.
-        worker: Who writes, where that is not the run itself.
 
     Raises:
         EnvironmentNotReadyError: The storage cannot be opened.
@@ -105,74 +116,55 @@ class StudyRecord:
 
     def __exit__(self, *_: object) -> None:
         try:
-            if self._worker is not None:
-                for trial in self._open.values():
-                    self._give_up(trial)
+            for claim in self._open.values() if self._worker is not None else ():
+                self._end(claim, optuna.trial.TrialState.FAIL)
         finally:
             close_storage(self._storage)
 
     @uninterrupted()
     def resume(self, history: Sequence[Trial]) -> None:
-        """Makes the study agree with the trials on disk after an interruption."""
+        """Ends the claims that an interruption of the run left behind, and writes its trials."""
         states = optuna.trial.TrialState
-        mine = self._trials()
-        with quiet_optuna():
-            for left in mine:
-                if left.state is states.RUNNING and _WORKER not in left.user_attrs:
-                    self._study.tell(left.number, state=states.FAIL)
-        finished = (t for t in mine if t.state in (states.COMPLETE, states.PRUNED))
-        done = {t.user_attrs["candidate"] for t in finished}
-        for trial in history:
-            if trial.candidate.key not in done:
-                self.finished(trial)
+        for left in self._trials():
+            if left.state is states.RUNNING and _WORKER not in left.user_attrs:
+                self._study.tell(left.number, state=states.FAIL)
+        self.write(history)
 
     @uninterrupted()
     def started(self, number: int, candidate: Candidate) -> bool:
         """A trial is about to be measured; False when somebody else claimed it before."""
+        states = optuna.trial.TrialState
         claim = self._claim(number, candidate, self._worker)
-        given_up = optuna.trial.TrialState.FAIL
-        first = min(
-            t.number
-            for t in self._trials()
-            if t.user_attrs["candidate"] == candidate.key and t.state is not given_up
-        )
+        claims = [t for t in self._trials() if t.state is not states.FAIL]
+        first = min(t.number for t in claims if t.user_attrs["candidate"] == candidate.key)
         if first != self._storage.get_trial_number_from_id(claim):
-            self._give_up(claim)
+            self._end(claim, states.FAIL)
             return False
         self._open[candidate.key] = claim
         return True
 
     @uninterrupted()
-    def finished(self, trial: Trial) -> None:
-        """Records a trial's result; one that was never `started` is added whole."""
-        trial = trial if self._worker is None else replace(trial, worker=self._worker)
-        key = trial.candidate.key
-        claim = self._open.get(key)
-        if claim is None:
-            claim = self._claim(trial.number, trial.candidate, trial.worker)
-        seen = observe(trial, self._goal)
-        facts: dict[str, Any] = {
-            "state": trial.state.value,
-            "feasible": trial.score is not None and trial.score.feasible,
-            _VIOLATION: seen.violation,
-            _RESULT: trial.to_json(),
-        }
-        if trial.reason is not None:
-            facts["reason"] = trial.reason
+    def write(self, trials: Sequence[Trial]) -> None:
+        """Adds those finished trials that are not in the study yet, and ends their claims."""
         states = optuna.trial.TrialState
-        state = states.PRUNED if seen.value is None else states.COMPLETE
-        with quiet_optuna():
-            for name, value in facts.items():
-                self._storage.set_trial_user_attr(claim, name, value)
-            self._study.tell(self._storage.get_trial_number_from_id(claim), seen.value, state)
-        self._open.pop(key, None)
+        finished = (t for t in self._trials() if t.state in (states.COMPLETE, states.PRUNED))
+        done = {t.user_attrs["candidate"] for t in finished} - self._open.keys()
+        for trial in trials:
+            if trial.candidate.key in done:
+                continue
+            own = trial if self._worker is None else replace(trial, worker=self._worker)
+            claim = self._open.get(own.candidate.key)
+            if claim is None:
+                claim = self._claim(own.number, own.candidate, own.worker)
+            self._finish(claim, own)
+            self._open.pop(own.candidate.key, None)
 
     @uninterrupted()
     def given_up(self, candidate: Candidate) -> None:
         """A `started` trial gave no result: its candidate is free again."""
         claim = self._open.pop(candidate.key, None)
         if claim is not None:
-            self._give_up(claim)
+            self._end(claim, optuna.trial.TrialState.FAIL)
 
     @uninterrupted()
     def claims(self) -> list[Claim]:
@@ -206,7 +198,7 @@ class StudyRecord:
         return bool(self._storage.get_study_user_attrs(self._id).get(searching_key(self._run)))
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
-        """Of this run, in the order of their claims."""
+        """The trials of this run, in the order of their claims."""
         with quiet_optuna():
             try:
                 everything = self._study.get_trials(deepcopy=False)
@@ -238,16 +230,30 @@ class StudyRecord:
             made: int = self._storage.create_new_trial(self._id, template_trial=claim)
         return made
 
-    def _give_up(self, claim: int) -> None:
-        number = self._storage.get_trial_number_from_id(claim)
+    def _finish(self, claim: int, trial: Trial) -> None:
+        seen = observe(trial, self._goal)
+        facts: dict[str, Any] = {
+            "state": trial.state.value,
+            "feasible": trial.score is not None and trial.score.feasible,
+            "violation": seen.violation,
+            _RESULT: trial.to_json(),
+        }
+        if trial.reason is not None:
+            facts["reason"] = trial.reason
+        for name, value in facts.items():
+            self._storage.set_trial_user_attr(claim, name, value)
+        self._storage.set_trial_system_attr(claim, CONSTRAINTS, [seen.violation])
+        states = optuna.trial.TrialState
+        self._end(claim, states.PRUNED if seen.value is None else states.COMPLETE, seen.value)
+
+    def _end(self, claim: int, state: optuna.trial.TrialState, value: float | None = None) -> None:
         with quiet_optuna():
-            self._study.tell(number, state=optuna.trial.TrialState.FAIL)
+            self._storage.set_trial_state_values(claim, state, None if value is None else [value])
 
     def _open_study(self, name: str, objective: Objective) -> optuna.Study:
         maximise = self._goal is Goal.MAXIMIZE_GOODPUT
         study = optuna.create_study(
             storage=self._storage,
-            sampler=_recording_sampler(),
             study_name=name,
             direction="maximize" if maximise else "minimize",
             load_if_exists=True,
@@ -300,8 +306,21 @@ def close_storage(storage: optuna.storages.RDBStorage) -> None:
     storage.engine.dispose()
 
 
-def _recording_sampler() -> optuna.samplers.BaseSampler:
-    """Never samples here; writes each told trial's constraint where Optuna's samplers look."""
-    return optuna.samplers.TPESampler(
-        constraints_func=lambda trial: (trial.user_attrs.get(_VIOLATION, FAILED_VIOLATION),)
-    )
+def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:
+    if trial.candidate.key != candidate_key:
+        return "it is of a config other than the one claimed"
+    if trial.candidate != space.current and not space.contains(trial.candidate):
+        return "its config is not in the space"
+    if (trial.score is None) != (trial.state is TrialState.FAILED):
+        return "it is neither failed nor measured"
+    best = None if trial.score is None else trial.score.best_point
+    if best is not None and not 0 <= best < len(trial.points):
+        return f"score.best_point is {best} of {len(trial.points)} points"
+    return "" if all(map(_could_be, trial.points)) else "a measurement has impossible values"
+
+
+def _could_be(point: Point) -> bool:
+    m = point.measurement
+    figures = (m.throughput_infer_per_s, m.p50_latency_us, m.p99_latency_us, m.wall_s)
+    positive = m.load.level > 0 and m.duration_s > 0 and m.batch_size > 0
+    return positive and bool(point.slo) and all(math.isfinite(f) and f >= 0 for f in figures)

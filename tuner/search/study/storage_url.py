@@ -47,7 +47,7 @@ def _is_password(key: str) -> bool:
 
 
 def parsed_url(url: str) -> Any:
-    """As SQLAlchemy reads it; None when it is no URL."""
+    """The URL as SQLAlchemy reads it; None when it is none."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import LoadFailedError
-from tuner.load.perf_analyzer import csv_report, export
-from tuner.load.perf_analyzer.error_text import model_words, useful_words
+from tuner.load.perf_analyzer import export, outputs
+from tuner.load.perf_analyzer.outputs import model_words, useful_words
 
 HEADER = (
     "Request Rate,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,"
@@ -89,7 +89,7 @@ def test_an_export_without_requests_is_an_error(tmp_path: Path) -> None:
 def test_a_report_is_read(tmp_path: Path) -> None:
     path = tmp_path / "report.csv"
     path.write_text(HEADER + ROW)
-    found = csv_report.read(path)
+    found = outputs.read_report(path)
     assert (found.throughput_infer_per_s, found.p99_latency_us) == (193.116, 14704.0)
     assert (found.client_send_us, found.client_recv_us, found.network_us) == (12.0, 2.0, 456.0)
 
@@ -99,7 +99,7 @@ def test_a_report_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.csv"
     path.write_text(text)
     with pytest.raises(LoadFailedError, match="report"):
-        csv_report.read(path)
+        outputs.read_report(path)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_row_without_the_figures_is_an_error(tmp_path: Path, row: str) -> None
     path = tmp_path / "out.csv"
     path.write_text(HEADER + row)
     with pytest.raises(LoadFailedError, match="cannot be read"):
-        csv_report.read(path)
+        outputs.read_report(path)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tuner.load.validity import received_count
-from tuner.load.watch import idle
-from tuner.load.watch.idle import becomes_idle
-from tuner.load.watch.machine import MachineReading
-from tuner.load.watch.sampler import Sample
+from tuner.load.watch import sampler as idle
+from tuner.load.watch.readings import MachineReading
+from tuner.load.watch.sampler import Sample, becomes_idle
 from tuner.server.server import Endpoints
 from tuner.server.statistics import Metrics, MetricSample, StatisticsSnapshot
 

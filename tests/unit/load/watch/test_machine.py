@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tuner.load.watch.machine import (
+from tuner.load.watch.readings import (
     MachineReading,
     OwnProcesses,
     busy_percent,

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from tuner.errors import ServerGoneError, UndecidedError
-from tuner.load.watch.gpu_clocks import GpuClocks
-from tuner.load.watch.machine import MachineReading
+from tuner.load.watch.readings import GpuClocks, MachineReading, statistics_between
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.stalls import Stalls
-from tuner.load.watch.statistics import difference
 from tuner.measurement.window import Window
 from tuner.server.server import Place
 from tuner.server.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
@@ -60,7 +58,7 @@ def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = No
 
 
 def test_statistics_are_differences_per_request() -> None:
-    found = difference(BEFORE, AFTER)
+    found = statistics_between(BEFORE, AFTER)
     assert found is not None
     assert (found.success_count, found.fail_count, found.cache_hit_count) == (10, 1, 5)
     assert found.queue_us == 5.0  # 50 us over 10 requests, hits included
@@ -71,11 +69,11 @@ def test_statistics_are_differences_per_request() -> None:
 
 
 def test_counters_that_were_reset_give_nothing() -> None:
-    assert difference(AFTER, BEFORE) is None
+    assert statistics_between(AFTER, BEFORE) is None
 
 
 def test_nothing_happening_is_no_division_by_zero() -> None:
-    found = difference(AFTER, AFTER)
+    found = statistics_between(AFTER, AFTER)
     assert found is not None
     assert (found.queue_us, found.mean_batch_size, found.batch_stats) == (0.0, None, ())
 

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 from tuner.score.trial import Trial, TrialState
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
-from tuner.twin.costs import Figure
-from tuner.twin.fit import Twin, fit
-from tuner.twin.model import Unmodelled
-from tuner.twin.observation import Setting
-from tuner.twin.setting import setting_of, with_measured
+from tuner.twin import Twin, Unmodelled, fit
 
 #: Trials a fit uses: the first ones, and the best.
 _FIRST, _BEST = 4, 8
@@ -33,13 +28,9 @@ _POINTS = 2
 class Fitting:
     """Fits, remembered by the number of trials they are from."""
 
-    setting: Setting
-    maximise: bool
+    space: Space
+    spec: Spec
     _fits: dict[int, Twin | Unmodelled] = field(default_factory=dict, init=False)
-
-    @classmethod
-    def of(cls, space: Space, spec: Spec) -> Self:
-        return cls(setting_of(space, spec), spec.objective.goal is Goal.MAXIMIZE_GOODPUT)
 
     def fitted(self, history: Sequence[Trial], first: int) -> Twin | Unmodelled:
         """The twin to use after ``history``; ``first`` trials are the designed ones."""
@@ -63,7 +54,7 @@ class Fitting:
     def informative(self, history: Sequence[Trial]) -> list[Trial]:
         """The first trials and the best, in order, with the points nearest to their capacity."""
         usable = [t for t in history if t.state is not TrialState.FAILED and t.points]
-        sign = -1.0 if self.maximise else 1.0
+        sign = -1.0 if self.spec.objective.goal is Goal.MAXIMIZE_GOODPUT else 1.0
 
         def order(trial: Trial) -> tuple[bool, bool, float]:
             assert trial.score is not None
@@ -77,8 +68,8 @@ class Fitting:
     def _fit(self, history: Sequence[Trial], start: Twin | None) -> Twin | Unmodelled:
         count = len(history)
         if count not in self._fits:
-            setting = with_measured(self.setting, history)
-            self._fits[count] = fit(self.informative(history), setting, start=start)
+            chosen = self.informative(history)
+            self._fits[count] = fit(chosen, history, self.space, self.spec, start=start)
         return self._fits[count]
 
 
@@ -94,11 +85,7 @@ def in_words(fitted: Twin | Unmodelled) -> str:
     if isinstance(fitted, Unmodelled):
         unfit = f"the twin, a simulation of Triton's scheduler, does not fit: {fitted.reason}"
         return f"{unfit}; a Gaussian process goes on, which learns from scores alone"
-    off = fitted.fitness.off
-    return (
-        f"twin fitted: throughput {off[Figure.THROUGHPUT]:.1%}, p50 {off[Figure.P50]:.1%}, "
-        f"p99 {off[Figure.P99]:.1%} off in the median of what it was fitted to"
-    )
+    return f"twin fitted: {fitted.fitness}"
 
 
 def checkpoint(count: int, first: int) -> int:

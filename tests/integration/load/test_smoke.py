@@ -1,0 +1,30 @@
+"""Each generator puts a little load on a real server, at each change of the code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from integration.load.repository import SERVICE_S
+
+from tuner.load.generators import GENERATORS, GeneratorKind
+from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.measurement.window import Window
+
+if TYPE_CHECKING:
+    from integration.load.conftest import Bench
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("kind", GENERATORS, ids=lambda kind: kind.name)
+def test_requests_reach_the_model_and_their_latencies_come_back(
+    bench: Bench, kind: GeneratorKind
+) -> None:
+    window = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.2)
+    found = bench.generator("plain", kind).measure(LoadPoint(Arrivals.POISSON, 20.0), window, 1)
+    assert found.source is LatencySource.REQUESTS
+    assert found.completed_count > 0
+    assert found.failed_count == 0
+    assert SERVICE_S * 1e6 < found.p50_latency_us <= found.p99_latency_us
+    assert not list(bench.directory.glob("load-*"))

@@ -1,0 +1,221 @@
+"""Which load to measure next: the one rule of the search, the rounds and the soak.
+
+The loads measured so far show a floor that passed, a ceiling that failed, or both; what is tried
+next depends on which of them there are, and on `Steps`. docs/architecture.md has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tuner.score.capacity import Bracket, LevelRange, Probe, crossing, saturated
+
+#: Capacities found by the search are within this share of the truth, noise aside.
+TOLERANCE = 0.03
+#: Below this utilisation nothing is known of the capacity yet: raise the load far, to saturate it.
+_AT_EASE = 0.5
+_FAR = 3.0
+#: Utilisation rises with at least this power of the load, though two noisy readings may show less.
+_FLATTEST = 0.5
+#: Large upward steps that do not count, so that a start far below the capacity costs no accuracy.
+MOST_FREE = 2
+#: Where to look below a failure that was a near one: one with less utilisation than `_NEAR`.
+_BELOW_FAILURE = 0.85
+_NEAR = 2.0
+#: Near its bound, the tail of the latency rises with this power of the load at least: in a queue at
+#: 75 % of its saturation it is 0.75 / (1 - 0.75).
+_STEEP = 3.0
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How the next load is chosen.
+
+    Attributes:
+        first: Largest first step from the only load, as a share. None: steps are as large as the
+            utilisation says.
+        least: The smallest first step down; both are doubled with each further load.
+        of_served: Tried below a saturated server, as a share of what it answered.
+        close: A load that passed and used up this share of its bound needs no failure above it.
+        wide: A bracket that is narrower is not divided any more.
+        tolerance: How far a load between two others is at least from each, about.
+    """
+
+    first: float | None = None
+    least: float = 0.0
+    of_served: float = 0.95
+    close: float = math.inf
+    wide: float = 0.0
+    tolerance: float = TOLERANCE
+
+
+#: Those of the search, which ends by itself.
+SEARCH = Steps()
+
+
+def next_load(probes: Sequence[Probe], levels: LevelRange, steps: Steps = SEARCH) -> float | None:
+    """The most telling load after ``probes``, of which there is at least one; None: no other is."""
+    bracket = Bracket.of(probes)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    used_up = 0.0 if floor is None or levels.whole else floor.slo_utilisation or 0.0
+    if (used_up >= steps.close and len(probes) > 1) or bracket.gap < steps.wide:
+        return None
+    if floor is None and any(p.undecided for p in probes) and steps.first is None:
+        level = _above_undecided(probes, ceiling)
+    elif floor is not None and ceiling is not None:
+        level = _between(probes, bracket, steps)
+    elif floor is not None:
+        level = floor.level * _growth(probes, steps)
+    elif ceiling is not None:
+        level = _below(ceiling, len(probes), steps)
+    else:
+        return None  # too few answers for a verdict
+    level = levels.nearest(level)
+    if levels.whole:
+        level = _within(bracket, level)
+    return None if any(p.level == level for p in probes) else level
+
+
+def _within(bracket: Bracket, level: float) -> float:
+    """The whole number nearest to ``level`` that lies inside the bracket, where one does."""
+    if bracket.ceiling is not None:
+        level = min(level, bracket.ceiling.level - 1.0)
+    return level if bracket.floor is None else max(level, bracket.floor.level + 1.0)
+
+
+def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
+    """Where there are more answers: higher up, where nothing failed yet."""
+    highest = max(p.level for p in probes if p.undecided)
+    return 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
+
+
+def _between(probes: Sequence[Probe], bracket: Bracket, steps: Steps) -> float:
+    """Where the utilisation should be 1, or below the saturation where that is far above."""
+    floor, ceiling = bracket.floor, bracket.ceiling
+    assert floor is not None
+    assert ceiling is not None
+    if saturated(ceiling):
+        bound = _below(ceiling, len(probes), steps)
+        if floor.level * (1.0 + steps.tolerance) < bound:
+            return bound
+    # A little beyond the guess, so that the next probe closes the bracket from the other side.
+    beyond = steps.tolerance / 4 if probes[-1].passed else -steps.tolerance / 4
+    guess = crossing(floor, ceiling) * (1.0 + beyond)
+    if bracket.top < ceiling.level:
+        guess = min(guess, math.sqrt(floor.level * bracket.top))
+    step = 1.0 + min(steps.tolerance / 2, bracket.gap / 3)
+    return min(max(guess, floor.level * step), bracket.top / step)
+
+
+def _growth(probes: Sequence[Probe], steps: Steps) -> float:
+    """Up to where the utilisation would be 1 if it rose as it did between the two highest loads.
+
+    From a single load, latency is assumed to rise as the load does; while there is much margin,
+    the step is large.
+    """
+    if steps.first is not None:
+        return 1.0 + max(steps.first, steps.least * 2.0 ** (len(probes) - 1))
+    *_, below, floor = (None, *sorted((p for p in probes if p.passed), key=lambda p: p.level))
+    if floor.slo_utilisation is None:
+        return 2.0
+    if floor.slo_utilisation < _AT_EASE:
+        return _FAR
+    slope = 1.0
+    if below is not None and below.slo_utilisation:
+        slope = math.log(floor.slo_utilisation / below.slo_utilisation) / math.log(
+            floor.level / below.level
+        )
+        slope = max(slope, _FLATTEST)
+    to_bound = -math.log(min(floor.slo_utilisation, 1.0 - steps.tolerance))
+    return _FAR if to_bound >= slope * math.log(_FAR) else math.exp(to_bound / slope)
+
+
+def _below(ceiling: Probe, count: int, steps: Steps) -> float:
+    """Below what a saturated server answered; else to where the utilisation would be 1, about."""
+    if saturated(ceiling) and ceiling.served_per_s:
+        return steps.of_served * ceiling.served_per_s
+    slo_utilisation = ceiling.slo_utilisation
+    if steps.first is not None:
+        least, most = (step * 2.0 ** (count - 1) for step in (steps.least, steps.first))
+        over = most if slo_utilisation is None else slo_utilisation ** (1.0 / _STEEP) - 1.0
+        return ceiling.level / (1.0 + min(max(over, least), most))
+    if slo_utilisation is not None and slo_utilisation < _NEAR:
+        return ceiling.level * _BELOW_FAILURE
+    if slo_utilisation is not None and ceiling.served_per_s is None:
+        # a closed loop: beyond its capacity, clients only wait
+        return ceiling.level / slo_utilisation
+    return ceiling.level * 0.5
+
+
+def find_capacity(
+    probe: Callable[[float], Probe],
+    start: float,
+    levels: LevelRange,
+    tolerance: float = TOLERANCE,
+    at_most: int = 5,
+    known: Sequence[Probe] = (),
+) -> Bracket:
+    """What `CapacitySearch` finds with ``probe``, which measures one level."""
+    search = CapacitySearch(start, levels, tolerance, at_most, known)
+    while (level := search.ask()) is not None:
+        search.tell(probe(level))
+    return Bracket.of(search.probes)
+
+
+class CapacitySearch:
+    """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
+
+    Says which level to try next, and receives the result.
+
+    Args:
+        start: First level to try when nothing is ``known``.
+        levels: Allowed levels.
+        tolerance: Distance of the floor from the capacity, as a share, that is good enough.
+        at_most: Most probes, not counting those already known, or up to `MOST_FREE` that doubled
+            the load and still passed.
+        known: What was measured before.
+    """
+
+    def __init__(
+        self,
+        start: float,
+        levels: LevelRange,
+        tolerance: float = TOLERANCE,
+        at_most: int = 5,
+        known: Sequence[Probe] = (),
+    ) -> None:
+        self.probes = list(known)
+        self._start, self._levels, self._steps = start, levels, Steps(tolerance=tolerance)
+        self._left, self._free = at_most, MOST_FREE
+
+    def ask(self) -> float | None:
+        """The next level; None when the capacity is known well enough, or no probe is left."""
+        bracket, levels = Bracket.of(self.probes), self._levels
+        closed = bracket.closed(self._steps.tolerance)
+        if self._left <= 0 or closed or _at_an_end(bracket, levels):
+            return None
+        if not self.probes:
+            return levels.nearest(self._start)
+        return next_load(self.probes, levels, self._steps)
+
+    def tell(self, probe: Probe) -> None:
+        """What came of the level that was asked for."""
+        if self._free and _far_up(Bracket.of(self.probes), probe):
+            self._free -= 1
+        else:
+            self._left -= 1
+        self.probes.append(probe)
+
+
+def _far_up(before: Bracket, probe: Probe) -> bool:
+    """The load was doubled at least and still passed: the start was far below the capacity."""
+    floor = before.floor
+    return floor is not None and probe.passed and probe.level >= 2.0 * floor.level
+
+
+def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
+    if bracket.floor is not None and bracket.floor.level >= levels.highest:
+        return True
+    return bracket.ceiling is not None and bracket.ceiling.level <= levels.lowest

@@ -1,0 +1,168 @@
+"""How a run ends: its result and its report are stored, whatever happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tuner.bench.timebook import Phase, TimeBook
+from tuner.confirm.repeatability import noise_of
+from tuner.confirm.resumed import finished_rows
+from tuner.errors import InterruptedRunError, TunerError
+from tuner.run.choices import resume_command
+from tuner.run.result_schema import Result
+from tuner.run.status import Status
+from tuner.run.store import RunStore
+from tuner.search.study.uninterrupted import uninterrupted
+from tuner.steps.events import Events
+from tuner.steps.failing import explain_error
+from tuner.steps.job import Job, Request
+from tuner.steps.neighbours import Neighbours
+from tuner.steps.opening import OpenRun
+from tuner.steps.outcome import Change, Verdict, result_of, side_of_trial
+from tuner.steps.writing import best_configs, draw_up, write_back
+from tuner.writeback.written import Written
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end; ``result`` is what `result.json` holds."""
+
+    directory: Path
+    result: Result
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Ends a run that has a directory.
+
+    As a context manager it stores, for an error that passes, what there is so far.
+
+    Attributes:
+        report: Makes the reports in the directory of a run.
+    """
+
+    request: Request
+    store: RunStore
+    neighbours: Neighbours
+    book: TimeBook
+    events: Events
+    report: Callable[[Path], object]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            self._fail(explain_error(error, self.store.directory))
+
+    def finish(self, job: Job, opened: OpenRun, verdict: Verdict) -> Finished:
+        """Draws up what is to change, writes it, and stores how the run ended.
+
+        No signal comes between writing the repository and storing that it was written.
+
+        Args:
+            job: Over the config as the server completes it.
+            opened: Has the config as the run read it, and counts repeated proposals.
+            verdict: What the search and the proof came to.
+        """
+        change: Change | None = None
+        store, duplicates = self.store, opened.searcher.duplicates
+        with self.book.phase(Phase.WRITING):
+            if verdict.winner is not None:
+                winner = verdict.winner.candidate
+                change = draw_up(job, winner)
+                store.write_best(best_configs(job, change), winner.server_args)
+            with uninterrupted():
+                written = self._write(opened, verdict, change)
+                self._record(verdict, change, written, duplicates)
+            for note in written.all_notes if written else ():
+                self.events.note(note)
+            self.report(store.directory)
+            result = self._record(verdict, change, written, duplicates)  # reporting took time
+        return Finished(store.directory, result)
+
+    def _write(self, opened: OpenRun, verdict: Verdict, change: Change | None) -> Written | None:
+        """The winner in the repository; a winner that cannot be written is kept in the result."""
+        if verdict.winner is None or change is None or not self.request.write:
+            return None
+        try:
+            return write_back(opened.manifest, verdict.winner.candidate, change)
+        except TunerError:
+            self._record(verdict, change, None, opened.searcher.duplicates)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        """Stores what there is so far, with the reason why there is no more."""
+        store = self.store
+        try:
+            stored = store.result()
+            if stored is not None and stored["winner"] is not None:
+                # The run was complete: only writing back or reporting was not.
+                self.report(store.directory)
+                if isinstance(error, InterruptedRunError):
+                    error.hint = f"the run was complete and its result is kept: {store.directory}"
+                return
+            status, message = _explain(error)
+            current = store.manifest().current
+            of_current = (t for t in store.trials() if t.candidate == current)
+            verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
+            with self.book.phase(Phase.WRITING):
+                self._record(verdict, None, None)
+                self.report(store.directory)
+                self._record(verdict, None, None)
+        except (OSError, TunerError) as second:
+            self.events.note(f"the run's end could not be stored: {second}")
+            return
+        if isinstance(error, InterruptedRunError):
+            error.hint = self._how_to_go_on()
+        elif isinstance(error, TunerError):
+            error.hint = f"{error.hint}; the report: {store.directory / 'report.html'}".lstrip("; ")
+
+    def _how_to_go_on(self) -> str:
+        """What is kept, and the command that goes on."""
+        store = self.store
+        number, rows = len(store.trials()), finished_rows(store.confirmation())
+        trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
+        rounds = f" and {rows} measurements of its confirmation" if rows else ""
+        kept = f"nothing was written; {trials}{rounds} kept"
+        command = resume_command(store.directory)
+        if store.manifest().choices.lacks_a_password:
+            command += " (with $TUNE_STORAGE as before: its password is not kept)"
+        return f"{kept}; go on with: {command}"
+
+    def _record(
+        self,
+        verdict: Verdict,
+        change: Change | None,
+        written: Written | None,
+        duplicates: int = 0,
+    ) -> Result:
+        """Writes `result.json`."""
+        store = self.store
+        verdict = replace(verdict, reasons=(*verdict.reasons, *self.neighbours.remarks))
+        result = result_of(
+            manifest=store.manifest(),
+            verdict=verdict,
+            trials=store.trials(),
+            rejected=store.rejected(),
+            duplicates=duplicates,
+            time=self.book.to_json(),
+            change=change,
+            written=written,
+            noise=noise_of(store.confirmation()),
+        )
+        store.write_result(result.to_json())
+        return result
+
+
+def _explain(error: Exception) -> tuple[Status, str]:
+    if isinstance(error, InterruptedRunError):
+        return Status.INTERRUPTED, error.message
+    message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
+    return Status.FAILED, message
