@@ -53,7 +53,6 @@ SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 LONGER = 1.1
 WARMED_UP = "only its first moments missed an SLO: the model may have been warming up"
 
-
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
 WindowAt = Callable[[float | None], Window]
 _Asked = TypeVar("_Asked")
@@ -117,10 +116,6 @@ class TritonBench:
         self._unmeasured = False  # it was loaded, and not measured yet
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = Sendable()
-
-    @property
-    def arrivals(self) -> Arrivals:
-        return self._rules.arrivals
 
     def aside(self) -> TritonBench:
         return self
@@ -202,8 +197,7 @@ class TritonBench:
             self.lost(error.message)
             raise
         except ClientLimitError as error:
-            if load.arrivals.open_loop:
-                self.sendable.fell_behind(error, level)
+            self.sendable.fell_behind(error, level)
             raise
         self.sendable.kept_up(level)
         self._rejects.keep(point.measurement)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, saturated
+from tuner.score.capacity import NoResult, Probe, saturated
 from tuner.score.load_plan import LoadPlan
 from tuner.score.next_load import CapacitySearch, Steps, next_load
 from tuner.score.point import Point, Score, score_points
@@ -134,12 +135,8 @@ def evaluate(
         known: What a race that it did not lose has measured.
     """
     points, above = list(known), FromAbove(measure, plan.levels)
-    first = plan.levels.nearest(start)
-    while not points:
-        try:
-            points.append(measure(first))
-        except (ClientLimitError, LoadFailedError) as error:
-            first = above.lower(error, first)
+    if not points:
+        points.append(above.result(start))
     seen: list[Probe] = [*points, *above.drowned]
     left = at_most - len(points)
     search = CapacitySearch(start, above.levels, at_most=left, known=seen)
@@ -154,27 +151,18 @@ def evaluate(
                 search.tell(NoResult(level))  # too much, since a lower one has passed
             except ClientLimitError as error:
                 above.lower(error, level)
-                left = at_most - len(points)
-                search = CapacitySearch(start, above.levels, at_most=left, known=search.probes)
+                search.levels = above.levels
     except (ClientLimitError, OutOfTimeError) as error:
         if not any(p.passed for p in points):
             raise  # what was measured, if anything, says nothing about the config
         limit: str | None = error.message
     else:
         limit = None
-    found = Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
-    return _at_least(found, Bracket.of(search.probes).floor, above.levels)
-
-
-def _at_least(found: Evaluation, floor: Probe | None, levels: LevelRange) -> Evaluation:
-    """One that sustains all that can be sent is equal to others that do, whatever each answered."""
-    if floor is None or not levels.reached_by(floor):
-        return found
-    value, measured = found.score.value, found.points[0].measurement
-    if measured.load.arrivals.open_loop:  # in a closed loop, clients are no goodput
-        value = floor.level * measured.batch_size
-    limit = f"it sustains all that the load generator can send, {digits(floor.level, 4)}/s"
-    return replace(found, score=replace(found.score, value=value), limit=limit)
+    score, most = score_points(objective, points), above.levels.limit(search.probes)
+    if most < math.inf:  # whatever it answered, it is equal to others that sustain that
+        limit = f"it sustains all that the load generator can send, {digits(most, 4)}/s"
+        score = replace(score, value=most * points[0].measurement.batch_size)
+    return Evaluation(TrialState.MEASURED, tuple(points), score, limit)
 
 
 def evaluate_listed(

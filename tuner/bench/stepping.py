@@ -33,11 +33,13 @@ class Sendable:
     sent: float = 0.0
 
     @classmethod
-    def seen(cls, kept: Iterable[Measurement], rejected: Iterable[Measurement]) -> Sendable:
+    def seen(cls, measured: Iterable[Measurement]) -> Sendable:
         """By what an earlier part of the run has measured."""
-        found = cls(sent=max((m.load.level for m in kept), default=0.0))
-        for m in rejected:
-            if m.load.arrivals.open_loop and not client_kept_up(m):
+        found = cls()
+        for m in measured:
+            if client_kept_up(m):
+                found.kept_up(m.load.level)
+            else:
                 found.fell_behind(client_behind(m), m.load.level)
         return found
 
@@ -86,7 +88,8 @@ class FromAbove(Generic[Result]):
         if lower is None or self.steps > TOO_HIGH.at_most or isinstance(error, ModelFailsError):
             raise error
         if isinstance(error, ClientLimitError):
-            self.levels = replace(self.levels, highest=lower, limited=True)
+            limited = not self.levels.whole  # more clients need not get more
+            self.levels = replace(self.levels, highest=lower, limited=limited)
         else:
             self.drowned.append(NoResult(level))
         return lower

@@ -113,4 +113,4 @@ def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:
         from tuner.cli.live import LiveEvents
 
         return LiveEvents()
-    return nullcontext(Silent() if progress == "none" else PlainEvents(verbosity))
+    return nullcontext(Silent()) if progress == "none" else PlainEvents(verbosity)

@@ -97,7 +97,7 @@ def _goodput(facts: ConfigFacts | None, gain: Improvement | None = None) -> str:
     if facts.goodput_infer_per_s is None and gain is not None and gain.at_least:
         return f"less than {digits(gain.means.current, 4)}/s" if gain.means else "far less"
     if facts.goodput_infer_per_s is None:
-        return f"none within the SLOs{facts.missed_when_idle and f' ({facts.missed_when_idle})'}"
+        return "none within the SLOs"
     least = "at least " if facts.at_least else ""
     met, rounds, worst = facts.rounds_met, len(facts.measurements), facts.worst_round_infer_per_s
     soaked = facts.soak and facts.soak.held  # for long: that is what it is credited with

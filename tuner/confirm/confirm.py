@@ -24,7 +24,7 @@ from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.far_behind import OUTCLASSED, search_far_behind
-from tuner.confirm.gain import Gain, gain
+from tuner.confirm.gain import Gain, gain, uneven_text
 from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.rounds import (
     Contender,
@@ -33,6 +33,7 @@ from tuner.confirm.rounds import (
     Rounds,
     Row,
     disturbed_alike,
+    in_order,
     measure_fixed_round,
     search_round,
 )
@@ -112,6 +113,7 @@ class Rules:
         claim_window_s: From the measurements of a config to the window that its claim needs.
         soaked: The confirmed config is put under one long load afterwards.
         length_s: How long a measurement at a level takes.
+        late: Whether no rounds are made after the first look.
     """
 
     objective: Objective
@@ -123,6 +125,7 @@ class Rules:
     claim_window_s: Callable[[Sequence[Point]], float] = lambda _: 0.0
     soaked: bool = False
     length_s: Callable[[float], float] = lambda _: 0.0
+    late: Callable[[], bool] = lambda: False
 
 
 def confirm(
@@ -162,6 +165,8 @@ class _Rotation:
     def run(self) -> list[Confirmation]:
         for number in range(self._analyses.most_rounds):
             if not self._racing() or self._settled(number):
+                break
+            if number >= self._rules.rounds and self._rules.late():
                 break
             self._round(number)
             if self._nothing_to_compare():
@@ -227,23 +232,11 @@ class _Rotation:
         """The current config met the SLOs in the search, but not on two fresh servers."""
         return self._sustained_in_search and not self._current_sustains
 
-    def _in_order(self, sides: list[Contender], number: int) -> list[Contender]:
-        """The order of a round, such that a drift of the machine favours no side.
-
-        Where the number of rounds is a multiple of the number of sides, each side has each place
-        equally often. Otherwise every other round is in reverse order, which cancels drift in
-        pairs of rounds, and the seed decides who is first in the one left over.
-        """
-        if self._rules.rounds % len(sides) == 0:
-            first = number % len(sides)
-            return [*sides[first:], *sides[:first]]
-        return sides if (number + self._rules.seed) % 2 == 0 else sides[::-1]
-
     def _round(self, number: int) -> None:
         self._lengthen_windows()
         compared = self._current_sustains and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
-        for side in self._in_order(sides, number):
+        for side in in_order(sides, number, self._rules.rounds, self._rules.seed):
             self._add_round(side, number)
             if side is self._current and not side.rounds[-1].compares:
                 self._measure_on_another_server(number)
@@ -262,15 +255,11 @@ class _Rotation:
             self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
 
     def _bring_back(self, number: int) -> None:
-        """Finalists that were dropped only beside one that has left since take its place.
-
-        They are measured in the rounds that they have missed, under the arrivals of each.
-        """
-        bar = max((geometric_mean(f.capacities()) for f in self._racing()), default=0.0)
+        """A finalist dropped only beside one that has left takes its place, in all rounds."""
+        bar = BEHIND * max((geometric_mean(f.capacities()) for f in self._racing()), default=0.0)
         for finalist in self._finalists:
-            if finalist.dropped != _ANOTHER or geometric_mean(finalist.capacities()) < BEHIND * bar:
-                continue
-            finalist.dropped = ""
+            if finalist.dropped == _ANOTHER and geometric_mean(finalist.capacities()) >= bar:
+                finalist.dropped = ""
             while not finalist.dropped and len(finalist.rounds) <= number:
                 self._add_round(finalist, len(finalist.rounds))
                 self._drop_where_missed(finalist)
@@ -314,7 +303,7 @@ class _Rotation:
             levels, expected = self._rules.levels, side.expected_level()
             if levels is None:
                 return measure_fixed_round(measure, side.entrant.level or expected)
-            levels = self._rounds.sendable(levels)
+            levels = levels.below(self._rounds.bench.sendable.most)
             if self._far_behind and side is self._current:
                 others = [f.expected_level() for f in self._racing()]
                 return search_far_behind(measure, expected, others, levels, self._rules.length_s)
@@ -374,31 +363,21 @@ class _Rotation:
                 "again on fresh servers: there is nothing to compare with"
             )
         if ratio.low == 0.0:
-            return Outcome.NOT_COMPARED, self._uneven(finalist)
-        ruled_out = ratio.high < 1.0 + self._rules.min_gain
+            return Outcome.NOT_COMPARED, uneven_text(finalist, self._current)
+        ruled_out = ratio.high < 1.0 + self._rules.min_gain and not finalist.limited
         shows = "rules out" if ruled_out else "neither proves nor rules out"
+        most = "; it sustains all that the load generator can send" if finalist.limited else ""
         return Outcome.NOT_BETTER if ruled_out else Outcome.UNDECIDED, (
             f"measured again in {len(finalist.rounds)} rounds, it is {digits(ratio.estimate)} "
             f"times the current config (95 % interval {digits(ratio.low)} to "
             f"{digits(ratio.high)}), which {shows} the {self._rules.min_gain:.0%} gain that "
-            "a change must be worth"
-        )
-
-    def _uneven(self, finalist: Contender) -> str:
-        """Which rounds do not count in its gain, in words; empty where all do."""
-        pairs = list(zip(finalist.rounds, self._current.rounds, strict=False))
-        uneven = sum(not disturbed_alike(one, other) for one, other in pairs)
-        if not uneven or self._current.outclassed:
-            return ""
-        return (
-            f"{uneven} of {len(pairs)} rounds do not count in the gain: others took more of the "
-            "machine beside one of the two configs, and again when it was repeated"
+            f"a change must be worth{most}"
         )
 
     def _why_confirmed(self, finalist: Contender) -> str:
         rounds = len(finalist.rounds)
         sustained = f"every SLO met in {'one round' if rounds == 1 else f'each of {rounds} rounds'}"
-        if uneven := self._uneven(finalist):
+        if uneven := uneven_text(finalist, self._current):
             sustained += f"; {uneven}"
         if not self._current.outclassed:
             return sustained

@@ -70,6 +70,18 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     return Gain(ratio, means, (len(alike), len(alike)), other.at_most)
 
 
+def uneven_text(own: Contender, other: Contender) -> str:
+    """Which rounds do not count in a gain, in words; empty where all do."""
+    pairs = list(zip(own.rounds, other.rounds, strict=False))
+    uneven = sum(not disturbed_alike(*pair) for pair in pairs)
+    if not uneven or other.outclassed:
+        return ""
+    return (
+        f"{uneven} of {len(pairs)} rounds do not count in the gain: others took more of the "
+        "machine beside one of the two configs, and again when it was repeated"
+    )
+
+
 def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:
     one, two = own.capacities(), other.capacities()
     ratio = unequal_ratio(one, two, ROUND_DEVIATION, error)

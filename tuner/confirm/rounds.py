@@ -80,10 +80,6 @@ class Rounds:
     record: Callable[[Row], None]
     _made: Counter[int] = field(default_factory=Counter)
 
-    def sendable(self, levels: LevelRange) -> LevelRange:
-        """Those of them that the load generator can send, as far as is known by now."""
-        return levels.below(self.bench.sendable.most)
-
     def measure(
         self,
         number: int,
@@ -260,6 +256,19 @@ class Contender:
         return self.entrant.level
 
 
+def in_order(sides: list[Contender], number: int, rounds: int, seed: int) -> list[Contender]:
+    """The order of a round, such that a drift of the machine favours no side.
+
+    Where the number of rounds is a multiple of the number of sides, each side has each place
+    equally often. Otherwise every other round is in reverse order, which cancels drift in pairs of
+    rounds, and the seed decides who is first in the one left over.
+    """
+    if rounds % len(sides) == 0:
+        first = number % len(sides)
+        return [*sides[first:], *sides[:first]]
+    return sides if (number + seed) % 2 == 0 else sides[::-1]
+
+
 def measure_fixed_round(measure: Callable[[float], Point], level: float) -> Round:
     """Where the spec lists the loads: one measurement, at the load that must be sustained."""
     return Round((measure(level),), fixed=True)
@@ -317,9 +326,7 @@ def search_round(
         level = next_load(probes, above.levels, steps)
         if level is None and fine:
             level, fine = _where_it_bends(probes, above.levels), False
-    floor = Bracket.of(_probes(points, drowned)).floor
-    limited = floor is not None and above.levels.reached_by(floor)
-    limit = floor.level if limited and floor is not None else math.inf
+    limit = above.levels.limit(_probes(points, drowned))
     return Round(tuple(points), drowned=tuple(drowned), limit=limit)
 
 

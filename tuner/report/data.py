@@ -119,12 +119,6 @@ class ReportData:
         return sum(t.score is not None for t in self.trials)
 
     @property
-    def tried_all(self) -> bool:
-        """Whether there is a trial of every config of the space."""
-        size = self.manifest.space_size
-        return size is not None and len({t.candidate for t in self.trials}) >= size
-
-    @property
     def scored(self) -> tuple[Trial, ...]:
         """Trials measured in full."""
         return tuple(t for t in self.trials if t.state is TrialState.MEASURED and t.score)

@@ -24,9 +24,6 @@ def render(data: ReportData) -> str:
     suite = new_suite(data.model, facts)
     for row in data.slo:
         add_slo(suite, data.model, row.found)
-    if data.subject is not None and data.subject.missed_when_idle:
-        case = add_case(suite, data.model, "slo", "at low loads")
-        add_problem(case, "failure", Verdict.FAIL.value, data.subject.missed_when_idle)
     _add_confirmation(suite, data)
     return document(suite, data.wall_s, data.manifest.created_at)
 

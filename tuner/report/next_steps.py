@@ -41,7 +41,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     if causes := remedies(data.reasons):
         return [*((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
-        if data.tried_all:
+        if len(data.trials) == data.manifest.space_size:
             return [("every config of the space was tried: another space may have better ones", "")]
         return [("search further: raise the budget, or widen the space", again)]
     if data.status is Status.INFEASIBLE:

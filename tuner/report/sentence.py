@@ -133,23 +133,19 @@ def _improved(data: ReportData) -> str:
 def _kept(data: ReportData) -> str:
     standing = f"; the current config: {_standing(data, data.current)}" if data.current else ""
     tried = count_text(data.measured_count, "config")
-    whole = ", the whole space" if data.tried_all else ""
     looked_better = any(r.role is Role.CANDIDATE for r in data.repeats)
     again = ", and what looked better was not better when measured again" if looked_better else ""
     return (
-        f"nothing better than the current config was found among {tried} measured{whole}{again}"
-        f"{standing}."
+        f"nothing better than the current config was found among {tried} measured{again}{standing}."
     )
 
 
 def _infeasible(data: ReportData) -> str:
     side = data.best or data.current
-    if data.current is not None and data.current.missed_when_idle:
-        return f"no config meets every SLO at every load; {data.current.missed_when_idle}."
     tried = count_text(data.measured_count, "config")
-    if side is None or not data.slo:
-        return f"none of {tried} measured meets every SLO."
     missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
+    if side is None or not missed:
+        return f"none of {tried} measured meets every SLO."
     worst = "; ".join(f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
     name = change_text(data, side.candidate)
     return f"none of {tried} measured meets every SLO; the nearest, {name}, misses {worst}."
@@ -196,8 +192,7 @@ def _standing(data: ReportData, side: Side | None) -> str:
 
 def _gain(data: ReportData) -> str:
     if data.improvement is None:
-        missed = data.current.missed_when_idle if data.current else ""
-        reason = missed or "the current config met the SLOs at no load tried"
+        reason = "the current config does not meet the SLOs"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     times, means = data.improvement.times_text, data.improvement.means
     if not data.maximizes:

@@ -33,7 +33,6 @@ class Side:
         goodput_infer_per_s: That of ``judged``; ``None`` if no load met every SLO.
         soak: Long loads, lowered until one held.
         at_least: It may sustain more: the load generator could send no more.
-        missed_when_idle: The SLO that it misses for a lone request, or at a tenth of its load.
     """
 
     candidate: Candidate
@@ -45,7 +44,6 @@ class Side:
     goodput_infer_per_s: float | None
     soak: Soak = field(default_factory=Soak)
     at_least: bool = False
-    missed_when_idle: str = ""
 
     @property
     def rounds_text(self) -> str:
@@ -80,7 +78,7 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     judged = judged if soak.held is None else soak.held.point
     goodput = None if facts.goodput_infer_per_s is None else soak.credited_per_s or _goodput(judged)
     side = replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput, soak=soak)
-    return replace(side, at_least=facts.at_least, missed_when_idle=facts.missed_when_idle)
+    return replace(side, at_least=facts.at_least)
 
 
 def _identity(point: Point) -> tuple[LoadPoint, int]:

@@ -90,11 +90,6 @@ class ConfigFacts(Part):
     p99_latency_us: float | None
     slo: tuple[SloResult, ...]
     soak: Soak | None = Field(None, description="null: the run did not get that far")
-    missed_when_idle: str = Field(
-        "",
-        exclude_if=_empty,
-        description="the SLO that it misses for a lone request, or at a tenth of its load",
-    )
     streams: dict[str, StreamFacts] = Field(
         default_factory=dict, exclude_if=_empty, description="by name, where there are several"
     )

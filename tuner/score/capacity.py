@@ -138,12 +138,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class LevelRange:
-    """Levels that may be asked for.
-
-    Attributes:
-        whole: For concurrency.
-        limited: The highest is what the load generator can send.
-    """
+    """Levels that may be asked for; ``whole`` for concurrency, ``limited`` by what can be sent."""
 
     lowest: float
     highest: float
@@ -156,9 +151,10 @@ class LevelRange:
             return self
         return replace(self, highest=self.nearest(sendable), limited=True)
 
-    def reached_by(self, floor: Probe) -> bool:
-        """Whether a level that passed is all that the load generator can send."""
-        return self.limited and floor.level >= self.highest
+    def limit(self, probes: Sequence[Probe]) -> float:
+        """All that the load generator can send, where a level that passed is; else infinite."""
+        highest = max((p.level for p in probes if p.passed), default=0.0)
+        return highest if self.limited and highest >= self.highest else math.inf
 
     def nearest(self, level: float) -> float:
         level = min(max(level, self.lowest), self.highest)

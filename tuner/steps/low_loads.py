@@ -15,7 +15,6 @@ from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
-from tuner.spec.paths import DELAY
 from tuner.steps.finalists import feasible
 from tuner.steps.lengths import LONG_S, length_s
 from tuner.steps.session import Session
@@ -41,8 +40,7 @@ def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0)
     for slo in session.spec.slos:
         took_us = 1e6 * alone_s.get(slo.stream, 0.0)
         if slo.metric.is_latency and took_us > slo.bound:
-            told = f"one request at a time takes {digits(took_us / 1e3, 4)} ms: misses {slo}"
-            return told + _delay_text(session, candidate, took_us)
+            return f"one request at a time takes {digits(took_us / 1e3, 4)} ms: misses {slo}"
     tenth = plan.levels.nearest(TENTH * level)
     if tenth >= level or length_s(session.spec, plan, tenth) > LONG_S:
         return ""
@@ -59,24 +57,21 @@ def held_to_low_loads(session: Session, trials: Sequence[Trial]) -> tuple[list[T
     The best others are asked only where the current config misses one: most share its cause.
     """
     found, reasons = list(trials), list[str]()
-    current = next((t for t in trials if t.candidate == session.current), None)
-    if current is None or not current.points:
-        return found, reasons
-    others = [t for t in feasible(trials, session.spec, session.current) if t is not current]
-    for trial in [current, *others[: 2 * session.spec.confirm.finalists]]:
+    current = [t for t in trials if t.candidate == session.current and t.points]
+    others = [t for t in feasible(trials, session.spec, session.current) if t not in current]
+    for trial in [*current, *others[: 2 * session.spec.confirm.finalists]] if current else []:
+        name = "the current config" if trial in current else f"trial {trial.number}"
         try:
-            level = (trial.sustained_level or 0.0) if trial is current else 0.0
-            missed = missed_when_idle(session, trial.candidate, level)
+            missed = missed_when_idle(session, trial.candidate, trial.sustained_level or 0.0)
         except TrialError as error:
-            session.events.note(f"trial {trial.number} was not asked at low loads: {error.message}")
+            session.events.note(f"{name} was not asked at low loads: {error.message}")
             missed = ""
-        if not missed and trial is current:
-            break
         if missed:
-            name = "the current config" if trial is current else f"trial {trial.number}"
             reasons.append(f"{name}: {missed}")
             session.events.note(reasons[-1])
             found[found.index(trial)] = _infeasible(trial)
+        elif trial in current:
+            break
     return found, reasons
 
 
@@ -84,15 +79,3 @@ def _infeasible(trial: Trial) -> Trial:
     assert trial.score is not None
     score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
     return replace(trial, state=TrialState.MEASURED, score=score)
-
-
-def _delay_text(session: Session, candidate: Candidate, took_us: float) -> str:
-    """That it is the queue delay, where that is most of what a request took."""
-    delays = [v for knob, v in candidate.fields.items() if knob.path == DELAY]
-    if not delays and session.job.served:
-        configs = [model.base.completed for model in session.job.served.models.values()]
-        delays = [c.dynamic_batching.max_queue_delay_microseconds for c in configs]
-    delay_us = max((int(str(delay or 0)) for delay in delays), default=0)
-    if not took_us / 2 < delay_us <= took_us:
-        return ""
-    return f", since its queue delay is {digits(delay_us / 1e3, 4)} ms"

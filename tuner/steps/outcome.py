@@ -42,7 +42,6 @@ class Side:
         soak: Long loads around what it is credited with; None where the run did not get that far.
         rough: Measured in one rough round only, which is no goodput to tell.
         limited: It sustained all that the load generator could send.
-        missed_when_idle: The SLO that it misses for a lone request, or at a tenth of its load.
     """
 
     candidate: Candidate
@@ -51,7 +50,6 @@ class Side:
     soak: Soak | None = None
     rough: bool = False
     limited: bool = False
-    missed_when_idle: str = ""
 
     @property
     def held(self) -> Soaked | None:
@@ -182,7 +180,6 @@ def _config_facts(
         measurements=tuple(p.measurement for p in side.points),
         goodput_infer_per_s=goodput,
         at_least=side.limited and goodput is not None,
-        missed_when_idle=side.missed_when_idle,
         worst_round_infer_per_s=min(sustained) if told else None,
         rounds_met=len(sustained),
         # The worst of the repeats: an SLO is met when it is met every time.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.errors import TrialError
+from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
@@ -23,6 +23,7 @@ from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
 _SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
+_UNSENT = "its overload is more than the load generator can send"
 _SPARED = "not overloaded, since its overload is within what the winner sustained in every round"
 
 
@@ -34,6 +35,8 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     """
     slo = tail_slo(session.spec.slos)
     reason = why_none(session.spec, session.plan)
+    if not reason and session.deadline.leaves_out("overloading"):
+        reason = session.deadline.told[-1]
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
@@ -81,6 +84,8 @@ def _still_served(side: Side | None) -> bool:
 
 
 def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
+    if OVERLOAD * level > session.bench.sendable.most:
+        raise ClientLimitError(_UNSENT)
     session.bench.deploy(side.candidate, fresh=not _still_served(side))
     return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))
 

@@ -31,13 +31,15 @@ from tuner.steps.lengths import length_s
 from tuner.steps.low_loads import held_to_low_loads, missed_when_idle
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
-from tuner.steps.soaking import soak_kept, soak_winner
+from tuner.steps.soaking import soak_winner
+
+_UNDOING = "undoing changes"
 
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
     """Confirms the finalists; the best that holds is made as simple as possible, and soaked.
 
-    A current config that stays is soaked too, since its goodput is reported as well.
+    What is optional is left out once the plan's time is over, and the reasons say so.
 
     Raises:
         InterruptedRunError: The user stopped it.
@@ -45,21 +47,12 @@ def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
         NothingToSearchError: None was tried in the budget's time or trials.
     """
     verdict = _decide(session, trials)
-    if verdict.status is not Status.KEPT:
-        return verdict
-    try:
-        return replace(verdict, baseline=soak_kept(session, verdict.baseline))
-    except TrialError as error:
-        reason = f"the current config could not be soaked: {error.message}"
-        return replace(verdict, reasons=(*verdict.reasons, reason))
+    return replace(verdict, reasons=(*verdict.reasons, *session.deadline.told))
 
 
 def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
     trials, idle = held_to_low_loads(session, trials)
-    missed = next(iter(idle), "")
     baseline = side_of_trial(_trial_of(session.current, trials))
-    if baseline is not None:
-        baseline = replace(baseline, missed_when_idle=missed)
     if not feasible(trials, session.spec, session.current):
         nearest = () if idle else (_nearest_miss(trials, session.plan),)
         reasons = (*idle, *nearest, *_failures(session, trials), *_limits(trials))
@@ -69,7 +62,8 @@ def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
         reasons = (reason, *_failures(session, trials), *_limits(trials))
-        return Verdict(Status.KEPT, reasons, baseline)
+        limited = baseline is not None and baseline.limited
+        return Verdict(Status.UNCONFIRMED if limited else Status.KEPT, reasons, baseline)
     verdict = _take_best(session, trials, finalists, baseline)
     return replace(verdict, reasons=(*idle, *verdict.reasons))
 
@@ -95,13 +89,18 @@ def _take_best(
         name = names[result.candidate]
         try:
             simplest = _simplify(session, result, trials)
+            idle = missed_when_idle(session, simplest.candidate, simplest.proof.level)
+            if idle and simplest.candidate != result.candidate:
+                reasons.append(f"{name}: nothing is undone, since without it {idle}")
+                simplest = Simplified(result, ())
+                idle = missed_when_idle(session, result.candidate, result.level)
+            if idle:
+                reasons.append(f"{name}: {idle}")
+                outcomes[result.candidate] = Outcome.NOT_FEASIBLE
+                continue
             answers = _same_answers(session, simplest)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
-                continue
-            if idle := missed_when_idle(session, simplest.candidate, simplest.proof.level):
-                reasons.append(f"{name}: {idle}")
-                outcomes[result.candidate] = Outcome.NOT_FEASIBLE
                 continue
             proven = soak_winner(session, simplest.proof)
         except TrialError as error:
@@ -141,6 +140,8 @@ def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confi
 
 
 def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
+    if session.deadline.leaves_out(_UNDOING):
+        return Simplified(result, ())
     session.events.phase("looking for the simplest config that is as good")
     space, sizes = session.job.space, list_sizes(session.spec)
     minimise = session.spec.objective.goal is Goal.MINIMIZE
@@ -149,20 +150,14 @@ def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -
         return f"the winner with {changes_text(candidate, result.candidate)}"
 
     def allowed(candidate: Candidate) -> bool:
-        return not space.violations(candidate)
+        return not space.violations(candidate) and not session.deadline.leaves_out(_UNDOING)
 
     def ceiling(candidate: Candidate) -> float | None:
         return None if minimise else _ceiling(_trial_of(candidate, trials))
 
     with _rounds_told(session.record, session.events, name) as record:
         rules = _rules(session, record)
-        found = simplify(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
-    if found.candidate == result.candidate:
-        return found
-    idle = missed_when_idle(session, found.candidate)
-    if idle:
-        session.events.note(f"nothing is put back: {idle}")
-    return Simplified(result, ()) if idle else found
+        return simplify(session.bench, result, rules, allowed, sizes, ceiling, space.alike)
 
 
 def _ceiling(trial: Trial | None) -> float | None:
@@ -266,6 +261,7 @@ def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
         claim_window_s=lambda points: _claim_window_s(session, points),
         soaked=float(session.spec.confirm.soak) > 0.0,
         length_s=lambda level: length_s(session.spec, session.plan, level),
+        late=lambda: session.deadline.leaves_out("further rounds"),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import Sendable
@@ -25,6 +27,30 @@ from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
 
 
+@dataclass
+class Deadline:
+    """When what follows the search should be over: from then on, what is optional is left out.
+
+    Attributes:
+        at_s: By the monotonic clock.
+        told: What was left out, a sentence each.
+    """
+
+    at_s: float = math.inf
+    told: list[str] = field(default_factory=list)
+
+    def set(self, seconds: float, note: Callable[[str], None]) -> None:
+        self.at_s = time.monotonic() + seconds
+        note(f"confirming and what follows it take {seconds / 60:.1f} minutes at most, as planned")
+
+    def leaves_out(self, what: str) -> bool:
+        """Whether it is too late for ``what``, which is told then."""
+        late, sentence = time.monotonic() >= self.at_s, f"Left out for lack of time: {what}."
+        if late and sentence not in self.told:
+            self.told.append(sentence)
+        return late
+
+
 @dataclass(frozen=True)
 class Session:
     """A job, a bench to measure it on, and its watchers.
@@ -38,6 +64,7 @@ class Session:
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
+        deadline: Of what follows the search.
     """
 
     job: Job
@@ -50,6 +77,7 @@ class Session:
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
     accept_unsoaked: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def spec(self) -> Spec:
@@ -114,10 +142,10 @@ def open_session(
 
     with set_up_bench(served, events, book, checkpoint, reject) as bench:
         if store is not None:
-            points = [*(p for t in store.trials() for p in t.points)]
-            points += [row.point for row in store.confirmation()]
+            kept = [p.measurement for t in store.trials() for p in t.points]
+            kept += [row.point.measurement for row in store.confirmation()]
             rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
-            bench.sendable = Sendable.seen([p.measurement for p in points], rejected)
+            bench.sendable = Sendable.seen([*kept, *rejected])
         yield Session(
             job=served.job,
             bench=bench,

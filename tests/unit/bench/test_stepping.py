@@ -92,7 +92,7 @@ def test_a_model_that_fails_is_asked_once() -> None:
 def test_a_resumed_run_knows_what_could_be_sent() -> None:
     kept = [synthetic_measurement(900.0)]
     behind = replace(synthetic_measurement(2000.0), sent_per_s=1200.0)
-    assert Sendable.seen(kept, []).most == math.inf
-    assert Sendable.seen(kept, [behind]).most == 0.9 * 1200.0
+    assert Sendable.seen(kept).most == math.inf
+    assert Sendable.seen([*kept, behind]).most == 0.9 * 1200.0
     slow_config = replace(synthetic_measurement(800.0), sent_per_s=500.0)
-    assert Sendable.seen(kept, [slow_config]).most == math.inf  # others were sent more than that
+    assert Sendable.seen([*kept, slow_config]).most == math.inf  # others were sent more than that

@@ -17,6 +17,7 @@ from unit.report.synthetic import Toy, manifest_of
 from tuner.cli.verdict import lines_of
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.run.remedies import remedies
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.capacity import saturated
@@ -28,6 +29,8 @@ from tuner.spec.model import Spec
 from tuner.steps import proving as step
 from tuner.steps.events import Events, Silent
 from tuner.steps.outcome import Side, Verdict, result_of
+from tuner.steps.overloading import probe_overload
+from tuner.steps.session import Deadline
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (candidate_of({COUNT: n}) for n in (1, 2, 3))
@@ -489,9 +492,39 @@ def test_a_winner_that_stands_all_that_can_be_sent_is_written_as_at_least_that()
     assert sum(level > 1500.0 for level in levels) <= 1  # and then never again
 
 
-def test_of_two_that_stand_all_that_can_be_sent_neither_is_better() -> None:
+def test_of_two_that_stand_all_that_can_be_sent_it_is_not_known_which_is_better() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 3000.0, OTHER: 4000.0}, sends=1500.0, noise=0.01)
     trials = trial(bench, 0, CURRENT, 1200), trial(bench, 1, OTHER, 1350)
     verdict = prove(bench, *trials)
-    assert verdict.status is Status.KEPT
+    assert verdict.status is Status.UNCONFIRMED
     assert result_json(bench, verdict)["baseline"]["at_least"] is True
+    assert remedies(verdict.reasons)[0].startswith("give the load generator more cores")
+
+
+def test_once_the_planned_time_is_over_only_what_proves_the_winner_is_measured() -> None:
+    both, one = (candidate_of({COUNT: 2, "max_batch_size": size}) for size in (8, None))
+    bench = ProvingBench(spec_of(), {CURRENT: 500.0, both: 1000.0, one: 1000.0})
+    trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, both, 980, 1100)
+    session = a_session(bench, bench.spec, CURRENT, deadline=Deadline(at_s=0.0))
+    verdict = probe_overload(session, step.prove(session, trials))
+    assert verdict.status is Status.IMPROVED
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == both  # as good without one of them
+    assert verdict.confirmation is not None
+    assert (len(verdict.confirmation.points), len(bench.soaks)) == (3, 1)
+    assert (bench.short, bench.overloads) == ([], [])
+    left_out = [f"Left out for lack of time: {w}." for w in ("undoing changes", "the load curve")]
+    assert list(verdict.reasons[-2:]) == left_out
+    assert verdict.overload is not None
+    assert verdict.overload.reasons == ("Left out for lack of time: overloading.",)
+
+
+def test_once_the_planned_time_is_over_the_first_look_decides() -> None:
+    found = []
+    for deadline in (Deadline(), Deadline(at_s=0.0)):
+        bench = ProvingBench(spec_of(), {CURRENT: 980.0, OTHER: 1000.0}, noise=0.03, seed=2)
+        session = a_session(bench, bench.spec, CURRENT, deadline=deadline)
+        verdict = step.prove(session, [trial(bench, 0, CURRENT, 930), trial(bench, 1, OTHER, 980)])
+        assert verdict.status is Status.UNCONFIRMED
+        found.append((len({a.seed for a in bench.asked}), deadline.told))
+    assert found == [(6, []), (3, ["Left out for lack of time: further rounds."])]
