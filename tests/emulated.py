@@ -7,7 +7,6 @@ too much saturates and answers late, and one that Triton refuses is refused when
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 import random
@@ -67,7 +66,7 @@ class EmulatedBench:
     Attributes:
         serves: The capacity of the server that is there now.
         asked: Every measurement.
-        idle: Those that are no part of a round.
+        idle: Those at a tenth of the load.
         deployed: Every candidate, with whether a fresh server was demanded.
         looks: Seeds of the quick looks, and how many requests at once.
         given_up: Reasons for which trials were lost.
@@ -106,12 +105,6 @@ class EmulatedBench:
         self.short: list[Asked] = []
         self.given_up: list[str] = []
 
-    def aside(self) -> EmulatedBench:
-        """Serves the same, and notes what was asked in `idle`."""
-        aside = copy.copy(self)
-        aside.asked, aside.looks = self.idle, []
-        return aside
-
     def enter(self, stage: object) -> None:
         pass
 
@@ -143,7 +136,7 @@ class EmulatedBench:
         return judge_point(self.slos, replace(reading, seed=seed))
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        self.short.append(self._asked(level, seed))
+        (self.short if window.quiet_only else self.idle).append(self._asked(level, seed))
         found = self.reading(level / self.lasting, seed)
         found = replace(found, load=replace(found.load, level=level))
         return judge_point(self.slos, replace(found, seed=seed, duration_s=window.duration_s))
@@ -214,7 +207,7 @@ class FreshBench(EmulatedBench):
     """For rounds, which are never measured on a server that has served another config."""
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        assert self.deployed[-1] == (self.candidate, True) or self.asked is self.idle
+        assert self.deployed[-1] == (self.candidate, True)
         return super().measure(level, seed, least_s)
 
 

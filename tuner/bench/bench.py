@@ -117,9 +117,6 @@ class TritonBench:
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = Sendable()
 
-    def aside(self) -> TritonBench:
-        return self
-
     def enter(self, stage: Stage) -> None:
         """Sets the purpose of what is measured from now on."""
         self._rejects.stage = stage

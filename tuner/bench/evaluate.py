@@ -135,11 +135,15 @@ def evaluate(
         known: What a race that it did not lose has measured.
     """
     points, above = list(known), FromAbove(measure, plan.levels)
-    if not points:
-        points.append(above.result(start))
+    first = plan.levels.nearest(start)
+    while not points:
+        try:
+            points.append(measure(first))
+        except (ClientLimitError, LoadFailedError) as error:
+            first = above.lower(error, first)
     seen: list[Probe] = [*points, *above.drowned]
-    left = at_most - len(points)
-    search = CapacitySearch(start, above.levels, at_most=left, known=seen)
+    search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
+    limit: str | None = None
     try:
         while (level := search.ask()) is not None:
             try:
@@ -155,9 +159,7 @@ def evaluate(
     except (ClientLimitError, OutOfTimeError) as error:
         if not any(p.passed for p in points):
             raise  # what was measured, if anything, says nothing about the config
-        limit: str | None = error.message
-    else:
-        limit = None
+        limit = error.message
     score, most = score_points(objective, points), above.levels.limit(search.probes)
     if most < math.inf:  # whatever it answered, it is equal to others that sustain that
         limit = f"it sustains all that the load generator can send, {digits(most, 4)}/s"

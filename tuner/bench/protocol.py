@@ -23,9 +23,6 @@ class Bench(Protocol):
 
     sendable: Sendable
 
-    def aside(self) -> Bench:
-        """For what is no part of a round or a soak, on the config that is deployed."""
-
     def enter(self, stage: Stage) -> None: ...
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment: ...

@@ -22,12 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class Sendable:
-    """What the load generator can send on this machine, as far as a run has seen it.
-
-    Attributes:
-        most: The highest level to ask for; infinite until one could not be sent.
-        sent: The highest level that was sent.
-    """
+    """What the load generator can send, as far as was seen: no load above ``most`` is asked for."""
 
     most: float = math.inf
     sent: float = 0.0

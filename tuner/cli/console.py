@@ -53,10 +53,7 @@ def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 class PlainEvents:
-    """One stable line for each thing worth knowing: CI logs, pipes, dumb terminals.
-
-    As a context manager it also says each `QUIET_S` that what takes so long still goes on.
-    """
+    """One stable line for each thing worth knowing, and a word each `QUIET_S`: CI logs, pipes."""
 
     def __init__(self, verbosity: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._verbosity, self._clock = verbosity, clock

@@ -71,10 +71,6 @@ class ResumedBench:
         if not any(row.point is repeat.point for repeat in self._stored):
             self._record(row)
 
-    def aside(self) -> Bench:
-        """Nothing of it is stored, and no stored measurement is given up for it."""
-        return self._served().aside()
-
     def enter(self, stage: Stage) -> None:
         self._bench.enter(stage)
 
@@ -90,7 +86,7 @@ class ResumedBench:
         return self._next(level, Role.SOAK) or self._live().soak(level, seed, least_s)
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        return self._next(level, Role.CURVE) or self._live().once(level, seed, window)
+        return self._next(level, Role.CURVE) or self._served().once(level, seed, window)
 
     def answers(self) -> Mapping[str, Answers]:
         return self._served().answers()
@@ -99,7 +95,7 @@ class ResumedBench:
         return self._live().overload(capacity, slo, seed)
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        return self._live().one_at_a_time(seed)
+        return self._served().one_at_a_time(seed)
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         return self._live().many_at_once(concurrency, seed)

@@ -259,9 +259,8 @@ class Contender:
 def in_order(sides: list[Contender], number: int, rounds: int, seed: int) -> list[Contender]:
     """The order of a round, such that a drift of the machine favours no side.
 
-    Where the number of rounds is a multiple of the number of sides, each side has each place
-    equally often. Otherwise every other round is in reverse order, which cancels drift in pairs of
-    rounds, and the seed decides who is first in the one left over.
+    Each side has each place equally often where the number of rounds allows it. Otherwise every
+    other round is reversed, and the seed decides who is first in the one left over.
     """
     if rounds % len(sides) == 0:
         first = number % len(sides)

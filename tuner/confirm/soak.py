@@ -93,8 +93,7 @@ def soak(
         candidate: Gets a fresh server each time.
         level: The first load, see `first_level`.
         rules: What is common to all soaks of a run.
-        at_most: Loads to try. A single one only compares with what is written: it is not repeated
-            for longer.
+        at_most: Loads to try. A single one only compares: it is not repeated for longer.
 
     Raises:
         TrialError: It could not be served, or a load gave no result.

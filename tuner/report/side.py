@@ -77,8 +77,8 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     soak = facts.soak or Soak()
     judged = judged if soak.held is None else soak.held.point
     goodput = None if facts.goodput_infer_per_s is None else soak.credited_per_s or _goodput(judged)
-    side = replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput, soak=soak)
-    return replace(side, at_least=facts.at_least)
+    side = replace(side, proofs=proofs, judged=judged, soak=soak, at_least=facts.at_least)
+    return replace(side, goodput_infer_per_s=goodput)
 
 
 def _identity(point: Point) -> tuple[LoadPoint, int]:

@@ -211,11 +211,10 @@ def seen_in(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> See
     rate = next((level for t in trials if (level := t.sustained_level)), None)
     load_s = median(loads) if loads else Seen().load_s
     windows_s = [r.point.measurement.duration_s for r in repeats if not r.alone]
-    if not windows_s:  # a claim's are as long as the search says
-        windows_s = [max(claim_window_s(t.points, job.spec.slos) for t in trials)]
+    foreseen_s = [claim_window_s(t.points, job.spec.slos) for t in trials]
     return Seen(
         rate if job.plan.arrivals.open_loop else None,
         load_s,
-        median(windows_s),
+        median(windows_s or foreseen_s or [0.0]),
         remembered_s([r.point for r in repeats if r.role is Role.SOAK]),
     )

@@ -11,16 +11,15 @@ from dataclasses import replace
 
 from tuner.errors import TrialError
 from tuner.load import seeds
+from tuner.measurement.measurement import LoadPoint
 from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.steps.finalists import feasible
-from tuner.steps.lengths import LONG_S, length_s
+from tuner.steps.lengths import LONG_S
+from tuner.steps.rig import window_of
 from tuner.steps.session import Session
-
-#: The share of what a config sustains at which it is asked too.
-TENTH = 0.1
 
 
 def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0) -> str:
@@ -35,19 +34,20 @@ def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0)
     if plan.listed is not None or not plan.arrivals.open_loop:
         return ""
     session.bench.deploy(candidate)
-    bench = session.bench.aside()
-    alone_s = bench.one_at_a_time(seed)
+    alone_s = session.bench.one_at_a_time(seed)
     for slo in session.spec.slos:
         took_us = 1e6 * alone_s.get(slo.stream, 0.0)
         if slo.metric.is_latency and took_us > slo.bound:
             return f"one request at a time takes {digits(took_us / 1e3, 4)} ms: misses {slo}"
-    tenth = plan.levels.nearest(TENTH * level)
-    if tenth >= level or length_s(session.spec, plan, tenth) > LONG_S:
+    tenth = plan.levels.nearest(level / 10.0)
+    window = window_of(session.spec, LoadPoint(plan.arrivals, tenth))
+    if tenth >= level or window.total_s > LONG_S:
         return ""
-    point = bench.measure(tenth, seed)
-    missed = [s.expression for s in point.slo if s.verdict is Verdict.FAIL]
-    if not missed or point.measurement.disturbances:
-        return ""
+    for again in range(2):  # what happens once may be due to what was before
+        point = session.bench.once(tenth, seed + again, window)
+        missed = [s.expression for s in point.slo if s.verdict is Verdict.FAIL]
+        if not missed or point.measurement.disturbances:
+            return ""
     return f"at {digits(tenth, 3)}/s, a tenth of its load, it misses {missed[0]}"
 
 
@@ -69,13 +69,9 @@ def held_to_low_loads(session: Session, trials: Sequence[Trial]) -> tuple[list[T
         if missed:
             reasons.append(f"{name}: {missed}")
             session.events.note(reasons[-1])
-            found[found.index(trial)] = _infeasible(trial)
+            assert trial.score is not None
+            score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
+            found[found.index(trial)] = replace(trial, state=TrialState.MEASURED, score=score)
         elif trial in current:
             break
     return found, reasons
-
-
-def _infeasible(trial: Trial) -> Trial:
-    assert trial.score is not None
-    score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
-    return replace(trial, state=TrialState.MEASURED, score=score)

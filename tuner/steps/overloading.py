@@ -23,7 +23,6 @@ from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
 _SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
-_UNSENT = "its overload is more than the load generator can send"
 _SPARED = "not overloaded, since its overload is within what the winner sustained in every round"
 
 
@@ -85,7 +84,7 @@ def _still_served(side: Side | None) -> bool:
 
 def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
     if OVERLOAD * level > session.bench.sendable.most:
-        raise ClientLimitError(_UNSENT)
+        raise ClientLimitError("its overload is more than the load generator can send")
     session.bench.deploy(side.candidate, fresh=not _still_served(side))
     return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))
 

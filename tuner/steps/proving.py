@@ -33,8 +33,6 @@ from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_winner
 
-_UNDOING = "undoing changes"
-
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
     """Confirms the finalists; the best that holds is made as simple as possible, and soaked.
@@ -132,16 +130,16 @@ def _trial_of(candidate: Candidate, trials: Sequence[Trial]) -> Trial | None:
 
 
 def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confirmation]:
-    """Those that were confirmed, by their gain; without a ratio, by the load they sustained."""
+    """Those that were confirmed, by their gain; first the equals that sustain all that is sent."""
     held = [r for r in results if r.outcome is Outcome.CONFIRMED]
     if session.spec.objective.goal is Goal.MINIMIZE and any(r.ratio is None for r in held):
         return held  # in the order of the search
-    return sorted(held, key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
+    rest = [r for r in held if not r.own.limited]
+    rest.sort(key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
+    return [*(r for r in held if r.own.limited), *rest]
 
 
 def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
-    if session.deadline.leaves_out(_UNDOING):
-        return Simplified(result, ())
     session.events.phase("looking for the simplest config that is as good")
     space, sizes = session.job.space, list_sizes(session.spec)
     minimise = session.spec.objective.goal is Goal.MINIMIZE
@@ -150,7 +148,8 @@ def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -
         return f"the winner with {changes_text(candidate, result.candidate)}"
 
     def allowed(candidate: Candidate) -> bool:
-        return not space.violations(candidate) and not session.deadline.leaves_out(_UNDOING)
+        late = session.deadline.leaves_out("undoing changes")
+        return not (late or space.violations(candidate))
 
     def ceiling(candidate: Candidate) -> float | None:
         return None if minimise else _ceiling(_trial_of(candidate, trials))

@@ -29,12 +29,7 @@ from tuner.steps.serving import Serving
 
 @dataclass
 class Deadline:
-    """When what follows the search should be over: from then on, what is optional is left out.
-
-    Attributes:
-        at_s: By the monotonic clock.
-        told: What was left out, a sentence each.
-    """
+    """When what follows the search should be over; ``told`` has what is left out after that."""
 
     at_s: float = math.inf
     told: list[str] = field(default_factory=list)

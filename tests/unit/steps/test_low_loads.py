@@ -80,7 +80,7 @@ def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> 
     assert verdict.status is Status.UNCONFIRMED
     assert any("a tenth of its load, it misses p99_latency <= 40ms" in r for r in verdict.reasons)
     tenths = [a.level for a in bench.idle if a.candidate == FASTER]
-    assert tenths == [pytest.approx(100.0, rel=0.1)]
+    assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance
 
 
 def test_where_the_spec_lists_its_loads_no_lower_one_is_asked() -> None:
