@@ -36,7 +36,7 @@ class Deadline:
 
     def set(self, seconds: float, note: Callable[[str], None]) -> None:
         self.at_s = time.monotonic() + seconds
-        note(f"confirming and what follows it take {seconds / 60:.1f} minutes at most, as planned")
+        note(f"confirming and what follows it is planned to take up to {seconds / 60:.1f} minutes")
 
     def leaves_out(self, what: str) -> bool:
         """Whether it is too late for ``what``, which is told then."""
