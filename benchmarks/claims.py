@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.bench.evaluate import evaluate
+from tuner.bench.stepping import Sendable
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
 from tuner.confirm.window import MOST_WINDOWS, claim_window_s
@@ -131,6 +132,7 @@ class SimulatedBench:
     slower: float = 1.0
     deployed: int = field(default=0)
     window_s: float = WINDOW_S
+    sendable: Sendable = field(default_factory=Sendable)
 
     @property
     def slo(self) -> Slo:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from recorded_table import LONG, Recording, Table
 
+from tuner.bench.stepping import Sendable
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.score.capacity import Bracket
@@ -257,6 +258,7 @@ class RecordedBench:
         self._key = ""
         self._curve: RecordedCurve | None = None
         self._fresh = 0
+        self.sendable = Sendable()
         likeness = world.likeness
         self._alike = 0.0 if math.isnan(likeness) else min(max(likeness, 0.0), 1.0)
 

@@ -68,7 +68,8 @@ def command(
         command=hidden_command(("tune", *sys.argv[1:])),
     )
     request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
-    finished = check(request, PlainEvents(1 - quiet), render_check)
+    with PlainEvents(1 - quiet) as events:
+        finished = check(request, events, render_check)
     print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
     if in_github():

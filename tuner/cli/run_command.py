@@ -116,4 +116,4 @@ def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:
         from tuner.cli.live import LiveEvents
 
         return LiveEvents(no_color=click.get_current_context().color is False)
-    return nullcontext(Silent() if progress == "none" else PlainEvents(verbosity))
+    return nullcontext(Silent()) if progress == "none" else PlainEvents(verbosity)

@@ -23,9 +23,9 @@ from tuner.spec.objective import Goal, Objective
 
 _HEADLINES = {
     Status.IMPROVED: ("green", "improved"),
-    Status.KEPT: ("cyan", "kept: nothing better than the current config"),
+    Status.KEPT: ("cyan", "kept: no config is better than the current one"),
     Status.INFEASIBLE: ("red", "no config meets the SLOs"),
-    Status.UNCONFIRMED: ("yellow", "the winner of the search was not confirmed"),
+    Status.UNCONFIRMED: ("yellow", "not known: no config was confirmed to be better"),
     Status.INTERRUPTED: ("yellow", "interrupted"),
     Status.FAILED: ("red", "failed"),
 }
@@ -98,12 +98,13 @@ def _goodput(facts: ConfigFacts | None, gain: Improvement | None = None) -> str:
         return f"less than {digits(gain.means.current, 4)}/s" if gain.means else "far less"
     if facts.goodput_infer_per_s is None:
         return "none within the SLOs"
+    least = "at least " if facts.at_least else ""
     met, rounds, worst = facts.rounds_met, len(facts.measurements), facts.worst_round_infer_per_s
     soaked = facts.soak and facts.soak.held  # for long: that is what it is credited with
     if soaked or met is None or worst is None:
-        return f"{digits(facts.goodput_infer_per_s, 4)}/s"
+        return f"{least}{digits(facts.goodput_infer_per_s, 4)}/s"
     some = f" in {met} of {rounds} rounds" if met < rounds else ""
-    return f"{digits(worst, 4)}/s{some}"
+    return f"{least}{digits(worst, 4)}/s{some}"
 
 
 def _means(gain: Improvement) -> list[str]:

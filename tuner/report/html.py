@@ -68,6 +68,7 @@ _SECTIONS = {
 _TONES = {
     Status.IMPROVED: Tone.GOOD,
     Status.KEPT: Tone.GOOD,
+    Status.UNCONFIRMED: Tone.UNSURE,
     Status.INTERRUPTED: Tone.UNSURE,
 }
 

@@ -143,9 +143,9 @@ def _kept(data: ReportData) -> str:
 def _infeasible(data: ReportData) -> str:
     side = data.best or data.current
     tried = count_text(data.measured_count, "config")
-    if side is None or not data.slo:
-        return f"none of {tried} measured meets every SLO."
     missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
+    if side is None or not missed:
+        return f"none of {tried} measured meets every SLO."
     worst = "; ".join(f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
     name = change_text(data, side.candidate)
     return f"none of {tried} measured meets every SLO; the nearest, {name}, misses {worst}."
@@ -186,12 +186,13 @@ def _standing(data: ReportData, side: Side | None) -> str:
         return f"{metric.name} {found} at {load} within {slo}{side.rounds_text}"
     if side.goodput_infer_per_s is None:
         return f"no load tried met {slo}"
-    return f"{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"
+    least = "at least " if side.at_least else ""
+    return f"{least}{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"
 
 
 def _gain(data: ReportData) -> str:
     if data.improvement is None:
-        reason = "the current config met the SLOs at no load tried"
+        reason = "the current config does not meet the SLOs"
         return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
     times, means = data.improvement.times_text, data.improvement.means
     if not data.maximizes:

@@ -55,7 +55,8 @@ def comparison(data: ReportData) -> Table | None:
 
 def _goodput(side: Side) -> str:
     goodput = side.goodput_infer_per_s
-    return NOTHING if goodput is None else f"{rate_text(goodput)}{side.rounds_text}"
+    least = "at least " if side.at_least else ""
+    return NOTHING if goodput is None else f"{least}{rate_text(goodput)}{side.rounds_text}"
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:

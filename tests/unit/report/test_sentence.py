@@ -69,7 +69,7 @@ def test_a_current_config_that_met_the_slos_at_no_load_is_named(made: Made) -> N
     assert data.current is not None
     current = replace(data.current, goodput_infer_per_s=None)
     sentence = verdict_sentence(replace(data, improvement=None, current=current))
-    assert sentence.endswith("; the current config met the SLOs at no load tried.")
+    assert sentence.endswith("; the current config does not meet the SLOs.")
 
 
 def test_infeasible_names_the_nearest_config_and_the_slo_it_misses(made: Made) -> None:
@@ -91,6 +91,16 @@ def test_every_status_has_its_sentence_and_next_step(made: Made, status: str, st
     data = made(status)
     assert verdict_sentence(data).startswith(start)
     assert any(command.startswith("tune ") for _, command in next_steps(data))
+
+
+def test_a_search_is_not_to_go_on_in_a_space_that_was_tried_completely(made: Made) -> None:
+    data = made("kept")
+    ((advice, _),) = next_steps(data)
+    assert advice.startswith("search further")
+    tried = len({t.candidate for t in data.trials})
+    whole = replace(data, manifest=replace(data.manifest, space_size=tried))
+    ((advice, _),) = next_steps(whole)
+    assert advice.startswith("every config of the space was tried")
 
 
 def test_a_minimised_metric_is_told_at_its_load(made: Made) -> None:
