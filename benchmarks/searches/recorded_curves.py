@@ -124,7 +124,7 @@ def report(
     }
     text = "\n".join(
         (
-            f"# Replays over the recorded table of {table}",
+            f"# Replays over the {'' if 'emulated' in machine else 'recorded '}table of {table}",
             "",
             _facts(machine, world, space),
             "",
@@ -142,16 +142,24 @@ def report(
 
 
 def _facts(machine: Mapping[str, Any], world: RecordedWorld, space: Space) -> str:
-    versions = machine["versions"]
     good = [world.goodput(key) for key in world.curves]
     near = sum(g >= MEDIAN_GOAL * world.best for g in good)
     current = world.goodput(space.canonical(space.current).key)
     return (
-        f"{len(good)} configs, recorded on {machine['cores']} cores of {machine['cpu']} with "
-        f"tritonserver {versions['tritonserver']} and perf_analyzer {versions['perf_analyzer']}. "
-        f"Best feasible goodput {world.best:.0f}/s, the current config's {current:.0f}/s; "
+        f"{len(good)} configs, {_origin(machine)}. Best feasible goodput {world.best:.0f}/s, the "
+        f"current config's {current:.0f}/s; "
         f"{near} configs are within 1 % of the best, {sum(g > 0 for g in good)} are feasible. "
         f"{_noise(world)} {world.changed}".rstrip()
+    )
+
+
+def _origin(machine: Mapping[str, Any]) -> str:
+    if "emulated" in machine:
+        return f"**emulated**, computed by `{machine['emulated']}`: nothing was measured"
+    versions = machine["versions"]
+    return (
+        f"recorded on {machine['cores']} cores of {machine['cpu']} with tritonserver "
+        f"{versions['tritonserver']} and perf_analyzer {versions['perf_analyzer']}"
     )
 
 
