@@ -45,7 +45,7 @@ MOST = 3
 #: rare, and the rarer they are, the longer it takes to meet one.
 MORE = 2.0
 #: A soak begins at this share of the mean capacity of the rounds, at most. With 0.95, a claim near
-#: the bound of a queue was false in one run of five (`benchmarks/claims.py`).
+#: the bound of a queue was false in one run of five (`benchmarks/claims/claims.py`).
 OF_MEAN = 0.90
 #: A miss with this many times as many late requests as the SLO allows counts on any machine.
 FAR_BEYOND = 5.0

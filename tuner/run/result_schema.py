@@ -302,7 +302,7 @@ def check(data: Any) -> list[str]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12), kept in docs/result.schema.json."""
+    """The published JSON Schema (draft 2020-12), kept in docs/schemas/result.schema.json."""
     schema = Result.model_json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,7 +1,7 @@
 """Which load to measure next: the one rule of the search, the rounds and the soak.
 
 The loads measured so far show a floor that passed, a ceiling that failed, or both; what is tried
-next depends on which of them there are, and on `Steps`. docs/architecture.md has the table.
+next depends on which of them there are, and on `Steps`: see docs/internals/measuring-policy.md.
 """
 
 from __future__ import annotations
