@@ -133,6 +133,7 @@ class SimulatedBench:
     deployed: int = field(default=0)
     window_s: float = WINDOW_S
     sendable: Sendable = field(default_factory=Sendable)
+    searching: bool = False
 
     @property
     def slo(self) -> Slo:
@@ -161,6 +162,7 @@ class SimulatedBench:
             max_window_s=600.0,
             warmup_s=0.5,
             latency_bound_s=self.server.p99_s,
+            brief=self.searching,
         )
         return replace(window, bounds=(LatencyBound(0.99, self.server.p99_s),))
 
@@ -213,12 +215,14 @@ def confirmed(bench: SimulatedBench, seed: int) -> Confirmation:
     def window_of(points: Sequence[Point]) -> float:
         return min(claim_window_s(points, [bench.slo]), MOST_WINDOWS * WINDOW_S)
 
+    bench.searching = True
     for candidate in (CURRENT, OTHER):
         bench.deploy(candidate)
         start = 0.8 * bench.server.saturation / bench.slower
         found = evaluate(lambda level: bench.measure(level, seed), objective, plan, start)
         level = Bracket.of(found.points).capacity() or min(p.level for p in found.points)
         entrants.append(Entrant(candidate, level, window_s=window_of(found.points)))
+    bench.searching = False
     rules = Rules(
         objective, levels, 3, 0.02, seed + 500_000, lambda _: None, window_of, bench.soak_s > 0.0
     )

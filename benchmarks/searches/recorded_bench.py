@@ -25,6 +25,7 @@ from recorded_table import LONG, Recording, Table
 from tuner.bench.stepping import Sendable
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -277,6 +278,9 @@ class RecordedBench:
             share = level / (self._curve.capacity or float(self._curve.levels[0]))
             found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
         return judge_point(self._slos, _with_latencies(found))
+
+    def once(self, level: float, seed: int, window: Window) -> Point:
+        return self.measure(level, seed)
 
     def _error(self, share: float, measurement: str) -> Vector:
         """Of the same variance as a single repeat's."""

@@ -65,6 +65,7 @@ class BenchRules:
     Attributes:
         window: Load point and the requests per second to expect, None where that is not known, to
             the length of its measurement.
+        brief: Like ``window``, in the search; None: the same.
         checkpoint: Called before each step; raises when the run is to stop.
         cache: Which candidates have one, and what is to be in it.
         rejected: Receives each measurement that does not count.
@@ -83,6 +84,7 @@ class BenchRules:
     rejected: Callable[[Rejected], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
     first_answer_s: float = 120.0
+    brief: Callable[[LoadPoint, float | None], Window] | None = None
     soak: Callable[[LoadPoint, float | None, float], Window] | None = None
 
 
@@ -180,7 +182,8 @@ class TritonBench:
         """
         load = LoadPoint(self._rules.arrivals, level)
         if window_at is None:
-            window_at = _at_least(self._rules.window, load, least_s)
+            brief = self._rules.brief if self._rejects.stage is Stage.SEARCH else None
+            window_at = _at_least(brief or self._rules.window, load, least_s)
         window = window_at(self._rates.expected(load))
         try:
             point = self._believed(load, window, seed)

@@ -33,14 +33,15 @@ class Race:
         rate_to_beat: The same in inferences per second, for closed loops. The number of clients
             does not give their throughput (Little's law), so a candidate that fails at this level
             has lost only if it also answers less than this rate.
-        informative: A candidate that fails there is measured once more, at a load it should pass.
+        informative: Measures a candidate that fails there once more, at a load it should pass; it
+            may give no verdict. None: nothing is to be learnt from it.
         second: A second chance for one that fails there by no more than noise. If it sustains that
             load, it has not lost.
     """
 
     to_beat: float
     rate_to_beat: float | None = None
-    informative: bool = False
+    informative: Callable[[float], Point] | None = None
     second: SecondChance | None = None
 
     def lost(self, point: Point) -> bool:
@@ -109,9 +110,9 @@ def race(measure: Callable[[float], Point], plan: LoadPlan, rules: Race) -> Race
         if rules.second is not None and nearly(first, rules.second.near_miss):
             again = rules.second.measure()
             return Raced((first, again), rules.lost(again))
-        below = next_load([first], plan.levels, WELL_BELOW) if rules.informative else None
-        if below is not None:
-            return Raced((first, measure(below)), lost=True)
+        below = next_load([first], plan.levels, WELL_BELOW)
+        if rules.informative is not None and below is not None:
+            return Raced((first, rules.informative(below)), lost=True)
     return Raced((first,), lost=True)
 
 

@@ -23,7 +23,7 @@ from enum import Enum
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.far_behind import OUTCLASSED, search_far_behind
+from tuner.confirm.far_behind import OUTCLASSED, one_is_enough, search_far_behind
 from tuner.confirm.gain import Gain, gain, uneven_text
 from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.rounds import (
@@ -133,9 +133,17 @@ def confirm(
 ) -> list[Confirmation]:
     """Measures all of them in rounds and decides about each finalist, in the order given.
 
+    Over a slow current config that is far behind, only until one is confirmed.
+
     Raises:
         TrialError: The current config, which was measured in the search, cannot be now.
     """
+    known = [f.level or 0.0 for f in finalists]
+    searched = rules.soaked and rules.levels is not None and len(finalists) > 1
+    if searched and current.level and one_is_enough(current.level, known, rules.length_s):
+        first = confirm(bench, current, finalists[:1], rules)
+        held = first[0].outcome is Outcome.CONFIRMED
+        return first if held else [*first, *confirm(bench, current, finalists[1:], rules)]
     return _Rotation(bench, current, finalists, rules).run()
 
 
@@ -328,14 +336,9 @@ class _Rotation:
 
     def _current_is_outclassed(self) -> bool:
         racing, searched = self._racing(), self._current.entrant.level
-        if (
-            self._rules.levels is None
-            or not racing
-            or searched is None
-            or not self._current_sustains
-        ):
+        if self._rules.levels is None or searched is None or not self._current_sustains:
             return False
-        if not all(r.bounded for r in self._current.rounds):
+        if not racing or not all(r.bounded for r in self._current.rounds):
             return False
         now = geometric_mean(self._current.capacities())
         return all(

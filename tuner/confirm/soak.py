@@ -21,6 +21,7 @@ from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation
 from tuner.confirm.rounds import SPREAD, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.measurement.window import SOAK_AT_MOST
 from tuner.run.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import NoResult, Probe, is_near, saturated
 from tuner.score.late_share import LateShare, measured_late_share
@@ -182,9 +183,10 @@ class _Soaks:
         found = self.once(level)
         if isinstance(found, NoResult) or not found.held:
             return found
-        if self.least_s <= LONGER * max(asked_s, found.measurement.duration_s):
+        longest_s = min(self.least_s, SOAK_AT_MOST * self.rules.usual_s)
+        if longest_s <= LONGER * max(asked_s, found.measurement.duration_s):
             return found
-        longer = f"repeated for {self.least_s:.0f} s"
+        longer = f"repeated for {longest_s:.0f} s"
         self.rules.told(f"latency recovers slowly after busy periods: {longer}")
         found = self.once(level)
         if isinstance(found, NoResult):

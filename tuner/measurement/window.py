@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tuner.spec.metrics import requests_needed
 
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
 _MARGIN = 1.05  # a few requests are answered outside the window
+#: A percentile from too few requests for this confidence (299 for p99) gets no verdict. A search,
+#: which only ranks configs, is content with so many; what a claim rests on has 459.
+CONFIDENCE = 0.95
 #: A window is to hold this many requests even where no percentile is bounded.
 _FEWEST = 10
 #: In units of the largest latency SLO: a window in which a queue that grows by a twentieth of the
 #: load takes up half of what the SLO allows, and load before it for the queue to form.
 WINDOW_OVER_BOUND, WARMUP_OVER_BOUND = 10.0, 2.0
+#: In a search, both are this much shorter: what it does not see of a growing queue, the rounds do.
+BRIEF = 0.5
 #: A soak holds enough requests for this many late ones at the percentile, and lasts this many times
 #: the largest latency SLO; but it is at most this many times as long as the spec says.
-_SOAK_LATE, _SOAK_OVER_BOUND, _SOAK_AT_MOST = 5, 20.0, 10.0
+_SOAK_LATE, _SOAK_OVER_BOUND, SOAK_AT_MOST = 5, 20.0, 5.0
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
 
@@ -81,9 +87,10 @@ class Window:
         return self.warmup_s + self.duration_s + self.tail_s
 
 
-def requests_for(shares: Iterable[float]) -> float:
+def requests_for(shares: Iterable[float], *, brief: bool = False) -> float:
     """How many requests a window is to hold for a verdict on these percentiles."""
-    return _MARGIN * max((requests_needed(share) for share in shares), default=_FEWEST)
+    needed = partial(requests_needed, confidence=CONFIDENCE) if brief else requests_needed
+    return _MARGIN * max(map(needed, shares), default=_FEWEST)
 
 
 def lowest_rate(shares: Iterable[float], max_window_s: float) -> float:
@@ -100,6 +107,7 @@ def window_for(
     warmup_s: float,
     latency_bound_s: float = 0.0,
     open_loop: bool = True,
+    brief: bool = False,
 ) -> Window:
     """The window for one load point.
 
@@ -115,12 +123,14 @@ def window_for(
             on for longer than this, so that no unanswered request can pass for one in time.
         open_loop: Whether a queue can grow at all; in a closed loop it is limited by the number of
             clients.
+        brief: It is for a search, in which only the fewest requests for a verdict are needed.
     """
-    wanted_s = requests_for(shares) / rate_per_s if rate_per_s else 0.0
+    wanted_s = requests_for(shares, brief=brief) / rate_per_s if rate_per_s else 0.0
     duration_s = min(max(window_s, wanted_s), max(max_window_s, window_s))
     if open_loop:
-        duration_s = max(duration_s, WINDOW_OVER_BOUND * latency_bound_s)
-        warmup_s = max(warmup_s, WARMUP_OVER_BOUND * latency_bound_s)
+        share = BRIEF if brief else 1.0
+        duration_s = max(duration_s, share * WINDOW_OVER_BOUND * latency_bound_s)
+        warmup_s = max(warmup_s, share * WARMUP_OVER_BOUND * latency_bound_s)
     tail_s = max(_MIN_TAIL_S, _TAIL_OVER_BOUND * latency_bound_s)
     return lengthen(Window(0.0, warmup_s, deadline_s=0.0, tail_s=tail_s), duration_s)
 
@@ -142,12 +152,12 @@ def soak_for(
         window: Of any other measurement at this load; a soak is no shorter.
         shares: Percentiles the SLOs name, as shares.
         rate_per_s: Requests per second to expect; None when it is not known.
-        soak_s: From the spec. It may become ten times as long.
+        soak_s: From the spec. It may become `SOAK_AT_MOST` times as long.
         least_s: What is known to be needed, by how long the latency remembers.
     """
     needed = max((requests_needed(share, _SOAK_LATE) for share in shares), default=0)
     wanted_s = needed / rate_per_s if rate_per_s else 0.0
     bound_s = max((bound.within_s for bound in window.bounds), default=0.0)
     wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * bound_s, least_s)
-    duration_s = min(wanted_s, _SOAK_AT_MOST * soak_s)
+    duration_s = min(wanted_s, SOAK_AT_MOST * soak_s)
     return replace(lengthen(window, duration_s), quiet_only=True)

@@ -47,7 +47,7 @@ class Aim:
         """
         if self.measured(trial) is not None or not self._goodput or not trial.points:
             return None
-        failed = [p.measurement for p in trial.points if not p.passed]
+        failed = [p.measurement for p in trial.points if not (p.passed or p.undecided)]
         least = [
             min(m.throughput_infer_per_s, m.load.level * m.batch_size)
             if m.load.arrivals.open_loop

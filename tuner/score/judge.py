@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tuner.measurement.measurement import LatencySource, Measurement
+from tuner.measurement.window import CONFIDENCE
 from tuner.score.steadiness import unsteadiness
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.metrics import Better, Metric, requests_needed
 from tuner.spec.slo import Slo
 
-#: A percentile from too few requests for this confidence (299 for p99) gives no verdict.
-CONFIDENCE = 0.95
 #: Quantiles from here on bound the tail, and so say which answers were in time.
 TAIL = 0.9
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tuner.errors import LoadFailedError
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
-from tuner.score.capacity import saturated
 from tuner.score.judge import (
     in_time_rate,
     judge_all,
@@ -75,7 +74,7 @@ class Point(Facts):
     @property
     def undecided(self) -> bool:
         """Too few answers for a verdict; of an overload few are answered because it is one."""
-        return undecided(self.slo) and not saturated(self)
+        return undecided(self.slo) and not [*_answered_of_behind(self.measurement)]
 
 
 def _answered_of_behind(mix: Measurement) -> Iterator[float]:

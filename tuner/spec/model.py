@@ -218,7 +218,7 @@ class Confirm(Strict):
     soak: Seconds = Field(
         Seconds(30.0),
         description="length of the final soak of the config that is written, at the load it is "
-        "credited with; up to ten times as long where the SLO needs more; 0: no soak",
+        "credited with; up to five times as long where the SLO needs more; 0: no soak",
     )
     headroom: Percent = Field(
         Percent(0.03),

@@ -226,13 +226,12 @@ class Workload(Strict):
     window: Seconds = Field(
         Seconds(3.0),
         description="length of a measurement; longer where an SLO needs more, and, except in "
-        "closed "
-        "loops, at least ten times the largest latency SLO",
+        "closed loops, at least ten times the largest latency SLO (five times in the search)",
     )
     warmup: Seconds = Field(
         Seconds(0.5),
         description="load before the window, not measured; except in closed loops, at least twice "
-        "the largest latency SLO",
+        "the largest latency SLO (once in the search)",
     )
     max_window: Seconds = Field(
         Seconds(900.0),

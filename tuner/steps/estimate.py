@@ -145,11 +145,15 @@ def _points(job: Job, trials: int, seen: Seen) -> float:
     return trials + incumbents * (most - 1)
 
 
-def _measurement_s(job: Job, seen: Seen, least_s: float = 0.0) -> float:
-    """One measurement; at low rates it is longer, as long as the percentile needs."""
+def _measurement_s(job: Job, seen: Seen, least_s: float | None = None) -> float:
+    """One measurement; at low rates it is longer, as long as the percentile needs.
+
+    ``least_s``: of one in the confirmation; None: in the search.
+    """
     spec = job.spec
     most_s = most_claim_window_s(spec.workload)
-    window = lengthen(window_of(spec, _load(job, seen)), min(least_s, most_s))
+    window = window_of(spec, _load(job, seen), brief=least_s is None)
+    window = lengthen(window, min(least_s or 0.0, most_s))
     arrivals = spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     each_s = part_s(window.duration_s, starts)

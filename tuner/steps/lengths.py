@@ -23,9 +23,12 @@ from tuner.steps.rig import window_of
 TOLD_S, LONG_S, FEW_PROBES = 10.0, 60.0, 3
 
 
-def length_s(spec: Spec, plan: LoadPlan, level: float) -> float:
-    """How long one measurement keeps load on the model, as far as that is known beforehand."""
-    return window_of(spec, LoadPoint(plan.arrivals, level)).total_s
+def length_s(spec: Spec, plan: LoadPlan, level: float, *, brief: bool = True) -> float:
+    """How long one measurement keeps load on the model, as far as that is known beforehand.
+
+    ``brief``: in the search.
+    """
+    return window_of(spec, LoadPoint(plan.arrivals, level), brief=brief).total_s
 
 
 def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:

@@ -164,7 +164,7 @@ def _ceiling(trial: Trial | None) -> float | None:
 
     By the search: the least it answered when saturated, or a load at which it missed an SLO.
     """
-    points = [] if trial is None else trial.points
+    points = [] if trial is None else [p for p in trial.points if not p.undecided]
     if not points or not points[0].measurement.load.arrivals.open_loop:
         return None
     known = [p.served_per_s for p in points if saturated(p) and p.served_per_s is not None]
@@ -225,10 +225,10 @@ def _confirm(
 
     level = None if baseline is None else level_of(baseline)
     if baseline is not None and baseline.state is TrialState.PRUNED:
-        level = next_load(baseline.points, session.plan.levels)
+        level = next_load([p for p in baseline.points if not p.undecided], session.plan.levels)
     if session.spec.objective.goal is Goal.MINIMIZE and baseline is not None and baseline.points:
         level = session.spec.objective.at_level
-    sustained = baseline is not None and any(p.passed for p in baseline.points)
+    sustained = baseline is not None and any(p.passed or p.undecided for p in baseline.points)
     window_s = _claim_window_s(session, baseline.points) if baseline is not None else 0.0
     current = Entrant(session.current, level, sustained, window_s)
     entrants = []
@@ -259,7 +259,7 @@ def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
         record=record,
         claim_window_s=lambda points: _claim_window_s(session, points),
         soaked=float(session.spec.confirm.soak) > 0.0,
-        length_s=lambda level: length_s(session.spec, session.plan, level),
+        length_s=lambda level: length_s(session.spec, session.plan, level, brief=False),
         late=lambda: session.deadline.leaves_out("further rounds"),
     )
 

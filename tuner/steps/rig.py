@@ -27,6 +27,8 @@ from tuner.steps.traffic import client_of
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
 REMOTE_PATIENCE_S = 120.0
+#: So many requests of each stream show what they take.
+INFORMING = 40
 
 
 @contextmanager
@@ -48,6 +50,7 @@ def set_up_bench(
             slos=spec.slos,
             arrivals=job.plan.arrivals,
             window=lambda load, rate: window_of(spec, load, rate),
+            brief=lambda load, rate: window_of(spec, load, rate, brief=True),
             checkpoint=checkpoint,
             measured=events.measured,
             rejected=reject,
@@ -88,8 +91,13 @@ def set_up_bench(
         )
 
 
-def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
-    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop."""
+def window_of(
+    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, *, brief: bool = False
+) -> Window:
+    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop.
+
+    ``brief``: of a search.
+    """
     workload = spec.workload
     tails = [s for s in spec.slos if s.metric.is_latency]
     bounds = tuple(
@@ -107,6 +115,7 @@ def window_of(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> W
             warmup_s=float(workload.warmup),
             latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
             open_loop=load.arrivals.open_loop,
+            brief=brief,
         )
         for stream, rate in spec.rates(level).items()
     ]
@@ -127,6 +136,14 @@ def _shortest_s(workload: Workload) -> float:
     if isinstance(arrivals, BurstArrivals):
         return max(window_s, BUSY_TIMES * arrivals.cycle_s)
     return window_s
+
+
+def informing_window(spec: Spec, load: LoadPoint) -> Window:
+    """Of a load that shows what requests take, and no verdict on an SLO."""
+    window = window_of(spec, load, brief=True)
+    few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
+    few_s = max(few_s, _shortest_s(spec.workload))
+    return replace(window, duration_s=min(window.duration_s, few_s), ends_early=False)
 
 
 def curve_window(spec: Spec, load: LoadPoint) -> Window:

@@ -24,11 +24,13 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.load import seeds
+from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.files import model_names
 from tuner.run.remedies import remedies
 from tuner.score.judge import tightest_latency
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
+from tuner.score.verdict import Verdict
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
@@ -40,6 +42,7 @@ from tuner.spec.workload import RandomInputs
 from tuner.steps.estimate import Seen, estimate_run
 from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.steps.looking import first_level
+from tuner.steps.rig import informing_window
 from tuner.steps.session import Session
 from tuner.triton.deploy import Deployment
 
@@ -274,7 +277,8 @@ class _Measuring:
             to_beat *= gain
         elif best.score is not None:
             rate_to_beat = best.score.value * gain
-        return Race(to_beat, rate_to_beat, self._informative, second)
+        informative = self._inform if self._informative else None
+        return Race(to_beat, rate_to_beat, informative, second)
 
     def climb(self) -> Evaluation:
         """To its capacity, from a load that a first look finds."""
@@ -305,6 +309,17 @@ class _Measuring:
         point = self._session.bench.measure(level, seed)
         self._owed = False
         return point
+
+    def _inform(self, level: float) -> Point:
+        """Of a loser, for what its requests take: too few are sent for a verdict on any SLO."""
+        load = LoadPoint(self._session.plan.arrivals, level)
+        if not load.arrivals.open_loop:
+            return self._measure(level)
+        self._refuse_when_late(level)
+        window = informing_window(self._session.spec, load)
+        point = self._session.bench.once(level, self._seed, window)
+        slo = (replace(s, verdict=Verdict.NOT_ENOUGH_DATA, reason="") for s in point.slo)
+        return replace(point, slo=tuple(slo))
 
     def _refuse_when_late(self, level: float | None = None) -> None:
         """Whether there is time for a measurement, of this level where it is known."""

@@ -60,17 +60,19 @@ def test_a_candidate_that_fails_at_the_load_to_beat_costs_one_measurement() -> N
 def test_a_telling_candidate_that_loses_is_measured_where_it_should_pass() -> None:
     asked: list[float] = []
     lost = evaluate_racing(emulated(300, asked), GOODPUT, OPEN, Race(1000))
-    told = evaluate_racing(emulated(300, asked), GOODPUT, OPEN, Race(1000, informative=True))
+    loser = emulated(300, asked)
+    told = evaluate_racing(loser, GOODPUT, OPEN, Race(1000, informative=loser))
     assert asked == [1000, 1000, pytest.approx(0.75 * 1.05 * 300, rel=1e-3)]
     assert (told.state, told.score) == (TrialState.PRUNED, lost.score)
-    won = evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000, informative=True))
+    won = evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000, informative=loser))
     assert won == evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000))
 
 
 def test_a_telling_candidate_that_nearly_stood_the_load_is_measured_just_below_it() -> None:
     """It was not overloaded, so what it answered says nothing."""
     asked: list[float] = []
-    evaluate_racing(emulated(990, asked), GOODPUT, OPEN, Race(1000, informative=True))
+    measure = emulated(990, asked)
+    evaluate_racing(measure, GOODPUT, OPEN, Race(1000, informative=measure))
     assert asked == [1000, 850]
 
 
@@ -82,7 +84,7 @@ def test_a_race_counts_without_the_measurement_after_it() -> None:
             raise LoadFailedError("no results by the deadline")
         return served(level)
 
-    found = evaluate_racing(once, GOODPUT, OPEN, Race(1000, informative=True))
+    found = evaluate_racing(once, GOODPUT, OPEN, Race(1000, informative=once))
     assert (found.state, len(found.points)) == (TrialState.PRUNED, 1)
 
 

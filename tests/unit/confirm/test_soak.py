@@ -124,6 +124,14 @@ def test_a_soak_that_shows_a_longer_memory_than_the_rounds_did_is_made_again_for
     assert compared.asked_s == [12.0]
 
 
+def test_a_soak_that_cannot_be_any_longer_is_not_made_again() -> None:
+    remembering = Course(growth=0.0, growth_error=0.1, relaxation_s=5.0)
+    bench = LongLoads(lambda level: replace(queue_at(level, 300.0, 120.0), course=remembering))
+    found, _, _ = soaked(bench, 225.0)
+    assert found.held is not None
+    assert bench.asked_s == [12.0]
+
+
 def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds() -> None:
     bench = LongLoads(lambda level: queue_at(level, 300.0))
     found, rows, told = soaked(bench, 262.0)

@@ -171,7 +171,7 @@ class Simulation:
             return evaluate_listed(measure, objective, plan.listed)
         if to_beat is None:
             return evaluate(measure, objective, plan, 60.0)
-        raced = race(measure, plan, Race(to_beat, informative=informative))
+        raced = race(measure, plan, Race(to_beat, informative=measure if informative else None))
         if raced.lost:
             return raced.evaluation(objective)
         return evaluate(measure, objective, plan, to_beat, known=raced.points)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +26,7 @@ from tuner.steps import tools as installing
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.lengths import long_windows, window_notes
-from tuner.steps.rig import set_up_bench, soak_of, window_of
+from tuner.steps.rig import informing_window, set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.steps.tools import Programs, find_programs
 
@@ -100,6 +101,25 @@ def test_a_spec_that_bounds_no_latency_has_the_shortest_window() -> None:
     assert (window.duration_s, window.tail_s, window.bounds) == (4.0, 0.25, ())
 
 
+@pytest.mark.parametrize(
+    ("rate", "window_s", "informing_s"),
+    [
+        (1000.0, 4.0, 4.0),
+        (50.0, 1.05 * 299 / 50, 4.0),
+        (1.0, 20.0, 20.0),
+        (5.0, 20.0, 8.0),
+    ],
+)
+def test_a_search_has_shorter_windows_and_what_only_informs_it_the_shortest(
+    rate: float, window_s: float, informing_s: float
+) -> None:
+    spec, load = spec_with(*SLOS), LoadPoint(Arrivals.POISSON, rate)
+    window, informing = window_of(spec, load, brief=True), informing_window(spec, load)
+    assert window.duration_s == pytest.approx(window_s)
+    assert informing == replace(window, duration_s=informing.duration_s, ends_early=False)
+    assert informing.duration_s == pytest.approx(informing_s)
+
+
 class Launcher:
     """Stands in for what starts servers."""
 
@@ -159,6 +179,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert rules.arrivals is Arrivals.POISSON
         load = LoadPoint(Arrivals.POISSON, 50.0)
         assert rules.window(load, None) == window_of(job.spec, load)
+        assert rules.brief(load, None) == window_of(job.spec, load, brief=True)
         rules.checkpoint()
         rules.rejected("rejected")
         assert told == ["asked", "rejected"]
@@ -229,9 +250,9 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     [
         (LoadPoint(Arrivals.POISSON, 1000.0), 0.0, 30.0),
         (LoadPoint(Arrivals.POISSON, 10.0), 0.0, 130.7),  # five late ones of 1307
-        (LoadPoint(Arrivals.POISSON, 0.5), 0.0, 300.0),  # not for ever
+        (LoadPoint(Arrivals.POISSON, 0.5), 0.0, 150.0),  # not for ever
         (LoadPoint(Arrivals.POISSON, 1000.0), 45.0, 45.0),
-        (LoadPoint(Arrivals.POISSON, 1000.0), 4500.0, 300.0),
+        (LoadPoint(Arrivals.POISSON, 1000.0), 4500.0, 150.0),
         (LoadPoint(Arrivals.CLOSED, 8.0), 0.0, 30.0),
     ],
 )

@@ -19,9 +19,10 @@ from tuner.load.latency.timeline import measurement_of, observe_closed, observe_
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.measurement.rejected import Rejected
+from tuner.measurement.rejected import Rejected, Stage
 from tuner.measurement.window import Window
 from tuner.run.status import Status
+from tuner.score.aim import Aim
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import TrialState
 from tuner.search.budget import StopReason
@@ -46,6 +47,7 @@ class Server:
         self.service_s = service_s
         self.instances = 1
         self.windows: list[tuple[float, float]] = []  # level and length of each measurement
+        self.deployed: list[int] = []
         self.spent_s = 0.0
 
     def fresh(self) -> None:
@@ -53,6 +55,7 @@ class Server:
 
     def deploy(self, candidate: Candidate) -> Any:
         self.instances = int(candidate.of("")["instance_group.count"])  # type: ignore[arg-type]
+        self.deployed.append(self.instances)
         return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
 
     def await_first_answers(self, patience_s: float, note: Any) -> None:
@@ -112,13 +115,14 @@ def _ns(seconds: Any) -> Any:
 class Listed:
     """A searcher that proposes so many instances, one config after the other."""
 
-    def __init__(self, *counts: int) -> None:
+    def __init__(self, *counts: int, informative: bool = False) -> None:
         self.candidates = [candidate_of({"instance_group.count": n}) for n in counts]
+        self.informative = informative
         self.history: list[Any] = []
 
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
-        return Proposal(left[0]) if left else None
+        return Proposal(left[0], informative=self.informative) if left else None
 
     def start(self, candidate: Candidate) -> bool:
         return True
@@ -157,6 +161,7 @@ def a_search(
         slos=spec.slos,
         arrivals=plan.arrivals,
         window=lambda load, rate: window_of(spec, load, rate),
+        brief=lambda load, rate: window_of(spec, load, rate, brief=True),
         checkpoint=lambda: None,
         measured=lambda _: None,
         rejected=rejected.append,
@@ -170,7 +175,9 @@ def a_search(
 
 
 def searched(session: Session, searcher: Listed) -> tuple[list[Any], StopReason]:
-    return search(session, searcher)  # type: ignore[arg-type]
+    found = search(session, searcher)  # type: ignore[arg-type]
+    session.bench.enter(Stage.CONFIRMATION)
+    return found
 
 
 CLOSED = {"arrivals": {"kind": "closed"}}
@@ -266,9 +273,9 @@ def test_a_window_without_enough_answers_is_measured_again_for_longer() -> None:
     session, _, rejected = a_search(Server(0.1), "p99_latency <= 1s", 1, **CLOSED)
     session.bench.deploy(session.current)
     point = session.bench.measure(4.0, 1)
-    assert point.measurement.completed_count >= 459
+    assert point.measurement.completed_count >= 299
     assert len(rejected) == 1
-    assert "too few for a verdict: measured for 4" in session.events.notes[0]
+    assert "too few for a verdict: measured for 31.4 s" in session.events.notes[0]
     session.bench.measure(8.0, 1)
     assert len(rejected) == 1  # now it is known
 
@@ -320,10 +327,47 @@ def test_a_slow_current_config_far_behind_costs_one_measurement_of_the_proof() -
     before = len(server.windows)
     verdict = prove(session, trials)
     assert [level for level, _ in server.windows[before:] if level < 4.0] == pytest.approx(
-        [0.970], rel=1e-3
+        [1.009], rel=1e-3
     )
     assert verdict.confirmation is not None
     assert verdict.confirmation.gain is not None
     assert verdict.confirmation.gain.at_least
     assert verdict.baseline is not None
     assert verdict.baseline.feasible  # it keeps what it sustained in the search
+
+
+def test_of_a_loser_forty_requests_tell_enough_and_give_no_verdict() -> None:
+    """The 459 of a p99 took ten minutes. They are no bound of the config either."""
+    server = Server(1.0)
+    session, searcher, _ = a_search(server, "p99_latency <= 6s", 8, 1)
+    searcher.informative = True
+    (_, lost), _ = searched(session, searcher)
+    race, informing = lost.points
+    assert lost.state is TrialState.PRUNED
+    assert 40 <= informing.level * informing.measurement.duration_s <= 41
+    assert (informing.passed, informing.undecided) == (False, True)
+    aim = Aim(session.spec.objective, session.spec.slos, session.plan)
+    alone = replace(lost, points=(race,))
+    assert aim.bound(lost) == aim.bound(alone)
+
+
+def test_over_a_slow_config_far_behind_only_the_best_finalist_is_measured_again() -> None:
+    """The current config lost its race: forty requests are no proof that it sustains nothing."""
+    server = Server(1.0)
+    session, searcher, _ = a_search(server, "p99_latency <= 6s", 1, 6, 8)
+    searcher.candidates = [searcher.candidates[i] for i in (1, 0, 2)]
+    searcher.informative = True
+    trials, _ = searched(session, searcher)
+    assert [t.state for t in trials] == [
+        TrialState.MEASURED,
+        TrialState.PRUNED,
+        TrialState.MEASURED,
+    ]
+    server.deployed.clear()
+    verdict = prove(session, trials)
+    assert server.deployed[:2] == [1, 8]
+    assert 6 not in server.deployed
+    assert verdict.confirmation is not None
+    assert verdict.confirmation.gain is not None
+    assert verdict.confirmation.gain.at_least
+    assert verdict.confirmation.gain.ratio.low > 3.0

@@ -1,19 +1,20 @@
 """Whether a running measurement has certainly missed a latency SLO, so that it may end early.
 
-A request that was due longer ago than the bound and has no answer yet is certainly late. A lower
-limit on their number follows from two counts, in whatever order requests are served: the requests
-due in the window until that long ago, less all answers since the window began. Once there are more
-than the SLO allows of *all* requests of the planned window, it is missed.
+A request that was due longer ago than the bound and has no answer yet is certainly late. How many
+there are follows from two counts: the requests due until that long ago, less all answers. A server
+that answers fewer than arrive owes these to the latest of them, whose number in the window counts.
+Once it is more than the SLO allows of *all* requests of the planned window, that is missed.
 
-Both counts are taken from outside while the load runs, with an estimate of when it began. So this
-only signals the end; `check_decided` verifies it against the time stamps of every request.
+Both counts are taken from outside while the load runs, with an estimate of when it began, and
+requests may overtake each other. So this only signals the end; `check_decided` verifies it against
+the time stamps of every request.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +33,9 @@ _FIRST_LOOKS_S = 0.03
 _LOOKS_S = 0.2
 #: The counts are estimates: this many times the needed number must be late ...
 _MARGIN = 1.2
-#: ... and what is left of the window be this long, so that its throughput says something.
-_LEAST_S = 0.4
-
-
-@dataclass(frozen=True)
-class _Look:
-    """The counter at one moment, in seconds from the (estimated) start of the load."""
-
-    at_s: float
-    answered: int
+#: ... and what is left of the window be so long, and hold so many answers at the rate so far, that
+#: its throughput says something.
+_LEAST_S, _LEAST_ANSWERED = 0.4, 20
 
 
 class Hopeless:
@@ -67,7 +61,6 @@ class Hopeless:
         self._clock = clock
         self._before: int | None = None  # the counter before the load
         self._begin: float | None = None
-        self._start = _Look(0.0, 0)  # the last one before the window
         self._next = clock()
 
     def __call__(self) -> bool:
@@ -84,22 +77,17 @@ class Hopeless:
         if self._begin is None and answered > 0:
             self._begin = now
         self._next = now + (_FIRST_LOOKS_S if self._begin is None else _LOOKS_S)
-        return self._begin is not None and self._lost(_Look(now - self._begin, answered))
+        return self._begin is not None and self._lost(now - self._begin, answered)
 
-    def _lost(self, look: _Look) -> bool:
-        in_window_s = look.at_s - self._window.warmup_s
-        if in_window_s <= 0.0:
-            self._start = look
-        wait_s = _wait_s(self._window)
-        if not _LEAST_S + wait_s <= in_window_s <= self._window.duration_s:
+    def _lost(self, at_s: float, answered: int) -> bool:
+        until_s = at_s - _wait_s(self._window)
+        left_s = until_s - self._window.warmup_s
+        if left_s < _LEAST_S or answered * left_s < _LEAST_ANSWERED * at_s:
             return False
-        late = self._due(look.at_s - wait_s) - (look.answered - self._start.answered)
-        return late > _MARGIN * self._allowed
-
-    def _due(self, until_s: float) -> int:
-        """Requests due in the window until then."""
-        low, high = np.searchsorted(self._due_s, (self._window.warmup_s, until_s))
-        return int(high - low)
+        if at_s > self._window.warmup_s + self._window.duration_s:
+            return False
+        before, due = np.searchsorted(self._due_s, (self._window.warmup_s, until_s))
+        return bool(due - max(answered, before) > _MARGIN * self._allowed)
 
 
 def answered_count(snapshot: Callable[[], StatisticsSnapshot]) -> Answered:

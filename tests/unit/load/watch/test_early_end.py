@@ -60,6 +60,19 @@ def test_the_heavier_the_overload_the_sooner() -> None:
     assert ends == sorted(ends, key=lambda end: -(end or 0.0))
 
 
+def test_what_waits_since_before_the_window_counts() -> None:
+    """After the warm-up 50 requests are behind, more than the window may have late."""
+    end = ends_at(RATE * 0.9)
+    assert end is not None
+    assert end < WINDOW.warmup_s + 0.9
+
+
+def test_few_answers_are_waited_for_since_their_rate_counts_too() -> None:
+    ends = [ends_at(capacity) for capacity in (100.0, 10.0)]
+    assert ends[0] == pytest.approx(WINDOW.warmup_s + 0.4 + BOUND.within_s, abs=0.1)
+    assert ends[1] == pytest.approx(WINDOW.warmup_s + 2.0 + BOUND.within_s, abs=0.2)
+
+
 @pytest.mark.parametrize("capacity", [RATE * 2, RATE * 0.99], ids=["in time", "a little late"])
 def test_what_may_still_pass_is_measured_to_the_end(capacity: float) -> None:
     assert ends_at(capacity) is None
