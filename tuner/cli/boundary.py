@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import traceback
@@ -12,7 +11,7 @@ import click
 
 from tuner.cli.github import annotation, in_github
 from tuner.cli.terminal import say_annotation, say_lines
-from tuner.errors import ENDINGS, TrialError, TunerError
+from tuner.errors import ENDINGS, SpecError, TrialError, TunerError
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -48,9 +47,9 @@ def _run(
     except click.Abort:
         return 130
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(said)
-        say_lines(said.getvalue().rstrip(), err=True)
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        advice = f"{context.command_path} --help" if context else ""
+        show_error(SpecError(error.format_message(), advice))
         return error.exit_code
     except KeyboardInterrupt:
         say_lines("\nstopped", err=True)

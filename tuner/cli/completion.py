@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 
@@ -24,10 +25,21 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        named, stored = Path(value), _output(ctx) / value
+        output = _output(ctx)
+        named, stored = Path(value), output / value
+        if (
+            os.access(named, os.F_OK)
+            and named.is_file()
+            and (named.parent / "manifest.json").is_file()
+        ):
+            return named.parent  # a file of the run, such as its report
         found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
         if found is None:
-            self.fail(f"there is no run {str(value)!r}, nor is there {str(stored)!r}", param, ctx)
+            runs = [manifest.parent.name for manifest in output.glob("*/manifest.json")]
+            near = difflib.get_close_matches(named.name, runs, n=1, cutoff=0.4)
+            guess = f"; did you mean {near[0]}?" if near else "; `tune report` lists all runs"
+            text = f"there is no run {str(value)!r}, nor is there {str(stored)!r}{guess}"
+            self.fail(text, param, ctx)
         return found
 
     def shell_complete(

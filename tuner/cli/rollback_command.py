@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -41,7 +42,7 @@ def command(
     from tuner.run.store import MANIFEST
     from tuner.writeback.rollback import rollback
 
-    run = next((d for d in (Path(model), output / model) if (d / MANIFEST).is_file()), None)
+    run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
     run_id = None
     if run is not None:
         repository, model, run_id = _written_by(run, repository)

@@ -112,7 +112,8 @@ def command(
     url = storage or own or storage_of(None, os.environ)
     if url is None:
         raise click.UsageError(
-            f"name the storage that `tune run` was given: --storage URL or ${VARIABLE}"
+            f"there is no run {name!r} here; for a study elsewhere, name the storage that "
+            f"`tune run` was given: --storage URL or ${VARIABLE}"
         )
     events = PlainEvents(verbose - quiet)
     warn_of_password(storage, events.note)

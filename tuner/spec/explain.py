@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -26,7 +27,7 @@ _MESSAGES: Mapping[str, str] = {
     "float_type": "a number is expected, not {found}",
     "finite_number": "a finite number is expected, not {found}",
     "bool_type": "true or false is expected, not {found}",
-    "tuple_type": "a list such as [{found}] is expected, not {found}",
+    "tuple_type": "a list such as [{item}] is expected, not {found}",
     "dict_type": "a mapping is expected, not {found}",
     "model_type": "a mapping is expected, not {found}",
     "model_attributes_type": "a mapping such as {{kind: ...}} is expected, not {found}",
@@ -86,7 +87,9 @@ def _message(detail: ErrorDetails) -> str:
     if kind == "tuple_type" and not _is_scalar(value):
         return f"a list is expected, not {_found(value)}"
     if kind in _MESSAGES:
-        return _MESSAGES[kind].format(found=_found(value), **context)
+        found = _found(value)
+        item = re.sub(r"^'([\d.]+)/s'$", r"\1", found)  # rates in lists are numbers
+        return _MESSAGES[kind].format(found=found, item=item, **context)
     return detail["msg"]
 
 

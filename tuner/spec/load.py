@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tuner.errors import SpecError
 from tuner.spec.checks import cross_checks
 from tuner.spec.effective import effective_yaml
 from tuner.spec.environment import given_check
@@ -55,6 +57,7 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     Raises:
         SpecMistakesError: A `SpecError` with every mistake in the file and in the overrides.
     """
+    _refuse_no_spec(path)
     try:
         content, tree = read_yaml_file(path)
     except BadYamlError as error:
@@ -93,6 +96,17 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
         content = (f"{text}# environment {check}\n" if check else text).encode()
     strategy = place(form.written(("search", "strategy")))
     return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions, strategy)
+
+
+def _refuse_no_spec(path: Path) -> None:
+    if os.access(path / "manifest.json", os.F_OK):
+        raise SpecError(f"{path} is a run, not a spec", f"see it with: tune report {path}")
+    if not os.path.lexists(path):
+        meant = f"{path}.yaml"
+        advice = (
+            f"did you mean {meant}?" if os.access(meant, os.F_OK) else "tune init MODEL drafts one"
+        )
+        raise SpecError(f"there is no spec {path}", advice)
 
 
 def _override(data: dict[str, Any], override: str) -> Location:

@@ -62,10 +62,19 @@ def test_mistakes_are_a_spec_error_with_a_line_each(tmp_path: Path) -> None:
     assert last.file == str(tmp_path / "tune.yaml")
 
 
-@pytest.mark.parametrize("name", ["nowhere.yaml", ""])
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SpecMistakesError, match=r":1:1: cannot be read: (no such file|is a dir)"):
-        load_spec(tmp_path / name)
+def test_what_is_no_spec_is_told_with_what_may_be_meant(tmp_path: Path) -> None:
+    with pytest.raises(SpecMistakesError, match=r":1:1: cannot be read: is a dir"):
+        load_spec(tmp_path)
+    with pytest.raises(SpecError, match="there is no spec") as nowhere:
+        load_spec(tmp_path / "nowhere.yaml")
+    assert "tune init" in nowhere.value.hint
+    (tmp_path / "bert.yaml").touch()
+    with pytest.raises(SpecError, match="there is no spec") as shortened:
+        load_spec(tmp_path / "bert")
+    assert shortened.value.hint == f"did you mean {tmp_path / 'bert.yaml'}?"
+    (tmp_path / "manifest.json").touch()
+    with pytest.raises(SpecError, match="is a run, not a spec"):
+        load_spec(tmp_path)
 
 
 def test_paths_are_relative_to_the_spec_file(tmp_path: Path) -> None:
