@@ -31,6 +31,7 @@ from tuner.score.judge import tightest_latency
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
+from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
@@ -98,8 +99,8 @@ def _over(
     goal, current = session.spec.objective.goal, session.current
     reason = budget(
         Progress(
-            trials=len(history),
-            failed=sum(t.state is TrialState.FAILED for t in history),
+            trials=sum(t.attempts > 0 for t in history),
+            failed=sum(t.state is TrialState.FAILED and t.attempts > 0 for t in history),
             since_best=trials_since_best(history, goal, current) if history else 0,
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
@@ -173,6 +174,10 @@ def _run_trial(
         started_at=started_at,
         predicted=proposal.predicted,
     )
+    if proposal.candidate != session.current:
+        loaded = Trial(number, session.current, TrialState.MEASURED, memory=session.memory())
+        if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
+            return replace(bare, reason=f"not tried: it {reason}", attempts=0, refused=True)
     for attempt in range(1, SERVER_DIED.at_most + 2):
         bare = replace(bare, attempts=attempt)
         try:
@@ -214,6 +219,7 @@ def _measured_trial(
         deployment=deployment.kind.value,
         time=_lap(session.book),
         limit=evaluation.limit,
+        memory=session.memory(),
     )
 
 

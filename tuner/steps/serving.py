@@ -90,6 +90,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         logs / "server.log",
         load_timeout_s=float(job.spec.server.load_timeout),
         unload_first=job.spec.server.unload_first,
+        gpus=job.spec.server.gpus,
     ) as deployer:
         begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):
@@ -130,9 +131,9 @@ def _refuse_unknown_memory(job: Job, deployer: Deployer) -> None:
     asked = GPU_MEMORY in (spec.objective.metric, *(slo.metric for slo in spec.slos))
     if asked and not deployer.sees_gpus():
         raise EnvironmentNotReadyError(
-            "the server reports no GPU's memory, so no config can be judged by gpu_memory",
-            "take gpu_memory out of the spec: without a GPU, on a MIG slice or with "
-            "--allow-gpu-metrics=false Triton does not measure it",
+            "no GPU's memory can be read, so no config can be judged by gpu_memory",
+            "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
+            "measure (MIG, --allow-gpu-metrics=false), pip install 'triton-tune[gpu]'",
         )
 
 

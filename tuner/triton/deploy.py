@@ -27,9 +27,11 @@ from tuner.modelconfig.served import Served, ServedModel
 from tuner.server import health
 from tuner.server import log as server_log
 from tuner.server.control import Control
+from tuner.server.memory import Memories, is_of_gpu, read_memory
 from tuner.server.server import Endpoints, Server, ServerLauncher
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
+from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.triton.mirror import in_repository
@@ -79,6 +81,7 @@ class _Running:
     control: Control
     cache_bytes: int | None
     stack: ExitStack
+    empty: Memories  # before anything was loaded
     #: As asked, by label; a model is missing where it is not known for certain what is loaded.
     configs: dict[str, ModelConfig] = field(default_factory=dict)
     completes: bool = True
@@ -100,6 +103,7 @@ class Deployer:
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
             memory, since by default old and new copy are in memory together.
+        gpus: Those that its servers may see.
 
     Attributes:
         completes: Servers started from now on complete configs, as Triton does by default. A
@@ -114,12 +118,14 @@ class Deployer:
         *,
         load_timeout_s: float = 120.0,
         unload_first: bool = False,
+        gpus: Gpus = "all",
     ) -> None:
         self._launcher = launcher
         self.served = served
         self._log = log
         self._load_timeout_s = load_timeout_s
         self._unload_first = unload_first
+        self._gpus = gpus
         self._running: _Running | None = None
         self._crashes: Counter[DeploymentKind] = Counter()  # by changes of parts
         self.completes = True
@@ -152,9 +158,21 @@ class Deployer:
         )
 
     def sees_gpus(self) -> bool:
-        """Whether the current server reports the memory of a GPU."""
-        metrics = self.control.metrics()
-        return metrics is not None and bool(metrics.values("nv_gpu_memory_used_bytes"))
+        """Whether the memory of a GPU could be read when the current server was started."""
+        return any(map(is_of_gpu, self._current().empty))
+
+    def memory(self) -> Memories:
+        """What the models take now, as far as it can be read."""
+        if self._running is None:
+            return {}
+        now, empty = self._read_memory(self._running.control), self._running.empty
+        return {name: memory.since(empty[name]) for name, memory in now.items() if name in empty}
+
+    def _read_memory(self, control: Control, *, patient: bool = False) -> Memories:
+        try:
+            return read_memory(control.metrics, self._launcher.place, self._gpus, patient=patient)
+        except ServerGoneError:  # whoever uses it next will see
+            return {}
 
     def fresh(self) -> None:
         """Lets the next `deploy` begin with a newly started server, its cache empty.
@@ -316,8 +334,9 @@ class Deployer:
                 with ExitStack() as stack:
                     server = stack.enter_context(self._launcher.launch(args, self._log))
                     control = stack.enter_context(Control(server.endpoints))
+                    empty = self._read_memory(control, patient=True)
                     self._running = _Running(
-                        server, control, cache_bytes, stack.pop_all(), completes=not own
+                        server, control, cache_bytes, stack.pop_all(), empty, completes=not own
                     )
                 return self._running
             except ServerGoneError as error:

@@ -165,7 +165,7 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
         assert found.job.served.models[""].base.overridden == frozenset()
     assert server.given == [(8, False, None)]
     assert (server.names, server.log) == (["m"], tmp_path / "logs" / "server.log")
-    assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
+    assert server.options == {"load_timeout_s": 33.0, "unload_first": True, "gpus": "all"}
     assert found.load_s > 0.0
     assert found.load_s == pytest.approx(book.seconds(Phase.DEPLOYING), abs=0.05)
 

@@ -13,6 +13,7 @@ from tuner.load.watch.readings import GpuClocks, MachineReading, statistics_betw
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.stalls import Stalls
 from tuner.measurement.window import Window
+from tuner.server.memory import gpu_use
 from tuner.server.server import Place
 from tuner.server.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 
@@ -54,7 +55,7 @@ def machine(seconds: float, ours: float | None = None, load: float = 1.5) -> Mac
 
 
 def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = None) -> Sample:
-    return Sample(time_ns, {"m": counters}, seen, machine(time_ns))
+    return Sample(time_ns, {"m": counters}, seen, machine(time_ns), gpu_memory=gpu_use(seen))
 
 
 def test_statistics_are_differences_per_request() -> None:
@@ -81,8 +82,9 @@ def test_nothing_happening_is_no_division_by_zero() -> None:
 def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
     def reading(memory: float, waiting: float) -> Metrics:
         gpus = [
-            MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": name}, memory / share)
+            MetricSample(f"nv_gpu_memory_{what}_bytes", {"gpu_uuid": name}, value)
             for name, share in (("a", 2.0), ("b", 1.0))
+            for what, value in (("used", memory / share), ("total", 1e3))
         ]
         utilized = [MetricSample("nv_gpu_utilization", {"gpu_uuid": n}, 0.5) for n in "ab"]
         powers = [MetricSample("nv_gpu_power_usage", {"gpu_uuid": n}, 60.0) for n in "ab"]
