@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from tuner.errors import ServerGoneError
 from tuner.machine.nvml import gpu_memory
 from tuner.machine.own_containers import is_inside
 from tuner.server.server import Place
@@ -43,14 +44,20 @@ class Memory:
         """What the server can have, what it has included."""
         return max(self.total_bytes - self.others_bytes, 0)
 
-    def since(self, empty: Memory) -> Memory:
-        """What was taken since a reading; what was in use then is not the models'."""
-        taken = max(self.taken_bytes - empty.taken_bytes, 0)
-        return Memory(taken, empty.others_bytes + empty.taken_bytes, self.total_bytes)
-
 
 #: By name: ``memory``, ``/dev/shm``, ``memory of GPU-...``.
 Memories = Mapping[str, Memory]
+
+
+def taken(now: Memories, empty: Memories) -> Memories:
+    """What was taken since a reading; what was in use then is others'."""
+    found = {}
+    for name, before in empty.items():
+        if name in now:
+            more = max(now[name].taken_bytes - before.taken_bytes, 0)
+            others = before.others_bytes + before.taken_bytes
+            found[name] = Memory(more, others, now[name].total_bytes)
+    return found
 
 
 def is_of_gpu(name: str) -> bool:
@@ -73,12 +80,12 @@ def read_memory(
         patient: Wait for the first metrics of a server that was just started.
     """
     here = place is not Place.ELSEWHERE
-    metrics = scrape()
+    metrics = _scraped(scrape)
     found = dict(gpu_memory(gpus)) if here else {}
     until = time.monotonic() + _FIRST_S
     while patient and not found and _not_yet(metrics) and time.monotonic() < until:
         time.sleep(_FIRST_S / 10)
-        metrics = scrape()
+        metrics = _scraped(scrape)
     told = gpu_use(metrics)
     # Triton names the GPUs that it sees, which may be fewer, but no parts.
     seen = {u: m for u, m in found.items() if not told or u in told or u.startswith("MIG-")}
@@ -104,6 +111,13 @@ def gpu_use(metrics: Metrics | None) -> Mapping[str, tuple[int, int]]:
         for name in (_USED, _TOTAL)
     )
     return {uuid: (used[uuid], total) for uuid, total in totals.items() if total and uuid in used}
+
+
+def _scraped(scrape: Callable[[], Metrics | None]) -> Metrics | None:
+    try:
+        return scrape()
+    except ServerGoneError:  # whoever uses it next will see
+        return None
 
 
 def _not_yet(metrics: Metrics | None) -> bool:

@@ -177,7 +177,8 @@ def _run_trial(
     if proposal.candidate != session.current:
         loaded = Trial(number, session.current, TrialState.MEASURED, memory=session.memory())
         if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
-            return replace(bare, reason=f"not tried: it {reason}", attempts=0, refused=True)
+            bare = replace(bare, reason=f"not loaded: it {reason}", attempts=0, refused=True)
+            return replace(bare, time=_lap(session.book))
     for attempt in range(1, SERVER_DIED.at_most + 2):
         bare = replace(bare, attempts=attempt)
         try:
@@ -217,9 +218,9 @@ def _measured_trial(
         reason=None,
         refused=False,
         deployment=deployment.kind.value,
+        memory=session.memory(),
         time=_lap(session.book),
         limit=evaluation.limit,
-        memory=session.memory(),
     )
 
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from tuner.errors import DeployRefusedError, ServerGoneError
@@ -27,7 +28,7 @@ from tuner.modelconfig.served import Served, ServedModel
 from tuner.server import health
 from tuner.server import log as server_log
 from tuner.server.control import Control
-from tuner.server.memory import Memories, is_of_gpu, read_memory
+from tuner.server.memory import Memories, is_of_gpu, read_memory, taken
 from tuner.server.server import Endpoints, Server, ServerLauncher
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
@@ -125,7 +126,7 @@ class Deployer:
         self._log = log
         self._load_timeout_s = load_timeout_s
         self._unload_first = unload_first
-        self._gpus = gpus
+        self._memory = partial(read_memory, place=launcher.place, gpus=gpus)
         self._running: _Running | None = None
         self._crashes: Counter[DeploymentKind] = Counter()  # by changes of parts
         self.completes = True
@@ -157,22 +158,10 @@ class Deployer:
             running is not None and running.server.alive() and health.live(running.server.endpoints)
         )
 
-    def sees_gpus(self) -> bool:
-        """Whether the memory of a GPU could be read when the current server was started."""
-        return any(map(is_of_gpu, self._current().empty))
-
     def memory(self) -> Memories:
         """What the models take now, as far as it can be read."""
-        if self._running is None:
-            return {}
-        now, empty = self._read_memory(self._running.control), self._running.empty
-        return {name: memory.since(empty[name]) for name, memory in now.items() if name in empty}
-
-    def _read_memory(self, control: Control, *, patient: bool = False) -> Memories:
-        try:
-            return read_memory(control.metrics, self._launcher.place, self._gpus, patient=patient)
-        except ServerGoneError:  # whoever uses it next will see
-            return {}
+        running = self._running
+        return taken(self._memory(running.control.metrics), running.empty) if running else {}
 
     def fresh(self) -> None:
         """Lets the next `deploy` begin with a newly started server, its cache empty.
@@ -222,12 +211,9 @@ class Deployer:
         return deployment
 
     def try_out(self, candidate: Candidate) -> Deployment:
-        """Makes the server load ``candidate``, without checking what it then serves.
+        """Makes the server load ``candidate``; raises as `deploy` does.
 
-        Raises:
-            DeployRefusedError: As `deploy` does.
-            ServerGoneError: As `deploy` does.
-            EnvironmentNotReadyError: As `deploy` does.
+        What it then serves is not checked.
         """
         started = time.monotonic()
         try:
@@ -334,7 +320,7 @@ class Deployer:
                 with ExitStack() as stack:
                     server = stack.enter_context(self._launcher.launch(args, self._log))
                     control = stack.enter_context(Control(server.endpoints))
-                    empty = self._read_memory(control, patient=True)
+                    empty = self._memory(control.metrics, patient=True)
                     self._running = _Running(
                         server, control, cache_bytes, stack.pop_all(), empty, completes=not own
                     )
@@ -380,7 +366,7 @@ class Deployer:
             words = server_log.refusal(refused.message, name, log)
             reason = in_repository(words, self.served.models[label].files.directory.parent)
             running.leaks = self._launcher.restartable and (
-                server_log.out_of_memory(reason) or self.sees_gpus()
+                server_log.out_of_memory(reason) or any(map(is_of_gpu, running.empty))
             )
             raise DeployRefusedError(labelled(label, reason)) from refused
         except ServerGoneError as gone:

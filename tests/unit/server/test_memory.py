@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from tuner.errors import ServerGoneError
 from tuner.machine import nvml
 from tuner.server import memory
-from tuner.server.memory import MACHINE, SHM, Memory, gpu_use, read_memory
+from tuner.server.memory import MACHINE, SHM, Memory, gpu_use, read_memory, taken
 from tuner.server.server import Place
 from tuner.server.statistics import Metrics
 
@@ -156,11 +157,16 @@ def test_the_limit_of_a_container_is_its_machines_memory(
 
 
 def test_of_a_server_elsewhere_nothing_of_this_machine_is_read() -> None:
+    def gone() -> Metrics:
+        raise ServerGoneError("reading the metrics: refused")
+
     assert read_memory(lambda: None, Place.ELSEWHERE, "all") == {}
+    assert read_memory(gone, Place.ELSEWHERE, "all") == {}
 
 
 def test_what_was_in_use_before_is_the_neighbours() -> None:
     empty, now = Memory(300, 5000, 16000), Memory(4300, 5100, 16000)
-    assert now.since(empty) == Memory(4000, 5300, 16000)
-    assert now.since(empty).free_bytes == 10700
-    assert empty.since(now).taken_bytes == 0
+    found = taken({MACHINE: now, SHM: now}, {MACHINE: empty})
+    assert found == {MACHINE: Memory(4000, 5300, 16000)}
+    assert found[MACHINE].free_bytes == 10700
+    assert taken({MACHINE: empty}, {MACHINE: now})[MACHINE].taken_bytes == 0
