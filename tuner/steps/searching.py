@@ -97,11 +97,12 @@ def _over(
 ) -> StopReason | None:
     """Why the search is over, by the budget; None while it goes on."""
     goal, current = session.spec.objective.goal, session.current
+    tried = [t for t in history if t.attempts]
     reason = budget(
         Progress(
-            trials=sum(t.attempts > 0 for t in history),
-            failed=sum(t.state is TrialState.FAILED and t.attempts > 0 for t in history),
-            since_best=trials_since_best(history, goal, current) if history else 0,
+            trials=len(tried),
+            failed=sum(t.state is TrialState.FAILED for t in tried),
+            since_best=trials_since_best(tried, goal, current),
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
             out_of_reach=out_of_reach(history, session.spec.slos, session.plan),

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from waits import wait_until
 
 from tuner.errors import ServerGoneError, UndecidedError
+from tuner.load.watch import sampler as module
 from tuner.load.watch.readings import GpuClocks, MachineReading, statistics_between
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.stalls import Stalls
@@ -108,6 +110,21 @@ def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
     assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)
     assert found.cpu_percent == 50.0
     assert host_use(samples, ["other"]).pending_requests_max is None
+
+
+@pytest.mark.parametrize("place", [Place.HERE, Place.ELSEWHERE])
+def test_gpu_memory_that_the_metrics_lack_is_asked_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """As on a split GPU (MIG), of which Triton tells 0 of 0."""
+    names = ("nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes")
+    blank = Metrics(tuple(MetricSample(name, {"gpu_uuid": "GPU-a"}, 0.0) for name in names))
+    monkeypatch.setattr(module, "has_gpu", lambda: True)
+    monkeypatch.setattr(module, "gpu_memory", lambda _: {"MIG-a": (7, 10)})
+    with Sampler(lambda: {"m": BEFORE}, lambda: blank, place, period_s=0.001) as sampler:
+        wait_until(lambda: len(sampler.between(0, 1 << 62)) > 2)
+    used = host_use(sampler.between(0, 1 << 62), ["m"]).gpu_memory_used_bytes
+    assert used == (7 if place is Place.HERE else None)
 
 
 def test_what_cannot_be_read_is_none() -> None:
