@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Annotated
+
+from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.score.capacity import capacity_level
 from tuner.score.point import Point, Score
+from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
 from tuner.spec.objective import Goal
 
@@ -49,6 +53,10 @@ class Worker:
     gpus: str
 
 
+def _empty(memory: Memories) -> bool:
+    return not memory
+
+
 @dataclass(frozen=True)
 class Trial(Facts):
     number: int
@@ -58,13 +66,15 @@ class Trial(Facts):
     score: Score | None = None
     reason: str | None = None
     deployment: str | None = None  # unchanged | in place | reload | restart
-    attempts: int = 1
+    attempts: int = 1  # 0 where it was not tried: there is no memory for it
     time: TrialTime = TrialTime()
     started_at: str = ""  # ISO 8601, UTC
     predicted: Predicted | None = None  # before it was measured
     worker: Worker | None = None  # None where the run measured it itself
     limit: str | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
+    #: What its models took, at its end.
+    memory: Annotated[Memories, Field(exclude_if=_empty)] = field(default_factory=dict)
 
     @property
     def sustained_level(self) -> float | None:

@@ -68,4 +68,4 @@ def _reached(point: Point, near_miss: float) -> bool:
 def trials_since_best(trials: Sequence[Trial], goal: Goal, current: Candidate) -> int:
     """Trials finished after the best one; all of them when none was measured in full."""
     best = next(iter(ranked(trials, goal, current)), None)
-    return len(trials) if best is None else trials[-1].number - best.number
+    return sum(best is None or t.number > best.number for t in trials)

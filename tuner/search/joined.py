@@ -51,7 +51,7 @@ class JoinedSearcher(Searcher):
             if self.history and len(claims) < self._trials and known != asked:
                 asked = known  # with nothing new the answer would be the same
                 taken = {c.candidate_key for c in claims} | self._taken(self.history)
-                proposal = self._strategy.propose(len(claims), self.history, taken)
+                proposal = self._propose(len(claims), self.history, taken)
                 if isinstance(proposal, Proposal):
                     return proposal
             self._wait()

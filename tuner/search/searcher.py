@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tuner.run.reading import UnreadableFileError
 from tuner.score.trial import Trial
+from tuner.search.fits import Refusals
 from tuner.search.strategy import Enough, Proposal, Strategy
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
@@ -77,7 +78,7 @@ class Searcher:
         index = number - start
         proposal = self._batch[index] if index < len(self._batch) else self._enough
         if isinstance(proposal, Proposal) and proposal.candidate.key in self._claimed:
-            return self._strategy.propose(number, self.history, self._taken(self.history))
+            return self._propose(number, self.history, self._taken(self.history))
         return proposal
 
     def start(self, candidate: Candidate) -> bool:
@@ -136,6 +137,17 @@ class Searcher:
                 self._note(f"dropped: {error.message}")
             return None
 
+    def _propose(
+        self, number: int, history: Sequence[Trial], taken: set[str]
+    ) -> Proposal | Enough | None:
+        """The strategy's proposal; nothing as large as what there was no memory for."""
+        refusals, taken = Refusals(history), set(taken)
+        while isinstance(proposal := self._strategy.propose(number, history, taken), Proposal):
+            if not refusals.lacks_memory(proposal.candidate):
+                break
+            taken.add(proposal.candidate.key)
+        return proposal
+
     def _taken(self, history: Sequence[Trial]) -> set[str]:
         known = {self._space.canonical(t.candidate).key for t in history}
         return known | self._claimed | {self._space.canonical(self._space.current).key}
@@ -147,7 +159,7 @@ class Searcher:
         batch: list[Proposal] = []
         enough = None
         for number in range(start, start + self._size):
-            proposal = self._strategy.propose(number, history, taken)
+            proposal = self._propose(number, history, taken)
             if not isinstance(proposal, Proposal):
                 enough = proposal
                 break

@@ -32,6 +32,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.score.verdict import Verdict
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
+from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
@@ -98,11 +99,12 @@ def _over(
 ) -> StopReason | None:
     """Why the search is over, by the budget; None while it goes on."""
     goal, current = session.spec.objective.goal, session.current
+    tried = [t for t in history if t.attempts]
     reason = budget(
         Progress(
-            trials=len(history),
-            failed=sum(t.state is TrialState.FAILED for t in history),
-            since_best=trials_since_best(history, goal, current) if history else 0,
+            trials=len(tried),
+            failed=sum(t.state is TrialState.FAILED for t in tried),
+            since_best=trials_since_best(tried, goal, current),
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
             out_of_reach=out_of_reach(history, session.spec.slos, session.plan),
@@ -175,6 +177,11 @@ def _run_trial(
         started_at=started_at,
         predicted=proposal.predicted,
     )
+    if proposal.candidate != session.current:
+        loaded = Trial(number, session.current, TrialState.MEASURED, memory=session.memory())
+        if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
+            bare = replace(bare, reason=f"not loaded: it {reason}", attempts=0, refused=True)
+            return replace(bare, time=_lap(session.book))
     for attempt in range(1, SERVER_DIED.at_most + 2):
         bare = replace(bare, attempts=attempt)
         try:
@@ -214,6 +221,7 @@ def _measured_trial(
         reason=None,
         refused=False,
         deployment=deployment.kind.value,
+        memory=session.memory(),
         time=_lap(session.book),
         limit=evaluation.limit,
     )

@@ -21,6 +21,7 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.run.remedies import remedies
 from tuner.server.log import OTHER_BACKENDS
+from tuner.server.memory import is_of_gpu
 from tuner.space.candidate import Candidate
 from tuner.space.knob import Knob
 from tuner.space.space import Space
@@ -90,6 +91,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         logs / "server.log",
         load_timeout_s=float(job.spec.server.load_timeout),
         unload_first=job.spec.server.unload_first,
+        gpus=job.spec.server.gpus,
     ) as deployer:
         begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):
@@ -128,11 +130,11 @@ def _refuse_unknown_memory(job: Job, deployer: Deployer) -> None:
     """A metric that was not measured never passes: no config would."""
     spec = job.spec
     asked = GPU_MEMORY in (spec.objective.metric, *(slo.metric for slo in spec.slos))
-    if asked and not deployer.sees_gpus():
+    if asked and not any(map(is_of_gpu, deployer.memory())):
         raise EnvironmentNotReadyError(
-            "the server reports no GPU's memory, so no config can be judged by gpu_memory",
-            "take gpu_memory out of the spec: without a GPU, on a MIG slice or with "
-            "--allow-gpu-metrics=false Triton does not measure it",
+            "no GPU's memory can be read, so no config can be judged by gpu_memory",
+            "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
+            "measure (MIG, --allow-gpu-metrics=false), pip install 'triton-tune[gpu]'",
         )
 
 

@@ -19,6 +19,7 @@ from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.score.load_plan import LoadPlan
 from tuner.search.incumbent import NEAR_MISS
+from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Events
@@ -56,6 +57,7 @@ class Session:
         checkpoint: Raises when the run is to stop.
         record: Stores a measurement of a round at once.
         load_s: What loading the model took before the search; the time of the budget counts it.
+        memory: What the models that are loaded take.
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
@@ -69,6 +71,7 @@ class Session:
     checkpoint: Callable[[], None]
     record: Callable[[Row], None] = lambda _: None
     load_s: float = 0.0
+    memory: Callable[[], Memories] = dict
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
     accept_unsoaked: bool = False
@@ -149,6 +152,7 @@ def open_session(
             checkpoint=checkpoint,
             record=record,
             load_s=served.load_s,
+            memory=served.deployer.memory,
             arrivals=None if manifest is None else manifest.arrivals,
             accept_unsoaked=manifest is not None and manifest.choices.accept_unsoaked,
         )

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from tuner.errors import DeployRefusedError, ServerGoneError
@@ -27,9 +28,11 @@ from tuner.modelconfig.served import Served, ServedModel
 from tuner.server import health
 from tuner.server import log as server_log
 from tuner.server.control import Control
+from tuner.server.memory import Memories, is_of_gpu, read_memory, taken
 from tuner.server.server import Endpoints, Server, ServerLauncher
 from tuner.space.cache import server_args
 from tuner.space.candidate import Candidate
+from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.triton.mirror import in_repository
@@ -79,6 +82,7 @@ class _Running:
     control: Control
     cache_bytes: int | None
     stack: ExitStack
+    empty: Memories  # before anything was loaded
     #: As asked, by label; a model is missing where it is not known for certain what is loaded.
     configs: dict[str, ModelConfig] = field(default_factory=dict)
     completes: bool = True
@@ -100,6 +104,7 @@ class Deployer:
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
             memory, since by default old and new copy are in memory together.
+        gpus: Those that its servers may see.
 
     Attributes:
         completes: Servers started from now on complete configs, as Triton does by default. A
@@ -114,12 +119,14 @@ class Deployer:
         *,
         load_timeout_s: float = 120.0,
         unload_first: bool = False,
+        gpus: Gpus = "all",
     ) -> None:
         self._launcher = launcher
         self.served = served
         self._log = log
         self._load_timeout_s = load_timeout_s
         self._unload_first = unload_first
+        self._memory = partial(read_memory, place=launcher.place, gpus=gpus)
         self._running: _Running | None = None
         self._crashes: Counter[DeploymentKind] = Counter()  # by changes of parts
         self.completes = True
@@ -151,10 +158,10 @@ class Deployer:
             running is not None and running.server.alive() and health.live(running.server.endpoints)
         )
 
-    def sees_gpus(self) -> bool:
-        """Whether the current server reports the memory of a GPU."""
-        metrics = self.control.metrics()
-        return metrics is not None and bool(metrics.values("nv_gpu_memory_used_bytes"))
+    def memory(self) -> Memories:
+        """What the models take now, as far as it can be read."""
+        running = self._running
+        return taken(self._memory(running.control.metrics), running.empty) if running else {}
 
     def fresh(self) -> None:
         """Lets the next `deploy` begin with a newly started server, its cache empty.
@@ -204,12 +211,9 @@ class Deployer:
         return deployment
 
     def try_out(self, candidate: Candidate) -> Deployment:
-        """Makes the server load ``candidate``, without checking what it then serves.
+        """Makes the server load ``candidate``; raises as `deploy` does.
 
-        Raises:
-            DeployRefusedError: As `deploy` does.
-            ServerGoneError: As `deploy` does.
-            EnvironmentNotReadyError: As `deploy` does.
+        What it then serves is not checked.
         """
         started = time.monotonic()
         try:
@@ -316,8 +320,9 @@ class Deployer:
                 with ExitStack() as stack:
                     server = stack.enter_context(self._launcher.launch(args, self._log))
                     control = stack.enter_context(Control(server.endpoints))
+                    empty = self._memory(control.metrics, patient=True)
                     self._running = _Running(
-                        server, control, cache_bytes, stack.pop_all(), completes=not own
+                        server, control, cache_bytes, stack.pop_all(), empty, completes=not own
                     )
                 return self._running
             except ServerGoneError as error:
@@ -361,7 +366,7 @@ class Deployer:
             words = server_log.refusal(refused.message, name, log)
             reason = in_repository(words, self.served.models[label].files.directory.parent)
             running.leaks = self._launcher.restartable and (
-                server_log.out_of_memory(reason) or self.sees_gpus()
+                server_log.out_of_memory(reason) or any(map(is_of_gpu, running.empty))
             )
             raise DeployRefusedError(labelled(label, reason)) from refused
         except ServerGoneError as gone:

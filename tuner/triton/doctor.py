@@ -17,11 +17,12 @@ from tuner.machine.ports import free_ports
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
 from tuner.server.control import Control
+from tuner.server.memory import SHM
 from tuner.server.server import Endpoints
 from tuner.spec.environment import resolve
 from tuner.spec.model import Server, ServerMode
 from tuner.triton import remote
-from tuner.triton.local import SHM, find_backends
+from tuner.triton.local import find_backends
 from tuner.triton.models_python import numpy_of_models
 
 _MIB = 1 << 20

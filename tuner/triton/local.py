@@ -25,12 +25,12 @@ from tuner.modelconfig.files import ModelFiles
 from tuner.server import access
 from tuner.server.binaries import Installation
 from tuner.server.log import OTHER_BACKENDS
+from tuner.server.memory import SHM
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 from tuner.triton.mirror import in_repository, mirror_of
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
-SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
 _CLOCK_S = 1.0  # processes and files are dated by different clocks
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -136,7 +137,7 @@ class Place:
 
     @contextmanager
     def _serving(self, job: Job, *_: Any) -> Iterator[Serving]:
-        yield Serving(job, cast("Any", None), cast("Any", None))
+        yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
     @contextmanager
     def _bench_on(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -93,7 +94,7 @@ class Workplace:
 
         @contextmanager
         def serving(job: Job, *_: object) -> Iterator[Serving]:
-            yield Serving(job, cast("Any", None), cast("Any", None))
+            yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
         @contextmanager
         def set_up_bench(*_: object) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_model_that_loads_for_long_is_told_with_how_often_it_is_loaded(
 ) -> None:
     @contextmanager
     def serving(job: Job, *_: object) -> Iterator[Serving]:
-        yield Serving(job, cast("Any", None), cast("Any", None), load_s)
+        yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)), load_s)
 
     monkeypatch.setattr(pipeline, "serving", serving)
     _, watching = run(workplace)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -67,7 +68,7 @@ class Machine:
     @contextmanager
     def serving(self, theirs: Job, _: object, logs: Path, book: TimeBook) -> Iterator[Serving]:
         self.seen.append(logs.is_dir() and logs)
-        yield Serving(theirs, cast("Any", None), cast("Any", None))
+        yield Serving(theirs, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
     @contextmanager
     def set_up_bench(self, *_: object) -> Iterator[Any]:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from candidates import candidate_of, values_of
-from synthetic import synthetic_measurement
+from candidates import values_of
 from unit.search.surface import CACHED, SURFACE
 from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
 
-from tuner.measurement.measurement import HostUse
-from tuner.score.point import Point
-from tuner.score.trial import Trial, TrialState
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.pool import NEAR, RANDOM, Pool, neighbours
-from tuner.search.strategies.refusals import Refusals
 from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
-from tuner.spec.slo import Slo
 
 OTHER: dict[str, Any] = {INSTANCES: {"int": [1, 6]}, "parameters.threads": {"choice": [1, 2, 4]}}
 
@@ -140,72 +133,6 @@ class TestCorrection:
         residuals = [Residual(tried, 0.0)]
         _, deviation = Correction(Features(space), residuals, OWN).of([tried, other])
         assert deviation[1] > 0.2 > deviation[0]
-
-
-def trial(candidate: Candidate, state: TrialState, memory: int | None = None) -> Trial:
-    measurement = replace(synthetic_measurement(), host=HostUse(gpu_memory_used_bytes=memory))
-    return Trial(0, candidate, state, (Point(measurement, (), None),) if memory else ())
-
-
-def refused(candidate: Candidate) -> Trial:
-    return replace(trial(candidate, TrialState.FAILED), refused=True)
-
-
-def config(instances: int, batch: int = 8) -> Candidate:
-    return candidate_of({INSTANCES: instances, BATCH: batch})
-
-
-class TestRefusals:
-    def test_what_asks_for_more_than_a_refused_one(self) -> None:
-        refusals = Refusals([refused(config(3))], [])
-        asked = [config(2), config(3, 16), config(4), config(4, 4)]
-        assert [refusals.forbids(c) for c in asked] == [False, True, True, False]
-
-    def test_a_success_that_asked_for_as_much_pardons(self) -> None:
-        history = [refused(config(3)), trial(config(4), TrialState.PRUNED)]
-        refusals = Refusals(history, [])
-        assert [refusals.forbids(config(n)) for n in (3, 4, 5)] == [False, False, True]
-
-    def test_a_failed_load_forbids_no_larger_config(self) -> None:
-        history = [replace(trial(config(3), TrialState.FAILED), reason="could not keep up")]
-        assert not any(Refusals(history, []).forbids(config(n)) for n in (3, 4, 5))
-
-    def test_memory_grows_with_the_instances(self) -> None:
-        history = [
-            trial(config(1), TrialState.MEASURED, memory=3 << 30),
-            trial(config(2), TrialState.MEASURED, memory=5 << 30),
-        ]
-        refusals = Refusals(history, [Slo.parse("gpu_memory <= 8GiB")])
-        assert [refusals.forbids(config(n)) for n in (1, 2, 3, 4)] == [False, False, False, True]
-        assert not Refusals(history, []).forbids(config(4))
-
-    def test_of_several_models_each_takes_its_own_memory(self) -> None:
-        def both(one: int, two: int) -> Candidate:
-            return Candidate.of_models({"one": {INSTANCES: one}, "two": {INSTANCES: two}})
-
-        used = {(1, 1): 2, (2, 1): 3, (1, 2): 5}
-        history = [trial(both(*n), TrialState.MEASURED, memory=m << 30) for n, m in used.items()]
-        refusals = Refusals(history, [Slo.parse("gpu_memory <= 7GiB")])
-        asked = [both(4, 1), both(2, 2), both(1, 3), both(4, 2)]
-        assert [refusals.forbids(c) for c in asked] == [False, False, True, True]
-        refused_one = Refusals([refused(both(3, 1))], [])
-        assert [refused_one.forbids(c) for c in (both(3, 2), both(2, 4))] == [True, False]
-
-    def test_what_a_rate_limiter_shares_out_is_no_instance_and_takes_no_memory(self) -> None:
-        def limited(instances: int, resources: int) -> Candidate:
-            path = "instance_group.rate_limiter.resources[R1].count"
-            return candidate_of({INSTANCES: instances, BATCH: 8, path: resources})
-
-        history = [
-            trial(limited(1, 1), TrialState.MEASURED, memory=3 << 30),
-            trial(limited(2, 1), TrialState.MEASURED, memory=5 << 30),
-        ]
-        refusals = Refusals(history, [Slo.parse("gpu_memory <= 8GiB")])
-        assert [refusals.forbids(limited(n, 16)) for n in (1, 2, 4)] == [False, False, True]
-
-    def test_one_reading_is_no_line(self) -> None:
-        history = [trial(config(1), TrialState.MEASURED, memory=7 << 30)]
-        assert not Refusals(history, [Slo.parse("gpu_memory <= 8GiB")]).forbids(config(4))
 
 
 def apart(space: Space, path: str, one: FieldValue, other: FieldValue) -> float:

@@ -32,6 +32,7 @@ from tuner.score.trial import Trial, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.incumbent import NEAR_MISS
 from tuner.search.strategy import Proposal
+from tuner.server.memory import MACHINE, Memory
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
@@ -181,6 +182,43 @@ def test_a_server_that_dies_twice_fails_the_trial() -> None:
     trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.FAILED
     assert trials[1].reason == "killed again"
+
+
+class Loaded:
+    """Each instance of what the bench serves takes a sixth of what is free, and 1 byte."""
+
+    def __init__(self, bench: EmulatedBench) -> None:
+        self.bench = bench
+
+    def __call__(self) -> dict[str, Memory]:
+        instances = self.bench.candidate.of("").get("instance_group.count", 1)
+        assert isinstance(instances, int)
+        return {MACHINE: Memory(instances * 101, 0, 600)}
+
+
+def test_what_cannot_fit_is_not_tried_and_counts_as_no_failure() -> None:
+    bench = EmulatedBench(served)
+    session, searcher = a_search(bench, CANDIDATES, trials=4)
+    trials, _ = searched(replace(session, memory=Loaded(bench)), searcher)
+    assert [t.attempts for t in trials] == [1, 1, 1, 1]
+    assert [t.memory[MACHINE].taken_bytes for t in trials] == [101, 202, 303, 404]
+    bench = EmulatedBench(served)
+    order = [*CANDIDATES[:3], CANDIDATES[5], CANDIDATES[4], CANDIDATES[3]]
+    session, searcher = a_search(bench, order, trials=4)
+    trials, _ = searched(replace(session, memory=Loaded(bench)), searcher)
+    assert [t.attempts for t in trials] == [1, 1, 1, 0, 0, 1], "the budget is of those tried"
+    assert (
+        trials[3].reason == "not loaded: it needs about 606 B of 480 B free memory (20 % headroom)"
+    )
+    assert trials[3].refused
+    assert {c for c, _ in bench.deployed} == {*CANDIDATES[:4]}
+
+
+def test_a_first_guess_is_held_against_what_the_current_config_takes() -> None:
+    bench = EmulatedBench(served)
+    session, searcher = a_search(bench, [CANDIDATES[5], CANDIDATES[0]])
+    trials, _ = searched(replace(session, memory=Loaded(bench)), searcher)
+    assert [t.attempts for t in trials] == [0, 1]
 
 
 def test_too_many_failures_end_the_run_with_the_last_reason() -> None:

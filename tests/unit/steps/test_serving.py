@@ -14,6 +14,7 @@ import pytest
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
 from tuner.modelconfig.served import Served
+from tuner.server.memory import Memories, Memory
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps import serving as module
@@ -45,7 +46,7 @@ class Server:
     completes: Completes
     trouble: dict[int, Exception] = field(default_factory=dict)
     given: list[tuple[int, bool, tuple[str, ...]]] = field(default_factory=list)
-    sees_gpus: bool = False
+    memory: Memories = field(default_factory=dict)
 
     def deployer(self, _: object, served: Served, log: Path, **options: Any) -> Any:
         self.names = [model.name for model in served.models.values()]
@@ -65,8 +66,8 @@ class Deployer:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def sees_gpus(self) -> bool:
-        return self.server.sees_gpus
+    def memory(self) -> Memories:
+        return self.server.memory
 
     def try_out(self, candidate: Candidate) -> Any:
         config = self.served.requests(candidate.models)[""]
@@ -150,7 +151,7 @@ def test_memory_of_gpus_that_the_server_does_not_report_is_told_before_the_searc
 
 def test_memory_of_gpus_that_the_server_reports_may_be_bounded(served: Callable[..., Any]) -> None:
     spec = SPEC.replace("40ms]", "40ms, gpu_memory <= 1GiB]")
-    server = Server(as_given, sees_gpus=True)
+    server = Server(as_given, memory={"memory of GPU-a": Memory(1, 0, 2)})
     with served(server, f"max_batch_size: 8\n{TENSORS}", spec=spec) as found:
         assert found.job.spec.slos
 
@@ -165,7 +166,7 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
         assert found.job.served.models[""].base.overridden == frozenset()
     assert server.given == [(8, False, None)]
     assert (server.names, server.log) == (["m"], tmp_path / "logs" / "server.log")
-    assert server.options == {"load_timeout_s": 33.0, "unload_first": True}
+    assert server.options == {"load_timeout_s": 33.0, "unload_first": True, "gpus": "all"}
     assert found.load_s > 0.0
     assert found.load_s == pytest.approx(book.seconds(Phase.DEPLOYING), abs=0.05)
 

@@ -17,7 +17,8 @@ from serving import served_one, served_several
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
-from tuner.server.server import Endpoints, Server
+from tuner.server.memory import Memory
+from tuner.server.server import Endpoints, Place, Server
 from tuner.server.statistics import Metrics, MetricSample
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton import deploy
@@ -59,6 +60,7 @@ class FakeServer:
 class FakeLauncher:
     notes: Notes
     restartable: bool = True
+    place: Place = Place.ELSEWHERE
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[Server]:
@@ -225,11 +227,32 @@ def test_out_of_memory_beside_the_old_copy_is_tried_once_more_without(
         assert notes.events == ["unload", "load 2"], "nothing was beside it, so it cannot fit"
 
 
+def of_gpu(used: int) -> Metrics:
+    values = {"used": used, "total": 16}
+    return Metrics(
+        tuple(
+            MetricSample(f"nv_gpu_memory_{what}_bytes", {"gpu_uuid": "GPU-a"}, float(value))
+            for what, value in values.items()
+        )
+    )
+
+
+def test_what_the_models_take_is_told_from_what_was_in_use_before_they_were_loaded(
+    notes: Notes,
+) -> None:
+    notes.metrics = of_gpu(used=3)
+    with deployer(notes) as used:
+        assert used.memory() == {}
+        used.deploy(count(1))
+        notes.metrics = of_gpu(used=8)
+        assert used.memory() == {"memory of GPU-a": Memory(5, 3, 16)}
+
+
 @pytest.mark.parametrize("restartable", [True, False])
 def test_after_a_load_that_failed_on_a_gpu_the_next_one_gets_a_new_server(
     notes: Notes, restartable: bool
 ) -> None:
-    notes.metrics = Metrics((MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": "a"}, 1.0),))
+    notes.metrics = of_gpu(used=1)
     with deployer(notes, restartable=restartable) as used:
         used.deploy(count(1))
         notes.answers = [DeployRefusedError("load failed for model 'm': no weights")]

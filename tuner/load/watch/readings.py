@@ -1,15 +1,13 @@
 """Readings of machine, GPUs and server, and what happened between two of them.
 
-CPU time is split into our own processes and all others. GPU clocks need the ``pynvml`` module
-(package nvidia-ml-py) and a driver; where either is missing there is nothing to read, and nothing
-else depends on it.
+CPU time is split into our own processes and all others. GPU clocks are read with
+`tuner.machine.nvml`.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import psutil
 
 from tuner.machine.host import read_governor
+from tuner.machine.nvml import handles, open_nvml
 from tuner.machine.own_containers import is_inside
 from tuner.measurement.measurement import ServerStatistics
 from tuner.server.statistics import BatchStatistics, StatisticsSnapshot
@@ -163,34 +162,15 @@ def gpu_clocks(gpus: Gpus = "all") -> Iterator[ReadClocks]:
 
     Only of ``gpus``: what others do is no disturbance of this server.
     """
-    nvml = _initialised()
-    if nvml is None:
-        yield lambda: None
-        return
-    try:
-        yield lambda: _clocks(nvml, gpus)
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _initialised() -> Any | None:
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return None
-    return nvml
+    with open_nvml() as nvml:
+        yield lambda: None if nvml is None else _clocks(nvml, gpus)
 
 
 def _clocks(nvml: Any, gpus: Gpus) -> GpuClocks | None:
     clocks: list[float] = []
     reasons = 0
-    for index in _numbers(nvml, gpus):
+    for gpu in handles(nvml, gpus):
         try:
-            gpu = nvml.nvmlDeviceGetHandleByIndex(index)
             why = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
             clock = nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)
         except nvml.NVMLError:  # not every card and driver tells
@@ -199,19 +179,6 @@ def _clocks(nvml: Any, gpus: Gpus) -> GpuClocks | None:
             clocks.append(float(clock))
             reasons |= why
     return GpuClocks(min(clocks), bool(reasons & _HELD_DOWN)) if clocks else None
-
-
-def _numbers(nvml: Any, gpus: Gpus) -> Sequence[int]:
-    if gpus == "all":
-        return range(_count(nvml))
-    return () if gpus == "none" else gpus
-
-
-def _count(nvml: Any) -> int:
-    try:
-        return int(nvml.nvmlDeviceGetCount())
-    except nvml.NVMLError:  # the driver went away meanwhile
-        return 0
 
 
 def statistics_between(

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -28,9 +28,12 @@ from tuner.load.watch.readings import (
     stolen_percent,
 )
 from tuner.load.watch.stalls import NOT_WATCHED, Stalls, quiet_percent
+from tuner.machine.host import has_gpu
+from tuner.machine.nvml import gpu_memory
 from tuner.measurement.measurement import HostUse, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.server import health
+from tuner.server.memory import gpu_use
 from tuner.server.server import Endpoints, Place
 from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
@@ -56,6 +59,7 @@ class Sample:
     machine: MachineReading
     gpus: GpuClocks | None = None
     shared_cores: int | None = None
+    gpu_memory: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class Sampler:
@@ -140,7 +144,10 @@ class Sampler:
     def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
-        return Sample(taken_ns, statistics, self._scrape(), read_machine(ours), clocks(), cores)
+        metrics, machine = self._scrape(), read_machine(ours)
+        here = ours is not None and has_gpu()
+        memory = gpu_use(metrics) or (gpu_memory(self._gpus) if here else {})
+        return Sample(taken_ns, statistics, metrics, machine, clocks(), cores, memory)
 
 
 def server_statistics(
@@ -167,7 +174,7 @@ def host_use(
     gpus = [sample.gpus for sample in samples if sample.gpus is not None]
     readings = [sample.metrics for sample in samples if sample.metrics is not None]
     utilization = _sums(readings, "nv_cache_util")
-    memory = [value for m in readings for value in m.values("nv_gpu_memory_used_bytes")]
+    memory = [used for sample in samples for used, _ in sample.gpu_memory.values()]
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
     waiting = [found for m in readings if (found := pending_requests(m, models))]
@@ -181,7 +188,7 @@ def host_use(
         governor=after.governor,
         pending_requests_max=max(map(sum, waiting), default=None),
         gpus=max((len(m.values("nv_gpu_memory_used_bytes")) for m in readings), default=0) or None,
-        gpu_memory_used_bytes=int(max(memory)) if memory else None,
+        gpu_memory_used_bytes=max(memory, default=None),
         gpu_utilization=_mean([v for m in readings for v in m.values("nv_gpu_utilization")]),
         gpu_power_w=_mean(_sums(readings, "nv_gpu_power_usage")),
         gpu_clock_mhz=min((g.lowest_mhz for g in gpus), default=None),

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Predicted, Trial, TrialState
+from tuner.search.fits import Refusals
 from tuner.search.incumbent import leaders
 from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategies.designs import designs
@@ -26,7 +27,6 @@ from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
 from tuner.search.strategies.pool import Pool
 from tuner.search.strategies.random_search import draw_new
-from tuner.search.strategies.refusals import Refusals
 from tuner.search.strategy import Enough, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -94,9 +94,9 @@ class GaussianStrategy:
         if len(history) < self.startup_trials:
             return draw_new(self.space, rng, taken)
         best = self._leaders(history)
-        refusals = Refusals(history, self.aim.slos)
+        refusals = Refusals(history)
         drawn = self._pool.draw(rng, [t.candidate for t in best[:GOOD]], taken)
-        left = [c for c in drawn if not refusals.forbids(c)] or drawn
+        left = [c for c in drawn if not refusals.forbids(c)]
         if not left:
             return draw_new(self.space, rng, taken)
         rng.shuffle(left)  # among equals chance decides

@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from waits import wait_until
 
 from tuner.errors import ServerGoneError, UndecidedError
+from tuner.load.watch import sampler as module
 from tuner.load.watch.readings import GpuClocks, MachineReading, statistics_between
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.stalls import Stalls
 from tuner.measurement.window import Window
+from tuner.server.memory import gpu_use
 from tuner.server.server import Place
 from tuner.server.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 
@@ -54,7 +57,7 @@ def machine(seconds: float, ours: float | None = None, load: float = 1.5) -> Mac
 
 
 def sample(time_ns: int, counters: StatisticsSnapshot, seen: Metrics | None = None) -> Sample:
-    return Sample(time_ns, {"m": counters}, seen, machine(time_ns))
+    return Sample(time_ns, {"m": counters}, seen, machine(time_ns), gpu_memory=gpu_use(seen))
 
 
 def test_statistics_are_differences_per_request() -> None:
@@ -81,8 +84,9 @@ def test_nothing_happening_is_no_division_by_zero() -> None:
 def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
     def reading(memory: float, waiting: float) -> Metrics:
         gpus = [
-            MetricSample("nv_gpu_memory_used_bytes", {"gpu_uuid": name}, memory / share)
+            MetricSample(f"nv_gpu_memory_{what}_bytes", {"gpu_uuid": name}, value)
             for name, share in (("a", 2.0), ("b", 1.0))
+            for what, value in (("used", memory / share), ("total", 1e3))
         ]
         utilized = [MetricSample("nv_gpu_utilization", {"gpu_uuid": n}, 0.5) for n in "ab"]
         powers = [MetricSample("nv_gpu_power_usage", {"gpu_uuid": n}, 60.0) for n in "ab"]
@@ -106,6 +110,21 @@ def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
     assert (found.cache_evictions, found.cache_entries, found.cache_utilization) == (20, 7, 0.25)
     assert found.cpu_percent == 50.0
     assert host_use(samples, ["other"]).pending_requests_max is None
+
+
+@pytest.mark.parametrize("place", [Place.HERE, Place.ELSEWHERE])
+def test_gpu_memory_that_the_metrics_lack_is_asked_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """As on a split GPU (MIG), of which Triton tells 0 of 0."""
+    names = ("nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes")
+    blank = Metrics(tuple(MetricSample(name, {"gpu_uuid": "GPU-a"}, 0.0) for name in names))
+    monkeypatch.setattr(module, "has_gpu", lambda: True)
+    monkeypatch.setattr(module, "gpu_memory", lambda _: {"MIG-a": (7, 10)})
+    with Sampler(lambda: {"m": BEFORE}, lambda: blank, place, period_s=0.001) as sampler:
+        wait_until(lambda: len(sampler.between(0, 1 << 62)) > 2)
+    used = host_use(sampler.between(0, 1 << 62), ["m"]).gpu_memory_used_bytes
+    assert used == (7 if place is Place.HERE else None)
 
 
 def test_what_cannot_be_read_is_none() -> None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tuner.score.aim import NOTHING
 from tuner.score.trial import Trial
+from tuner.search.fits import Refusals
 from tuner.search.strategies.gaussian import Told
 from tuner.search.strategies.gp import (
     DECIMALS,
@@ -27,7 +28,6 @@ from tuner.search.strategies.gp import (
     predicted,
     surprises,
 )
-from tuner.search.strategies.refusals import Refusals
 from tuner.search.strategies.twin.fitting import Fitting, in_words
 from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.search.strategy import Enough, Proposal, chance
@@ -87,7 +87,7 @@ class TwinStrategy(GaussianStrategy):
         fitted, note = self._fitted(number, history, first)
         prospects = []
         if isinstance(fitted, Twin):
-            refusals = Refusals(history, self.aim.slos)
+            refusals = Refusals(history)
             left = [c for c in drawn if not refusals.forbids(c)]
             prospects = self._prospects(fitted, left, history, best)
         if not prospects:

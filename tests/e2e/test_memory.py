@@ -1,0 +1,50 @@
+"""A model of which this machine has no memory for four instances, on a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from e2e.test_failing import place
+
+from tuner.score.trial import TrialState
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
+
+#: Python runs it when it starts.
+LITTLE_FREE = """\
+try:
+    import psutil
+except ImportError:
+    pass  # a model's
+else:
+    real = psutil.virtual_memory
+    psutil.virtual_memory = lambda: real()._replace(available=600 << 20)
+"""
+
+
+def test_what_cannot_fit_is_never_loaded(workplace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = place(workplace, initialize='self.weights = b"x" * (200 << 20)')
+    spec.write_text(spec.read_text().replace("{int: [1, 2]}", "{choice: [1, 4]}"))
+    (workplace.directory / "sitecustomize.py").write_text(LITTLE_FREE)
+    path = os.pathsep.join([str(workplace.directory), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    run = workplace.start("run", str(spec))
+    workplace.wait_for_trials(3)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=90)
+    assert "not loaded: it needs about" in said
+    trials = workplace.trials()
+    counts = {t["number"]: t["candidate"]["fields"]["instance_group.count"] for t in trials}
+    refused = [t for t in trials if counts[t["number"]] == 4]
+    assert [t["state"] for t in refused] == [TrialState.FAILED.value]
+    assert "not loaded: it needs about" in refused[0]["reason"]
+    assert "of 480 MiB free memory (20 % headroom)" in refused[0]["reason"]
+    taken = [t["memory"]["memory"]["taken_bytes"] for t in trials if counts[t["number"]] == 1]
+    assert all(200 << 20 < bytes_ < 300 << 20 for bytes_ in taken)
+    assert len(taken) == 2
+    loads = (workplace.run / "logs" / "server.log").read_text()
+    assert "m_0_0" in loads
+    assert "m_0_3" not in loads

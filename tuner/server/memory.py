@@ -1,0 +1,152 @@
+"""Memory that a server takes: of its GPUs, of its machine, and shared memory."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tuner.errors import ServerGoneError
+from tuner.machine.nvml import gpu_memory
+from tuner.machine.own_containers import is_inside
+from tuner.server.server import Place
+from tuner.server.statistics import Metrics
+from tuner.spec.fields import Gpus
+
+MACHINE = "memory"
+SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
+_USED, _TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
+#: Triton fills in what its GPUs use a second after its start (half of --metrics-interval-ms).
+_FIRST_S = 1.5
+_CGROUP = Path("/sys/fs/cgroup")
+#: Limit and use of this process's control group, in both versions, where a container shows it.
+_LIMITS = (
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One memory at one moment; ``others_bytes``: of neighbours, as far as told apart."""
+
+    taken_bytes: int
+    others_bytes: int
+    total_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """What the server can have, what it has included."""
+        return max(self.total_bytes - self.others_bytes, 0)
+
+
+#: By name: ``memory``, ``/dev/shm``, ``memory of GPU-...``.
+Memories = Mapping[str, Memory]
+
+
+def taken(now: Memories, empty: Memories) -> Memories:
+    """What was taken since a reading; what was in use then is others'."""
+    found = {}
+    for name, before in empty.items():
+        if name in now:
+            more = max(now[name].taken_bytes - before.taken_bytes, 0)
+            others = before.others_bytes + before.taken_bytes
+            found[name] = Memory(more, others, now[name].total_bytes)
+    return found
+
+
+def is_of_gpu(name: str) -> bool:
+    """Whether a memory of this name is a GPU's."""
+    return name not in (MACHINE, SHM)
+
+
+def read_memory(
+    scrape: Callable[[], Metrics | None], place: Place, gpus: Gpus, *, patient: bool = False
+) -> Memories:
+    """What can be read now.
+
+    This machine's driver tells what GPUs use at once, and of parts of GPUs (MIG) too. Triton's
+    metrics are up to a second old and know no parts; they are read where the driver cannot be.
+
+    Args:
+        scrape: Reads the server's metrics.
+        place: Where the server runs.
+        gpus: Those of this machine that it may use.
+        patient: Wait for the first metrics of a server that was just started.
+    """
+    here = place is not Place.ELSEWHERE
+    metrics = _scraped(scrape)
+    found = dict(gpu_memory(gpus)) if here else {}
+    until = time.monotonic() + _FIRST_S
+    while patient and not found and _not_yet(metrics) and time.monotonic() < until:
+        time.sleep(_FIRST_S / 10)
+        metrics = _scraped(scrape)
+    told = gpu_use(metrics)
+    # Triton names the GPUs that it sees, which may be fewer, but no parts.
+    seen = {u: m for u, m in found.items() if not told or u in told or u.startswith("MIG-")}
+    memories = {
+        f"memory of {uuid}": Memory(used, 0, total)
+        for uuid, (used, total) in (seen or told).items()
+    }
+    if here:
+        memories[MACHINE] = _of_machine(_processes(place))
+    if place is Place.HERE:
+        with suppress(OSError):
+            shared = shutil.disk_usage(SHM)
+            memories[SHM] = Memory(shared.used, 0, shared.total)
+    return memories
+
+
+def gpu_use(metrics: Metrics | None) -> Mapping[str, tuple[int, int]]:
+    """Bytes used and total by UUID, without GPUs of which Triton could not read it (MIG)."""
+    used, totals = (
+        {s.labels.get("gpu_uuid", ""): int(s.value) for s in metrics.samples if s.name == name}
+        if metrics is not None
+        else {}
+        for name in (_USED, _TOTAL)
+    )
+    return {uuid: (used[uuid], total) for uuid, total in totals.items() if total and uuid in used}
+
+
+def _scraped(scrape: Callable[[], Metrics | None]) -> Metrics | None:
+    try:
+        return scrape()
+    except ServerGoneError:  # whoever uses it next will see
+        return None
+
+
+def _not_yet(metrics: Metrics | None) -> bool:
+    return metrics is not None and 0.0 in metrics.values(_TOTAL)
+
+
+def _processes(place: Place) -> list[psutil.Process]:
+    """The server's and its children's: while no load runs, this process has no others."""
+    if place is Place.HERE:
+        return psutil.Process().children(recursive=True)
+    return [psutil.Process(pid) for pid in psutil.pids() if is_inside(pid)]
+
+
+def _of_machine(processes: Iterable[psutil.Process]) -> Memory:
+    """What several share, such as libraries, counts once."""
+    taken = 0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess, OSError):
+            try:
+                taken += process.memory_full_info().pss
+            except psutil.AccessDenied:  # another user's, in a container
+                taken += process.memory_info().rss
+    machine = psutil.virtual_memory()
+    total, free = machine.total, machine.available
+    for limit, current, statistics in _LIMITS:
+        with suppress(OSError, ValueError):  # not there, or "max"
+            most = int((_CGROUP / limit).read_text())
+            rows = (row.split() for row in (_CGROUP / statistics).read_text().splitlines())
+            cached = int(dict(rows)["inactive_file"])
+            if most < total:
+                total, free = most, most - int((_CGROUP / current).read_text()) + cached
+    return Memory(taken, max(total - free - taken, 0), total)
