@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tuner.report.data import ReportData
 from tuner.report.frames import trials_frame
 from tuner.report.side import judged_point
-from tuner.run.confirmation import Role
 from tuner.score.point import Point
 from tuner.score.trial import Trial
+from tuner.score.verdict import SloResult
 from tuner.space.adapter import text
 from tuner.space.candidate import FieldValue
 from tuner.space.words import cache_text
@@ -25,15 +25,6 @@ MOST_LEVELS = 6
 
 
 @dataclass(frozen=True)
-class TrialPoint:
-    """A trial with the measurement that represents it."""
-
-    trial: Trial
-    point: Point
-    on_front: bool
-
-
-@dataclass(frozen=True)
 class Latency:
     """A latency metric of the spec (``p99_latency``), of the requests of one stream, or of all."""
 
@@ -41,7 +32,7 @@ class Latency:
     stream: str = ""
 
     def __str__(self) -> str:
-        return labelled(self.stream, self.metric)
+        return labelled(self.stream, METRICS[self.metric].words)
 
     def of(self, point: Point) -> float:
         """In microseconds, where it `is_known`."""
@@ -54,35 +45,25 @@ class Latency:
         return point.reading(METRICS[self.metric], self.stream) is not None
 
 
-def pareto(data: ReportData, latency: Latency) -> tuple[TrialPoint, ...]:
-    """Every measured trial by throughput and ``latency``; those on the front are not dominated.
+def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
+    """SLOs by the latency they bound; ``p99_latency`` with none if no SLO is on a latency."""
+    found: dict[Latency, list[SloResult]] = {}
+    for row in data.slo:
+        if METRICS[row.found.metric].is_latency:
+            found.setdefault(Latency(row.found.metric, row.found.stream), []).append(row.found)
+    return found or {Latency("p99_latency"): []}
 
-    A trial is dominated if another has at least its throughput, at most its latency, and is
-    better in one of the two.
-    """
+
+def pareto(data: ReportData, latency: Latency) -> tuple[Trial, ...]:
+    """The trials that no other beats in throughput and ``latency``, the fastest first."""
     judged = [(t, p) for t in data.scored if (p := judged_point(t)) and latency.is_known(p)]
     judged.sort(key=lambda tp: (-tp[1].measurement.throughput_infer_per_s, latency.of(tp[1])))
-    lowest = float("inf")
-    rows = []
+    lowest, best = float("inf"), []
     for trial, point in judged:
-        on_front = latency.of(point) < lowest
-        lowest = min(lowest, latency.of(point))
-        rows.append(TrialPoint(trial, point, on_front))
-    return tuple(rows)
-
-
-def unsimplified(data: ReportData) -> Trial | None:
-    """The trial that the winner was simplified from; ``None`` if the winner is itself a trial.
-
-    Of the trials that were measured again, it is the one that differs least from the winner.
-    """
-    if data.best is None or data.best.trial is not None or not data.simplification:
-        return None
-    again = {r.candidate_key for r in data.repeats if r.role is Role.CANDIDATE}
-    # one that nearly won its race is a finalist too
-    finalists = [t for t in data.trials if t.score is not None and t.candidate.key in again]
-    winner = data.best.candidate
-    return min(finalists, key=lambda t: t.candidate.differences(winner), default=None)
+        if latency.of(point) < lowest:
+            lowest = latency.of(point)
+            best.append(trial)
+    return tuple(best)
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:

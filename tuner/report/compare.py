@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.facts import Facts
-from tuner.report.charts.chart import Table
+from tuner.report.blocks import Document, Items, Table, Tone, filled
 from tuner.report.data import ReportData, load, read_result
-from tuner.report.markdown import escaped, joined, table_text
-from tuner.report.quantities import NOTHING, metric_text, seconds_text
+from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_text
 from tuner.report.sentence import HEADLINES, bottleneck_text
+from tuner.report.tables import machine_text
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ConfigFacts, Result
 from tuner.run.store import RunStore
@@ -25,7 +25,7 @@ from tuner.spec.objective import Objective
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over rounds with its 95 % interval; ``low`` and ``high`` None for one round."""
+    """A mean over rounds with its 95% interval; ``low`` and ``high`` None for one round."""
 
     estimate: float
     low: float | None
@@ -93,12 +93,26 @@ def compared(a: Path, b: Path) -> RunComparison:
     return RunComparison(sides[0], sides[1], ratio, reasons)
 
 
-def text_table(comparison: RunComparison) -> Table:
-    """The facts of both runs side by side, one per line."""
+def document(comparison: RunComparison) -> Document:
+    """Both runs side by side, one fact a line."""
+    return Document(
+        name="Two runs",
+        headline="not comparable" if comparison.incomparable else "side by side",
+        tone=Tone.UNSURE if comparison.incomparable else Tone.PLAIN,
+        kind="comparison",
+        run_id="",
+        started_at="",
+        facts=(),
+        blocks=filled(_table(comparison), Items("Not comparable", comparison.incomparable)),
+    )
+
+
+def _table(comparison: RunComparison) -> Table:
     sides = (comparison.a, comparison.b)
     rows = [
+        ("run", *(s.run for s in sides)),
         ("status", *(s.status for s in sides)),
-        ("started", *(s.created_at[:16].replace("T", " ") for s in sides)),
+        ("started", *(time_text(s.created_at) for s in sides)),
         ("machine", *(s.machine for s in sides)),
         *_rows("", [s.config for s in sides]),
         (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
@@ -110,13 +124,7 @@ def text_table(comparison: RunComparison) -> Table:
         ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
         ("B over A", "", _ratio_text(comparison.ratio)),
     ]
-    return Table(("", f"A: {comparison.a.run}", f"B: {comparison.b.run}"), tuple(rows))
-
-
-def markdown_of(comparison: RunComparison) -> str:
-    """For a pull request or a summary."""
-    warnings = [f"- Not comparable: {escaped(reason)}" for reason in comparison.incomparable]
-    return joined(["## Two runs", table_text(text_table(comparison)), *warnings]) + "\n"
+    return Table(("", "A", "B"), tuple(rows))
 
 
 def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> RunSide:
@@ -128,7 +136,7 @@ def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> R
         run=data.run_id,
         status=HEADLINES[data.status],
         created_at=data.manifest.created_at,
-        machine=_machine(data.manifest),
+        machine=machine_text(data.manifest),
         config={} if facts is None else _config(facts),
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
@@ -197,16 +205,10 @@ def _differences(a: Manifest, b: Manifest) -> list[str]:
         elif name in one.programs:
             found.append(f"another {name}: {mine}; {theirs}")
         elif name in one.machine:
-            found.append(f"another machine: {_machine(a)}; {_machine(b)}")
+            found.append(f"another machine: {machine_text(a)}; {machine_text(b)}")
         else:
             found.append("another machine, by its fingerprint")
     return list(dict.fromkeys(found))
-
-
-def _machine(manifest: Manifest) -> str:
-    host = manifest.host
-    gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
-    return ", ".join([f"{host.get('cpu')}, {host.get('cores')} cores", *gpus])
 
 
 def _rows(what: str, sides: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:

@@ -176,6 +176,7 @@ def _config_facts(
     return ConfigFacts(
         **side.candidate.to_json(),
         measurements=tuple(p.measurement for p in side.points),
+        verdicts=tuple(p.slo for p in side.points),
         goodput_infer_per_s=goodput,
         worst_round_infer_per_s=min(sustained) if told else None,
         rounds_met=len(sustained),

@@ -16,7 +16,7 @@ import pytest
 from unit.report.checks import facts, nights
 from unit.report.synthetic import Toy, make_run
 
-from tuner.report.check_report import render_check
+from tuner.report.check_document import render_check
 from tuner.report.render import render_all
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

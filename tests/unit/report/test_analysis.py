@@ -17,6 +17,7 @@ from tuner.report.analysis import (
     varied_fields,
 )
 from tuner.report.data import ReportData
+from tuner.report.side import judged_point
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 
@@ -36,17 +37,21 @@ def scored(number: int, fields: dict[str, int], score: float, *, feasible: bool 
     )
 
 
-def test_no_trial_on_the_front_is_dominated(made: Made) -> None:
-    rows = pareto(made(), P99)
-    places = [
-        (r.point.measurement.throughput_infer_per_s, P99.of(r.point), r.on_front) for r in rows
-    ]
-    for rate, latency, on_front in places:
-        dominated = any(
-            r >= rate and p <= latency and (r, p) != (rate, latency) for r, p, _ in places
-        )
-        assert on_front is not dominated
-    assert sum(on for *_, on in places) >= 2
+def test_the_front_is_what_no_trial_beats(made: Made) -> None:
+    data = made()
+    places = {
+        t.number: (-p.measurement.throughput_infer_per_s, P99.of(p))
+        for t in data.scored
+        if (p := judged_point(t)) is not None
+    }
+    beaten = {
+        n
+        for n, own in places.items()
+        if any(o != own and o[0] <= own[0] and o[1] <= own[1] for o in places.values())
+    }
+    front = [t.number for t in pareto(data, P99)]
+    assert sorted(front) == sorted(places.keys() - beaten)
+    assert len(front) >= 2
 
 
 def test_the_incumbent_never_gets_worse_and_is_feasible(made: Made) -> None:
