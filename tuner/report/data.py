@@ -71,11 +71,6 @@ class ReportData:
         return self.result.status
 
     @property
-    def in_place(self) -> bool:
-        """The winner was written, and not taken back."""
-        return self.result.written is not None and not self.taken_back
-
-    @property
     def run_id(self) -> str:
         return self.manifest.run_id
 

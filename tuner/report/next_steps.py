@@ -18,7 +18,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     run = shlex.quote(str(data.directory))
     again = _run_again(data)
     if data.status is Status.IMPROVED:
-        flags = [("start the server with the flags above", "")] if data.result.server_args else []
+        flags = [("start the server with the flags below", "")] if data.result.server_args else []
         if data.result.written is not None and not data.taken_back:
             models = [Path(file.path).parent.name for file in data.result.written.files]
             model = shlex.quote(models[0])  # and what was written with it
@@ -44,7 +44,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         return [("search further: widen the space or the budget", again)]
     if data.status is Status.INFEASIBLE:
         return [
-            ("see in the table above which SLO is out of reach, and by how much", ""),
+            ("see above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
     if data.status is Status.UNCONFIRMED:

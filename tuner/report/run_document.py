@@ -69,7 +69,6 @@ from tuner.report.tables import (
     simplification,
     slo_table,
     trial_seconds,
-    trials_by_state,
     wall_time,
 )
 from tuner.report.tiles import tiles
@@ -119,7 +118,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield _changed(data)
     yield Steps("What next", tuple(next_steps(data)))
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
-    yield Items("Caution", tuple(_cautions(data)))
+    yield Items("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
 
 
@@ -133,8 +132,10 @@ def _changed(data: ReportData) -> Table | None:
 
 
 def _cautions(data: ReportData) -> Iterator[str]:
-    shown = (side.judged for side in (data.current, data.best) if side)
-    yield from dict.fromkeys(w for p in shown if p is not None for w in p.measurement.warnings)
+    """What a reader must know of the measurements that the figures are from."""
+    for side in (data.current, data.best):
+        if side is not None and side.judged is not None:
+            yield from (*side.judged.measurement.disturbances, *side.judged.measurement.warnings)
 
 
 def failures(data: ReportData) -> Fold:
@@ -167,13 +168,13 @@ def proof(data: ReportData) -> Fold:
 def diff(data: ReportData) -> Fold:
     files = data.result.written.files if data.result.written else ()
     since = "; it has since been taken back" if data.taken_back else ""
-    lines = tuple(
+    lines = (
         f"Written to {file.path}"
         f"{f'; the old file is kept as {file.backup}' if file.backup else ''}{since}."
         for file in files
     )
     diff = Code("", data.result.diff or "", "diff")
-    return Fold("change", "The change as a diff", filled(diff, Items("", lines)))
+    return Fold("change", "The change as a diff", filled(diff, *map(Sentence, lines)))
 
 
 def numbers(data: ReportData) -> Fold:
@@ -199,7 +200,6 @@ def search(data: ReportData) -> Fold:
         Sentence(prediction_sentence(data), aside=True),
         field_importance(data),
         *slices(data),
-        trials_by_state(data),
         rejected,
         Sentence(_REJECTED, aside=True) if rejected else None,
         wall_time(data),

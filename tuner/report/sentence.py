@@ -145,8 +145,8 @@ def bottleneck_text(found: Bottleneck) -> str:
 
 def _improved(data: ReportData) -> str:
     assert data.best is not None
-    not_there = "found, wrote and took back" if data.taken_back else "found, and did not write,"
-    verb = "writes" if data.in_place else not_there
+    verb = "writes" if data.result.written else "found, and did not write,"
+    verb = "found, wrote and took back" if data.taken_back else verb
     return f"{verb} {change_text(data, data.best.candidate)}."
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tuner.measurement.measurement import ServerStatistics
-from tuner.report.analysis import importance, level_text
+from tuner.report.analysis import importance, value_text
 from tuner.report.blocks import Table, Tone
 from tuner.report.charts.chart import outcome_of, sides
 from tuner.report.data import ReportData
@@ -31,8 +31,6 @@ from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
-from tuner.space.candidate import CACHE, FieldValue
-from tuner.space.knob import Knob
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
@@ -60,7 +58,7 @@ def comparison(data: ReportData) -> Table | None:
         for name in dict.fromkeys(name for numbers in by_point for name in numbers)
         if any(numbers.get(name, NOTHING) != NOTHING for numbers in by_point)
     ]
-    return Table(("", *names), tuple(rows), "In numbers")
+    return Table(("", *names), tuple(rows))
 
 
 def slo_table(
@@ -96,18 +94,12 @@ def change(data: ReportData) -> Table | None:
         return None
     now, then = data.current.candidate.values, data.best.candidate.values
     rows = tuple(
-        (str(knob), _value(knob, now.get(knob)), _value(knob, then.get(knob)))
+        (str(knob), value_text(knob, now.get(knob)), value_text(knob, then.get(knob)))
         for knob in data.best.candidate.changed(data.current.candidate)
     )
     if data.status is Status.IMPROVED:
         return Table(("field", "before", "after"), rows, "The change")
     return Table(("field", "now", "there"), rows, f"The {data.best_name}")
-
-
-def _value(knob: Knob, value: FieldValue) -> str:
-    if knob == CACHE:
-        return "no response cache" if value is None else bytes_text(int(str(value)))
-    return level_text(value)
 
 
 def _goodput(side: Side) -> str:
@@ -225,33 +217,13 @@ def simplification(data: ReportData) -> Table | None:
         )
         for row in data.result.simplification
     )
-    return Table(
-        ("field", "with", "without", "difference", "allowed loss", ""), rows, "Field by field"
-    )
+    heads = ("field", "with", "without", "difference", "allowed loss", "")
+    return Table(heads, rows, "Field by field")
 
 
 def _without(data: ReportData, value: float | None) -> str:
     """A config that missed an SLO at the load it had to sustain has a goodput of zero."""
     return "misses an SLO" if value == 0 and data.maximizes else score_text(data, value)
-
-
-def trials_by_state(data: ReportData) -> Table:
-    """The trials by how they ended, with their number and time; empty groups are left out."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in data.trials:
-        groups.setdefault(ending(trial), []).append(trial)
-    whole = {**groups, "all": [*data.trials]} if len(groups) > 1 else groups
-    rows = tuple(
-        (
-            name,
-            f"{len(members):,}",
-            f"{sum(len(t.points) for t in members):,}",
-            seconds_text(sum(trial_seconds(t) for t in members)),
-        )
-        for name, members in whole.items()
-    )
-    heads = ("ended", "trials", "measurements", "took")
-    return Table(heads, rows, "How the trials ended")
 
 
 def ending(trial: Trial) -> str:
@@ -266,19 +238,17 @@ def trial_seconds(trial: Trial) -> float:
 
 def noise_sentences(data: ReportData) -> list[str]:
     """How well measurements repeat in this run."""
-    sentences = []
-    if data.result.noise is not None:
-        spreads = (
-            ("throughput", data.result.noise.throughput_cv),
-            ("p99 latency", data.result.noise.p99_cv),
-            ("capacity", data.result.noise.capacity_cv),
-        )
-        known = [f"{name} {share_text(cv)}" for name, cv in spreads if cv is not None]
-        sentences.append(
-            "Spread of repeated measurements, each on a different server "
-            f"(coefficient of variation): {', '.join(known)}."
-        )
-    return sentences
+    noise = data.result.noise
+    if noise is None:
+        return []
+    spreads = {
+        "throughput": noise.throughput_cv,
+        "p99 latency": noise.p99_cv,
+        "capacity": noise.capacity_cv,
+    }
+    known = [f"{name} {share_text(cv)}" for name, cv in spreads.items() if cv is not None]
+    spread = "Spread of repeated measurements, each on a different server"
+    return [f"{spread} (coefficient of variation): {', '.join(known)}."]
 
 
 def _signed(data: ReportData, value: float | None) -> str:
@@ -311,15 +281,14 @@ def environment(data: ReportData) -> Table:
             for key, value in manifest.host.items()
             if value is not None
         },
-        **{f"GPU {n}": _facts(gpu) for n, gpu in enumerate(manifest.gpus)},
+        **{
+            f"GPU {n}": ", ".join(f"{_label(key)} {_plain(key, gpu[key])}" for key in gpu)
+            for n, gpu in enumerate(manifest.gpus)
+        },
         "fingerprint": manifest.fingerprint,
     }
     rows = tuple((key, str(value)) for key, value in facts.items() if value is not None)
     return Table(("fact", "value"), rows, "Environment")
-
-
-def _facts(gpu: Mapping[str, object]) -> str:
-    return ", ".join(f"{_label(key)} {_plain(key, value)}" for key, value in gpu.items())
 
 
 def _label(key: str) -> str:
@@ -347,6 +316,6 @@ def wall_time(data: ReportData) -> Table:
 
 def field_importance(data: ReportData) -> Table:
     """How much of the score each field explains."""
-    rows = tuple((i.path, share_text(i.share), str(i.levels)) for i in importance(data))
+    rows = tuple((str(i.knob), share_text(i.share), str(i.levels)) for i in importance(data))
     heads = ("field", "share of the score it explains", "values or groups compared")
     return Table(heads, rows, "Which fields matter")

@@ -105,9 +105,6 @@ def test_the_chart_holds_each_check_against_what_was_accepted_then() -> None:
     assert traces["did not pass"]["x"] == [5, 9]
     bars = traces["inconclusive"]["error_y"]
     assert (*bars["array"], *bars["arrayminus"]) == pytest.approx((100.0, 100.0))
-    low, high = chart.figure["layout"]["yaxis"]["range"]
-    assert low < min(t["y"][-1] for t in chart.figure["data"])
-    assert high > 2050.0
     assert len(chart.table.rows) == 10
 
 

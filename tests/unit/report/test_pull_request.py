@@ -26,7 +26,8 @@ def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path
 def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
     text = pull_request_of(made("improved"))
     assert text.startswith("## toy: a better config\n\n- gain in capacity: **")
-    for title in ("SLOs", "In numbers", "Field by field", "Measured on", "How to repeat it"):
+    numbers = "Before and after in numbers"
+    for title in ("SLOs", numbers, "Field by field", "Measured on", "How to repeat it"):
         assert f"## {title}\n" in text
     assert text.rstrip().endswith("```")
 

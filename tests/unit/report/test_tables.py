@@ -8,17 +8,9 @@ import pytest
 from unit.report.conftest import Made, told
 
 from tuner.report.quantities import found_text
-from tuner.report.tables import comparison, noise_sentences, simplification, trials_by_state
+from tuner.report.tables import comparison, noise_sentences, simplification
 from tuner.run.confirmation import PutBack, RunNoise
 from tuner.score.verdict import SloResult, Verdict
-
-
-def test_trials_are_counted_by_how_they_ended(made: Made) -> None:
-    table = trials_by_state(made(trials=40))
-    by_state = {row[0]: row[1:] for row in table.rows}
-    assert by_state["failed"] == ("3", "0", "6.1 s")
-    ended = [int(row[1]) for row in table.rows if row[0] != "all"]
-    assert (sum(ended), by_state["all"][0]) == (40, "40")
 
 
 def test_noise_of_this_run_is_told(made: Made) -> None:

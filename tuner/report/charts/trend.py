@@ -22,8 +22,6 @@ _KINDS = {
 }
 #: Characters of a config's hash that tell configs of one model apart.
 _HASH = 8
-#: Free above and below what is drawn, as a share of its height.
-_MARGIN = 0.15
 
 
 def trend(check: CheckFacts) -> Table | None:
@@ -73,7 +71,7 @@ def trend_chart(check: CheckFacts) -> Chart | None:
             "showgrid": False,
             "zeroline": False,
         },
-        "yaxis": {**axis(title), "range": _range(traces)},
+        "yaxis": {**axis(title), "rangemode": "normal"},
         "height": 340,
     }
     return Chart(
@@ -157,14 +155,3 @@ def _interval(check: CheckFacts, row: HistoryRow, factor: float) -> tuple[float,
         return value, value
     ends = [_times(check, accepted, end) * factor for end in (row.ratio.low, row.ratio.high)]
     return min(ends), max(ends)
-
-
-def _range(traces: Sequence[dict[str, Any]]) -> list[float]:
-    shown = [y for trace in traces for y in trace["y"] if y is not None]
-    for trace in traces:
-        bars = trace.get("error_y", {})
-        shown += [y + up for y, up in zip(trace["y"], bars.get("array", []), strict=False)]
-        shown += [y - down for y, down in zip(trace["y"], bars.get("arrayminus", []), strict=False)]
-    low, high = min(shown), max(shown)
-    free = (high - low) * _MARGIN or high * _MARGIN
-    return [max(low - free, 0.0), high + free]

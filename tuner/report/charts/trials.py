@@ -12,10 +12,9 @@ from tuner.report.analysis import (
     incumbent,
     latency_slos,
     level_order,
-    level_text,
     pareto,
-    settings,
-    varied_fields,
+    value_text,
+    varied_knobs,
 )
 from tuner.report.blocks import Chart, Table
 from tuner.report.charts.chart import (
@@ -38,6 +37,7 @@ from tuner.report.sentence import change_text, score_axis, score_text
 from tuner.report.side import judged_point
 from tuner.report.tables import ending, p99_of
 from tuner.score.trial import Trial
+from tuner.space.knob import Knob
 
 #: With more values than this only some have their label in a slice.
 MOST_LABELS = 10
@@ -123,26 +123,22 @@ def slices(data: ReportData) -> tuple[Chart, ...]:
     """The score over the values of each of the most important fields."""
     if len(data.scored) < FEWEST_TRIALS:
         return ()
-    paths = [i.path for i in importance(data)] or list(varied_fields(data))
-    return tuple(_slice(data, path, n) for n, path in enumerate(paths[:MOST_SLICES]))
+    knobs = [i.knob for i in importance(data)] or list(varied_knobs(data))
+    return tuple(_slice(data, knob, n) for n, knob in enumerate(knobs[:MOST_SLICES]))
 
 
-def _slice(data: ReportData, path: str, index: int) -> Chart:
+def _slice(data: ReportData, knob: Knob, index: int) -> Chart:
     title, factor = score_axis(data)
-    values = [settings(t).get(path) for t in data.scored]
-    levels = list(dict.fromkeys(level_text(v) for v in sorted(values, key=level_order)))
-
-    def label(level: str) -> str:
-        return escape(level, quote=False)  # where plotly would read markup in it
-
-    def of(trial: Trial) -> str:
-        return level_text(settings(trial).get(path))
-
+    values = sorted((t.candidate.values.get(knob) for t in data.scored), key=level_order)
+    levels: dict[str, list[Trial]] = {value_text(knob, value): [] for value in values}
+    for trial in data.scored:
+        levels[value_text(knob, trial.candidate.values.get(knob))].append(trial)
+    label = {t.number: escape(level, quote=False) for level, own in levels.items() for t in own}
     x_axis: dict[str, Any] = {
         "automargin": True,
         "type": "category",
         "categoryorder": "array",
-        "categoryarray": [*map(label, levels)],
+        "categoryarray": [escape(level, quote=False) for level in levels],
     }
     if len(levels) > MOST_LABELS:
         x_axis |= {"nticks": MOST_LABELS // 2, "tickangle": 0}
@@ -154,18 +150,17 @@ def _slice(data: ReportData, path: str, index: int) -> Chart:
         "showlegend": False,
     }
     rows = []
-    for level in levels:
-        own = [t for t in data.scored if of(t) == level]
+    for level, own in levels.items():
         met = [_score(t) for t in own if t.score and t.score.feasible]
         best = (max if data.maximizes else min)(met, default=None)
         rows.append((level, str(len(own)), str(len(met)), score_text(data, best)))
-    points = _by_outcome(data, data.scored, lambda t: label(of(t)), lambda t: _score(t) * factor)
+    points = _by_outcome(data, data.scored, lambda t: label[t.number], lambda t: _score(t) * factor)
     return Chart(
         name=f"slice-{index}",
-        title=path,
+        title=str(knob),
         note="",
         figure={"data": points, "layout": layout},
-        table=Table((path, "trials", "meet the SLOs", "best score"), tuple(rows)),
+        table=Table((str(knob), "trials", "meet the SLOs", "best score"), tuple(rows)),
         small=True,
     )
 
