@@ -81,8 +81,7 @@ def document(check: CheckFacts) -> Document:
             _tiles(check),
             Steps("What next", tuple(next_steps(check))),
             trend_chart(check) or trend(check),
-            _slos(check),
-            Fold("comparison", "Against the accepted result", filled(_comparison(check))),
+            Fold("rounds", "Round by round", filled(_slos(check), _comparison(check))),
             Fold("environment", "Environment", (_environment(check),)),
         ),
     )
@@ -131,7 +130,7 @@ def _comparison(check: CheckFacts) -> Table | None:
         ("measured", check.checked_at[:10], then.accepted_at[:10]),
         ("ratio", ratio_text(check.ratio), ""),
     ]
-    return Table(("", "now", "accepted"), tuple(rows))
+    return Table(("", "now", "accepted"), tuple(rows), "Against the accepted result")
 
 
 def _environment(check: CheckFacts) -> Table:

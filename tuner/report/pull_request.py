@@ -6,7 +6,6 @@ Both are in `best/` of a run with a winner: `proposal.patch` and `pull_request.m
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,7 +80,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         *folds,
         Fold("environment", "Measured on", (_environment(data),)),
         Code("How to repeat it", _command(data), "sh"),
-        Code("The change as a diff", _without_places(data.result.diff or ""), "diff"),
+        Code("The change as a diff", data.result.diff or "", "diff"),
     )
     return capped([f"## {escaped(data.model)}: a better config", *parts(blocks)], limit)
 
@@ -125,9 +124,3 @@ def _command(data: ReportData) -> str:
     """The same search, wherever the repository is checked out."""
     spec = shlex.quote(Path(data.manifest.spec_path or "SPEC").name)
     return f"tune run {spec} --no-write --seed {data.manifest.seed}"
-
-
-def _without_places(diff: str) -> str:
-    """The diff with the model's directory in place of this machine's path."""
-    place = r"^(---|\+\+\+) .*?([^/\n]+/[^/\n]+)$"
-    return re.sub(place, r"\1 \2", diff, flags=re.MULTILINE)

@@ -40,7 +40,6 @@ from tuner.report.quantities import (
     seconds_text,
     verdict_text,
 )
-from tuner.report.selection import measured_again, selection_note
 from tuner.report.sentence import (
     bottleneck_sentences,
     change_text,
@@ -79,6 +78,10 @@ from tuner.score.verdict import Verdict
 _REJECTED = (
     "These do not count. The time they took is part of the run's time; what they showed is in "
     "rejected.jsonl."
+)
+_SIMPLER = (
+    "What made no difference was put back, and the simpler config measured in the same rounds: the "
+    "figures above are those of the simpler config."
 )
 #: Every other status is bad.
 _TONES = {
@@ -154,12 +157,12 @@ def proof(data: ReportData) -> Fold:
         for row in data.slo
     ]
     reasons = data.result.reasons if data.status is Status.IMPROVED else ()
+    simpler = data.result.simplification or ()
     blocks = filled(
         slo_table(rows) if rows else None,
         Items("", (*reasons, *soak_sentences(data), *noise_sentences(data))),
-        measured_again(data),
-        Sentence(selection_note(data), aside=True),
         simplification(data),
+        Sentence(_SIMPLER if any(not r.kept for r in simpler) else "", aside=True),
     )
     title = "How it was proved" if data.status is Status.IMPROVED else "What was measured"
     return Fold("proof", title, blocks)

@@ -261,7 +261,8 @@ def machine_text(manifest: Manifest) -> str:
     """Its processor, cores and GPUs."""
     host = manifest.host
     gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
-    return ", ".join([f"{host.get('cpu')}, {host.get('cores')} cores", *gpus])
+    cores = [f"{host['cores']} cores"] if host.get("cores") else []
+    return ", ".join([str(host.get("cpu")), *cores, *gpus])
 
 
 def environment(data: ReportData) -> Table:

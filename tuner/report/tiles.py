@@ -115,7 +115,9 @@ def _objective(data: ReportData) -> Tile | None:
     value = f"{current.removesuffix(unit)} -> {found}"
     if data.current is None:
         value = found
-    label = "before and after" if data.status is Status.IMPROVED else f"now, and {data.best_name}"
+    label = (
+        "before and after" if data.status is Status.IMPROVED else f"now and in the {data.best_name}"
+    )
     return Tile(f"{name}, {label}", value, _means_text(data) or _held_text(after))
 
 

@@ -35,7 +35,7 @@ def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
 def test_the_body_names_no_place_of_the_machine(made: Made) -> None:
     text = pull_request_of(made("improved"))
     assert "/models/" not in text
-    assert "--- toy/config.pbtxt\n+++ toy/config.pbtxt\n" in text
+    assert "--- a/toy/config.pbtxt\n" in text
     assert "tune run toy.yaml --no-write --seed 0" in text
 
 

@@ -13,6 +13,7 @@ from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import prediction_sentence, verdict_sentence
 from tuner.report.tiles import gain_texts
+from tuner.run.confirmation import PutBack
 from tuner.run.result_schema import Improvement
 from tuner.score.trial import Predicted
 
@@ -208,6 +209,14 @@ def test_a_section_without_anything_to_say_is_left_out(made: Made, status: str) 
     assert list(folds) == [fold.name for make in SECTIONS if (fold := make(data)).blocks]
     assert ("change" in folds) == (status == "improved")
     assert ("overload" in folds) == (status not in ("failed", "interrupted", "killed"))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_winner_made_simpler_is_told(made: Made, kept: bool) -> None:
+    row = PutBack("max_batch_size", 900.0, 899.0, -1.0, kept=kept)
+    proof = folds_of(document(told(made("improved"), simplification=(row,))))["proof"]
+    simpler = [b for b in proof.blocks if isinstance(b, Sentence) and "simpler config" in b.text]
+    assert bool(simpler) is not kept
 
 
 def test_predictions_are_told_by_how_good_they_were(made: Made) -> None:

@@ -24,7 +24,7 @@ from tuner.score.point import Point
 from tuner.score.verdict import SloResult
 
 #: How much is seen of a trace that only says where the search looked.
-FAINT = 0.6
+FAINT = 0.7
 
 
 @dataclass(frozen=True)

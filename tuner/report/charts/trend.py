@@ -55,6 +55,8 @@ def trend_chart(check: CheckFacts) -> Chart | None:
     if table is None or len(rows) < 2:
         return None
     title, factor = _unit(check.compared)
+    days = [row.checked_at[5:10] for row in rows]
+    times = [row.checked_at[5:16].replace("T", "<br>") for row in rows]
     accepted = [_accepted(check, row) for row in rows]
     limits = [None if a is None else _times(check, a, 1.0 - check.fail) for a in accepted]
     traces = [
@@ -66,7 +68,7 @@ def trend_chart(check: CheckFacts) -> Chart | None:
         "xaxis": {
             "automargin": True,
             "tickvals": list(range(len(rows))),
-            "ticktext": [row.checked_at[5:16].replace("T", "<br>") for row in rows],
+            "ticktext": days if len({*days}) == len(days) else times,
             "range": [-0.5, len(rows) - 0.5],
             "showgrid": False,
             "zeroline": False,
